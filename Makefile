@@ -1,0 +1,53 @@
+# `make` alone lists the targets. Each one sets up what it needs by itself.
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+SECONDS ?= 120
+WORKERS ?= auto
+ARGS ?=
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check soak bench conformance dist clean venv tools
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+run: venv ## show the main job: two agents, one killed in the middle of a write, then resumed
+	@$(BIN)/python examples/main_job.py $(ARGS)
+
+test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= for pytest)
+	@$(PYTEST) -n $(WORKERS) $(ARGS)
+
+check: venv tools ## what must pass before pushing: ruff, mypy --strict, codespell, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src tests
+	$(BIN)/codespell
+	$(PYTEST) -n $(WORKERS) --conformance $(ARGS)
+
+soak: venv tools ## run the long tiers for about SECONDS=120 in all
+	@HOLDFAST_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
+
+bench: venv ## measure the figures we hold ourselves to, beside the raw limits (ARGS=--quick)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+conformance: venv tools ## count the requirements: tested, documented, refused, later
+	@$(PYTEST) -n $(WORKERS) -m 'req and not soak' --conformance $(ARGS)
+
+dist: venv ## build the wheel and the source distribution into dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+clean: ## remove everything the targets made, .venv too
+	rm -rf .venv dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Compiled ahead, because where PYTHONDONTWRITEBYTECODE is set every start would compile anew.
+venv:
+	@PYTHON='$(PYTHON)' sh scripts/setup.sh venv
+	@$(BIN)/python -m compileall -q src
+
+tools:
+	@sh scripts/setup.sh tools

@@ -1,0 +1,571 @@
+"""The only module that writes user files, and the one way to read them within bounds.
+
+Words. A *durable replace* leaves the old bytes or the new ones under a name, never a mixture
+and never nothing, whatever dies in between: the new bytes go to a *temporary* beside the
+target, are synced, take the name by rename, and the folder is synced so that the name itself
+survives. A *private* folder or file belongs to this user alone: 0700 and 0600, whatever the
+umask. To *quarantine* is to move a file aside without losing a byte of it.
+
+The secret is the order of the system calls, and what each of their errors means for a person.
+A sync that fails is a failure: after it nobody knows what the disk holds, so nothing is
+acknowledged. Temporaries are named `.NAME.RANDOM.holdfast-tmp`; one that outlives its process
+was never acknowledged and may be deleted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+
+from holdfast.clock import Clock
+from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused, StoreFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_CHUNK = 1 << 20
+_TEMPORARY = ".holdfast-tmp"
+
+# What a code means, and what helps. Everything not listed is StoreFailed without a hint.
+_MEANING: dict[int, tuple[type[HoldfastError], str]] = {
+    errno.EROFS: (ReadOnly, "the file system is mounted read-only; set HOLDFAST_HOME elsewhere"),
+    errno.EACCES: (ReadOnly, "check owner and permissions: ls -ld FILE"),
+    errno.EPERM: (ReadOnly, "check owner and permissions: ls -ld FILE"),
+    errno.ENOSPC: (StoreFailed, "free some space, then run the command again: df -h"),
+    errno.EDQUOT: (StoreFailed, "your disk quota is used up; free some space, then try again"),
+    errno.EIO: (StoreFailed, "the disk reports errors; see the system log, then: holdfast verify"),
+    errno.EMFILE: (StoreFailed, "too many open files; raise the limit: ulimit -n"),
+    errno.ENFILE: (StoreFailed, "too many open files on this machine"),
+    errno.ENOENT: (InvalidInput, "check the path"),
+    errno.EEXIST: (InvalidInput, "choose another name"),
+    errno.ENOTDIR: (InvalidInput, "a part of the path is a file, not a folder"),
+    errno.EISDIR: (InvalidInput, "this is a folder; name a file"),
+    errno.ELOOP: (InvalidInput, "symbolic links are not followed here; name the real file"),
+    errno.ENAMETOOLONG: (InvalidInput, "choose a shorter name"),
+    errno.EINVAL: (InvalidInput, "this name is not possible here"),
+}
+
+# WAL needs memory shared by all who have the database open, so nothing that another kernel
+# may serve, however well it locks.
+_FOREIGN_TYPES = frozenset(
+    "9p afs beegfs ceph cifs coda davfs drvfs fakeowner gfs2 glusterfs gpfs lustre ncpfs nfs "
+    "ocfs2 orangefs prl_fs smbfs vboxsf vboxfs virtiofs vmhgfs".split()
+)
+_FOREIGN_PREFIXES = ("nfs", "smb")
+# FUSE is local (bindfs, encfs) as often as not: only those known to leave the machine.
+_FOREIGN_FUSE = frozenset(
+    "sshfs rclone s3fs gcsfuse davfs2 juicefs glusterfs cephfs ceph-fuse vmhgfs-fuse grpcfuse "
+    "osxfs curlftpfs goofys mount-s3 blobfuse blobfuse2 google-drive-ocamlfuse onedriver".split()
+)
+
+
+def failure(error: OSError | ValueError, doing: str, path: str) -> HoldfastError:
+    """The error of ours that a system error means, with the file and what helps."""
+    if not isinstance(error, OSError):  # what os functions raise for an impossible path
+        return InvalidInput(f"not a path: {path[:200]!r}", why=str(error))
+    kind, hint = _MEANING.get(error.errno or 0, (StoreFailed, ""))
+    if kind is ReadOnly and doing == "read":
+        kind = StoreFailed
+    return kind(
+        f"cannot {doing} {path}",
+        why=(error.strerror or str(error)).lower(),
+        hint=hint.replace("FILE", path),
+        operation="read" if doing == "read" else "update",
+        file=path,
+    )
+
+
+def _require_path(path: str) -> None:
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise InvalidInput(f"not a path: {path[:200]!r}", why="it has a NUL or a lone surrogate")
+
+
+# --- folders ---------------------------------------------------------------------------------
+
+
+def make_private_dir(path: str) -> bool:
+    """Make sure that `path` is a folder only this user can change; True if it was made now.
+
+    Missing parents are made too, all 0700 whatever the umask, and their names are synced. An
+    existing folder of another user, or one that others may write to, is refused, not mended.
+    """
+    _require_path(path)
+    try:
+        made = _make_dirs(os.path.abspath(path))
+        facts = os.stat(path)
+        _require_ours(path, facts)
+        # A process may have died between making the folder and syncing its name.
+        if made or not os.listdir(path):
+            sync_folder(os.path.dirname(os.path.abspath(path)))
+    except OSError as error:
+        raise failure(error, "make the folder", path) from error
+    return made
+
+
+def _make_dirs(path: str) -> bool:
+    if os.path.isdir(path):
+        return False
+    parent = os.path.dirname(path)
+    if parent != path and _make_dirs(parent):
+        sync_folder(os.path.dirname(parent))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if os.path.isdir(path):
+            return False  # another process was faster
+        raise
+    os.chmod(path, 0o700)  # mkdir obeys the umask, which may have taken our own bits
+    return True
+
+
+def _require_ours(path: str, facts: os.stat_result) -> None:
+    elsewhere = "set HOLDFAST_HOME to a folder of your own"
+    if not stat.S_ISDIR(facts.st_mode):
+        raise InvalidInput(f"{path} is not a folder", hint=elsewhere, file=path)
+    if facts.st_uid != os.geteuid():
+        raise Refused(
+            f"{path} belongs to another user",
+            why=f"user {facts.st_uid}, and this is user {os.geteuid()}",
+            hint=elsewhere,
+            file=path,
+        )
+    if facts.st_mode & 0o022:
+        raise Refused(
+            f"others may write to {path}",
+            why=f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
+            hint=f"chmod 700 {path}",
+            file=path,
+        )
+
+
+def sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sync(fd)
+    except OSError as error:
+        # Some file systems have no such operation for folders; that is not a failed one.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        # fsync leaves the bytes in the drive's cache there.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+class locked:
+    """Hold a folder for one short change: `with locked(folder): …`.
+
+    Others who ask for it wait, and get Busy after `timeout` seconds. The kernel lets go when
+    the process dies; nothing is written into the folder.
+    """
+
+    def __init__(self, folder: str, *, timeout: float = 10.0, clock: Clock | None = None) -> None:
+        self._folder, self._timeout, self._clock = folder, timeout, clock or Clock()
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        import fcntl
+
+        give_up = self._clock.monotonic() + self._timeout
+        self._fd = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, "lock")
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if self._clock.monotonic() >= give_up:
+                    self.__exit__()
+                    raise Busy(f"another process is changing {self._folder}") from None
+            except OSError as error:
+                self.__exit__()
+                raise failure(error, "lock", self._folder) from error
+            self._clock.sleep(0.02)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
+    """Put `data`, whole or in pieces, under the name `path`; it then survives power loss.
+
+    When it raises, the old file is intact and no temporary is left; only if the very last step,
+    the sync of the folder, fails may either version be found after a crash. A symbolic link is
+    refused: replacing it would silently part it from the file it stands for.
+    """
+    _require_path(path)
+    try:
+        _require_plain_target(path)
+        temporary = _write_temporary(path, _pieces(data), mode)
+        try:
+            os.rename(temporary, path)
+        except BaseException:
+            _remove(temporary)
+            raise
+        sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "write", path) from error
+
+
+def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
+    """Like replace, but the name must be free: InvalidInput if anything has it.
+
+    The name appears with all of its bytes, so that no reader meets half a file.
+    """
+    _require_path(path)
+    try:
+        temporary = _write_temporary(path, _pieces(data), mode)
+        try:
+            _take_name(temporary, path)
+        finally:
+            _remove(temporary)
+        sync_folder(_folder_of(path))
+    except FileExistsError as error:
+        raise InvalidInput(
+            f"{path} already exists", hint="choose another name, or move it away", file=path
+        ) from error
+    except OSError as error:
+        raise failure(error, "write", path) from error
+
+
+def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Add one line, synced, in one write, so that lines of several processes never mix.
+
+    A torn line that a full disk or a crash left at the end is closed first and stays as it is:
+    a reader sees one bad line, never two good ones joined.
+    """
+    line = data.removesuffix(b"\n") + b"\n"
+    if b"\n" in line[:-1]:
+        raise ValueError("append_line takes one line")
+    _require_path(path)
+    try:
+        fd, made = _open_for_append(path, mode)
+        try:
+            _append_whole(fd, line)
+            _sync(fd)
+        finally:
+            os.close(fd)
+        if made:
+            sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "write", path) from error
+
+
+def quarantine(path: str, folder: str) -> str:
+    """Move a file aside into `folder`, every byte kept, and return where it is now.
+
+    The name is freed by a rename, so what a faster process put there meanwhile is moved, not
+    lost, and nothing already in the folder is overwritten.
+    """
+    _require_path(path)
+    make_private_dir(folder)
+    try:
+        kept = os.path.join(folder, f"{_cut(os.path.basename(path))}.{os.urandom(6).hex()}")
+        try:
+            os.rename(path, kept)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _move_across(path, kept)
+        sync_folder(folder)
+        sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "move aside", path) from error
+    return kept
+
+
+def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
+
+
+def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
+    temporary = _temporary_name(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600)
+    try:
+        try:
+            os.fchmod(fd, mode)
+            for chunk in chunks:
+                _write_all(fd, chunk)
+            _sync(fd)
+        finally:
+            os.close(fd)
+    except BaseException:
+        _remove(temporary)
+        raise
+    return temporary
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _take_name(temporary: str, path: str) -> None:
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        # No hard links here. Claim the name, then rename over our own empty claim.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        try:
+            os.rename(temporary, path)
+        except BaseException:
+            _remove(path)
+            raise
+
+
+def _open_for_append(path: str, mode: int) -> tuple[int, bool]:
+    # O_NONBLOCK keeps a fifo from hanging us; it means nothing for a regular file.
+    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    made = True
+    try:
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        fd, made = os.open(path, flags), False
+    try:
+        _require_regular(path, os.fstat(fd))
+        if made:
+            os.fchmod(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, made
+
+
+def _append_whole(fd: int, line: bytes) -> None:
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    if os.write(fd, line) != len(line):
+        raise OSError(errno.ENOSPC, "only a part of the line could be written")
+
+
+def _move_across(path: str, kept: str) -> None:
+    """Move to another file system. The name is freed first, so that nothing new is removed."""
+    aside = os.path.join(_folder_of(path), os.path.basename(kept) + ".aside")
+    os.rename(path, aside)
+    try:
+        os.rename(_write_temporary(kept, read_chunks(aside, follow=False), 0o600), kept)
+        sync_folder(_folder_of(kept))  # the copy must be certain before the original goes
+    except BaseException:
+        _give_back(aside, path)
+        raise
+    os.unlink(aside)
+
+
+def _give_back(aside: str, path: str) -> None:
+    try:
+        os.link(aside, path)
+        os.unlink(aside)
+    except OSError:
+        pass  # the name is taken again: the bytes stay beside it
+
+
+def _require_plain_target(path: str) -> None:
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(facts.st_mode):
+        raise OSError(errno.ELOOP, "it is a symbolic link")
+    _require_regular(path, facts)
+
+
+def _temporary_name(path: str) -> str:
+    name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{_TEMPORARY}"
+    return os.path.join(_folder_of(path), name)
+
+
+def _cut(name: str) -> str:
+    # A name may fill the 255 bytes a file system allows; ours is longer than the target's.
+    return os.fsdecode(os.fsencode(name)[:200])
+
+
+def _folder_of(path: str) -> str:
+    return os.path.dirname(path) or "."
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # already gone, or the disk fails as a whole: the first error is the one to tell
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def read_bounded(path: str, limit: int, *, follow: bool = True, private: bool = False) -> bytes:
+    """The bytes of a regular file of at most `limit` bytes; InvalidInput otherwise.
+
+    Never waits on a fifo or a device and never reads more than the limit, even from a file
+    that grows. With `private`, a file that another user could have written is refused.
+    """
+    fd = _open(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW), "read")
+    try:
+        facts = os.fstat(fd)
+        _require_regular(path, facts)
+        if private:
+            _require_private(path, facts)
+        data = _read_up_to(fd, limit + 1)
+    except OSError as error:
+        raise failure(error, "read", path) from error
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise InvalidInput(f"{path} is too large", why=f"over {limit} bytes", file=path)
+    return data
+
+
+def read_optional(
+    path: str, limit: int, *, follow: bool = True, private: bool = False
+) -> bytes | None:
+    """Like read_bounded, but None when there is no such file."""
+    try:
+        return read_bounded(path, limit, follow=follow, private=private)
+    except InvalidInput as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
+
+
+def read_text(path: str, limit: int = 4096) -> str | None:
+    """A small file of someone else's, stripped; None if it is missing, strange or too large."""
+    try:
+        data = read_optional(path, limit)
+    except HoldfastError:
+        return None
+    return None if data is None else data.decode("utf-8", "replace").strip()
+
+
+def read_chunks(path: str, *, follow: bool = True) -> Iterator[bytes]:
+    """The bytes of a regular file of any size, a piece at a time."""
+    fd = _open(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW), "read")
+    try:
+        _require_regular(path, os.fstat(fd))
+        while part := os.read(fd, _CHUNK):
+            yield part
+    except OSError as error:
+        raise failure(error, "read", path) from error
+    finally:
+        os.close(fd)
+
+
+def _open(path: str, flags: int, doing: str) -> int:
+    _require_path(path)
+    try:
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise failure(error, doing, path) from error
+
+
+def _require_regular(path: str, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise InvalidInput(f"{path} is not a regular file", file=path)
+
+
+def _require_private(path: str, facts: os.stat_result) -> None:
+    # Where 0664 is the custom, a closed folder keeps the others out all the same.
+    open_to_others = facts.st_mode & 0o022 and os.stat(_folder_of(path)).st_mode & 0o011
+    if facts.st_uid not in (0, os.geteuid()) or open_to_others:
+        raise Refused(f"others may write to {path}", hint=f"chmod 600 {path}", file=path)
+
+
+def _read_up_to(fd: int, most: int) -> bytes:
+    parts = []
+    while most > 0 and (part := os.read(fd, min(most, _CHUNK))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+# --- which file systems will do -------------------------------------------------------------
+
+
+def shared_locks_ok(path: str, *, mounts: bytes | None = None) -> str | None:
+    """None if processes can share a database at `path`; else why not, for people.
+
+    What cannot be known (no mount table, an unheard-of type) counts as good unless a lock
+    tried on the folder itself shows otherwise. Nothing is written. `mounts` replaces the
+    system's table.
+    """
+    real = os.path.realpath(path)
+    if mounts is None:
+        try:
+            mounts = _mount_table()
+        except OSError:
+            mounts = b""
+    kind = _type_of_mount(os.fsencode(real), mounts)
+    if _is_foreign(kind):
+        return f"{real} is on {kind}, which other machines may serve or share"
+    return _try_lock(real)
+
+
+def _mount_table() -> bytes:
+    with open("/proc/self/mountinfo", "rb", buffering=0) as table:
+        return table.read()
+
+
+def _type_of_mount(real: bytes, mounts: bytes) -> str:
+    """The type at the longest mount point above `real`; of equal ones the last is on top."""
+    best, kind = b"", b""
+    for line in mounts.splitlines():
+        left, _, right = line.partition(b" - ")
+        fields = left.split(b" ")
+        if len(fields) < 6 or not right:
+            continue
+        point = _unescaped(fields[4]).rstrip(b"/")
+        if (real == point or real.startswith(point + b"/")) and len(point) >= len(best):
+            best, kind = point, right.split(b" ")[0]
+    return kind.decode("ascii", "replace")
+
+
+def _unescaped(field: bytes) -> bytes:
+    """Mount points spell space, tab, newline and backslash as three octal digits."""
+    first, *rest = field.split(b"\\")
+    return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest)
+
+
+def _is_foreign(kind: str) -> bool:
+    if kind.startswith("fuse."):
+        return kind[5:] in _FOREIGN_FUSE
+    return kind in _FOREIGN_TYPES or kind.startswith(_FOREIGN_PREFIXES)
+
+
+def _try_lock(folder: str) -> str | None:
+    import fcntl
+
+    opened: list[int] = []
+    try:
+        for _ in range(2):
+            opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None  # refused because held, by our first descriptor or by someone else: it works
+    except OSError as error:
+        no_locks = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+        return f"{folder} has no file locks" if error.errno in no_locks else None
+    finally:
+        for fd in opened:
+            os.close(fd)
+    return f"file locks on {folder} do not keep others out"

@@ -1,0 +1,296 @@
+"""Where am I: the working tree, what git says of it, and what happened to its files.
+
+Words. A *tree* is the folder that work happens in: the nearest one upwards with a `.git` or a
+`.holdfast/project` (the *marker*), else the current folder. A git *worktree* is a tree of its
+own that shares the repository of its *main* checkout. A path is stored *relative* to its tree,
+with `/`, and never leads out of it. *Drift* is what became of files since someone last looked.
+
+The secret is what git keeps on disk: everything is read from files, within bounds, and no
+program is started. Which project a tree belongs to is decided in `project`, who else is alive
+on this machine in `process`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from holdfast import files
+from holdfast.errors import HoldfastError, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.clock import Clock
+
+    Entry = tuple[str, str | None, int | None, int | None]
+
+MARKER = os.path.join(".holdfast", "project")
+_PACKED_REFS_LIMIT = 1 << 20
+_PATH_LIMIT = 4096
+_HEX = frozenset("0123456789abcdef")
+
+
+# --- the tree ---------------------------------------------------------------------------------
+
+
+class Tree:
+    """A working tree: its real path and identity, and its repository if it has one."""
+
+    __slots__ = ("common_dir", "dev", "git_dir", "ino", "root")
+
+    def __init__(
+        self, root: str, dev: int, ino: int, git_dir: str | None, common_dir: str | None
+    ) -> None:
+        self.root, self.dev, self.ino = root, dev, ino
+        self.git_dir, self.common_dir = git_dir, common_dir
+
+    @property
+    def is_worktree(self) -> bool:
+        """A linked worktree, which shares the repository of another checkout."""
+        return self.git_dir != self.common_dir
+
+    @property
+    def main(self) -> str:
+        """The checkout that owns the repository; of a bare one, the repository itself."""
+        if self.common_dir is None or not self.is_worktree:
+            return self.root
+        folder, name = os.path.split(self.common_dir)
+        return folder if name == ".git" else self.common_dir
+
+    def __repr__(self) -> str:
+        return f"Tree({self.root!r}, git_dir={self.git_dir!r})"
+
+
+def find_tree(cwd: str | None = None) -> Tree:
+    """The tree around `cwd` (the current folder if not given), symbolic links resolved.
+
+    A `.git` marks a root even when it is damaged, so that a repository in trouble does not
+    turn into a part of the one above it; its git facts are then None.
+    """
+    try:
+        start = os.path.realpath(os.getcwd() if cwd is None else cwd, strict=True)
+        root, git_dir, common_dir = _root_above(start)
+        facts = os.stat(os.path.join(root, "."))
+    except (OSError, ValueError) as error:
+        which = "the current folder" if cwd is None else f"the folder {cwd[:200]!r}"
+        raise InvalidInput(f"{which} does not exist", hint="cd to a folder that does") from error
+    return Tree(root, facts.st_dev, facts.st_ino, git_dir, common_dir)
+
+
+def head(tree: Tree) -> tuple[str | None, str | None]:
+    """Branch and commit that are checked out; None for what is not there or not cheap to read.
+
+    A detached head has a commit only, a repository without commits a branch only.
+    """
+    if tree.git_dir is None:
+        return None, None
+    text = files.read_text(os.path.join(tree.git_dir, "HEAD")) or ""
+    if not text.startswith("ref: "):
+        return None, text if _is_hash(text) else None
+    name = text[5:].strip()
+    if name == "refs/heads/.invalid":  # what a repository with the reftable format says
+        return None, None
+    return name.removeprefix("refs/heads/"), _commit_of(tree, name)
+
+
+def _root_above(start: str) -> tuple[str, str | None, str | None]:
+    folder = start
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder, *_repository(folder)
+        if os.path.lexists(os.path.join(folder, MARKER)):
+            return folder, None, None
+        if _looks_bare(folder):
+            return folder, folder, folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start, None, None
+        folder = parent
+
+
+def _repository(folder: str) -> tuple[str | None, str | None]:
+    """The git folder of a checkout and the one it shares with others, if they are sound."""
+    git_dir = os.path.join(folder, ".git")
+    if not os.path.isdir(git_dir):
+        # Worktrees and submodules have a file that names the real one.
+        pointer = files.read_text(git_dir) or ""
+        if not pointer.startswith("gitdir: "):
+            return None, None
+        git_dir = os.path.join(folder, pointer[8:].strip())
+    git_dir = os.path.realpath(git_dir)
+    if not os.path.isfile(os.path.join(git_dir, "HEAD")):
+        return None, None
+    shared = files.read_text(os.path.join(git_dir, "commondir"))
+    return git_dir, os.path.realpath(os.path.join(git_dir, shared)) if shared else git_dir
+
+
+def _looks_bare(folder: str) -> bool:
+    return (
+        os.path.isfile(os.path.join(folder, "HEAD"))
+        and os.path.isdir(os.path.join(folder, "objects"))
+        and os.path.isdir(os.path.join(folder, "refs"))
+        and os.path.basename(folder) != ".git"  # there the tree is the folder above
+    )
+
+
+def _commit_of(tree: Tree, name: str) -> str | None:
+    for _ in range(5):  # a ref may name another; git stops at five as well
+        # The text comes from a file: it must not lead us out of the repository.
+        if not name.startswith("refs/") or ".." in name:
+            return None
+        text = _loose(tree, name) or _packed(tree, name)
+        if not text.startswith("ref: "):
+            return text if _is_hash(text) else None
+        name = text[5:].strip()
+    return None
+
+
+def _loose(tree: Tree, name: str) -> str:
+    # A worktree keeps a few refs of its own; branches are in the shared folder.
+    folders = [folder for folder in (tree.git_dir, tree.common_dir) if folder]
+    return next(filter(None, (files.read_text(os.path.join(f, name)) for f in folders)), "")
+
+
+def _packed(tree: Tree, name: str) -> str:
+    path = os.path.join(tree.common_dir or "", "packed-refs")
+    for line in (files.read_text(path, _PACKED_REFS_LIMIT) or "").split("\n"):
+        commit, _, packed = line.partition(" ")
+        if packed == name:
+            return commit
+    return ""
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) in (40, 64) and _HEX.issuperset(text)
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+
+def relative(path: str, root: str, *, cwd: str | None = None) -> str:
+    """The form in which a path inside the tree is stored; InvalidInput if it leads out.
+
+    A path that is not absolute starts at `cwd`. What counts is the name: a symbolic link
+    inside the tree is recorded as itself, wherever it points to. `root` must be real.
+    """
+    _require_storable(path)
+    # Two slashes in front mean the same as one, but normpath keeps them.
+    full = "/" + os.path.join(cwd or os.getcwd(), path).lstrip("/")
+    inside = _below(os.path.normpath(full), root)
+    # "link/../x" is not "x", and the way to the tree may itself go through a link.
+    if inside is None or ".." in path.split("/"):
+        inside = _below(_resolved(full), root)
+    if inside is None:
+        raise InvalidInput(
+            f"{path[:200]} is outside of {root}", hint="name a file of the project", file=path
+        )
+    return inside
+
+
+def absolute(stored: str, root: str) -> str:
+    """The inverse of relative, for a stored path that anyone may have written.
+
+    InvalidInput if it is not a plain path downwards, or if links would lead it out of the tree.
+    """
+    _require_storable(stored)
+    full = os.path.join(root, stored)
+    if stored.startswith("/") or ".." in stored.split("/"):
+        raise InvalidInput(f"{stored[:200]!r} is not a path inside the project", file=stored)
+    if _below(os.path.realpath(full), root) is None:
+        raise InvalidInput(
+            f"{stored[:200]!r} leads out of {root}", why="by a symbolic link", file=stored
+        )
+    return os.path.normpath(full)
+
+
+def _require_storable(path: str) -> None:
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"not UTF-8: {path[:200]!r}", hint="rename the file") from None
+    if not path or "\0" in path or size > _PATH_LIMIT:
+        why = f"a path has 1 to {_PATH_LIMIT} bytes and no NUL"
+        raise InvalidInput(f"not a path: {path[:200]!r}", why=why)
+
+
+def _below(path: str, root: str) -> str | None:
+    if path == root:
+        return "."
+    prefix = root.rstrip("/") + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def _resolved(full: str) -> str:
+    folder, name = os.path.split(full)
+    if name in ("", ".", ".."):
+        return os.path.realpath(full)
+    return os.path.join(os.path.realpath(folder), name)
+
+
+# --- drift ------------------------------------------------------------------------------------
+
+
+def file_facts(path: str) -> tuple[str | None, int, int] | None:
+    """SHA-256, size and mtime_ns of a file; None if there is none.
+
+    The digest is None for what is not a regular file or cannot be read. Size and time were
+    taken before the bytes, so a change while hashing shows as a difference later.
+    """
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return _digest(path), facts.st_size, facts.st_mtime_ns
+
+
+def drift(
+    entries: Sequence[Entry], limit: int, ms: int, *, root: str, clock: Clock
+) -> list[tuple[str, str]]:
+    """What happened to files: (path, "same" | "changed" | "missing" | "not checked") for each.
+
+    An entry is (stored path, digest, size, mtime_ns) as last seen. A file of that size and time
+    counts as the same; only the others are hashed. At most `limit` files are looked at, for
+    about `ms` milliseconds; the rest, and what is too large for that time, is not checked.
+    """
+    deadline = clock.monotonic() + ms / 1000
+    found = []
+    for index, entry in enumerate(entries):
+        in_time = index < limit and clock.monotonic() < deadline
+        verdict = _verdict(entry, root, clock, deadline) if in_time else "not checked"
+        found.append((entry[0], verdict))
+    return found
+
+
+def _verdict(entry: Entry, root: str, clock: Clock, deadline: float) -> str:
+    path, digest, size, mtime_ns = entry
+    try:
+        full = absolute(path, root)
+        facts = os.stat(full)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except (HoldfastError, OSError):
+        return "not checked"
+    if not stat.S_ISREG(facts.st_mode):
+        return "changed"
+    if size is not None and facts.st_size != size:
+        return "changed"
+    if size is not None and facts.st_mtime_ns == mtime_ns:
+        return "same"
+    now = _digest(full, clock, deadline) if digest else None
+    return "not checked" if now is None else "same" if now == digest else "changed"
+
+
+def _digest(path: str, clock: Clock | None = None, deadline: float = 0.0) -> str | None:
+    from hashlib import sha256
+
+    digest = sha256()
+    try:
+        for chunk in files.read_chunks(path):
+            digest.update(chunk)
+            if clock is not None and clock.monotonic() > deadline:
+                return None
+    except HoldfastError:
+        return None
+    return digest.hexdigest()

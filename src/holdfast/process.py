@@ -1,0 +1,207 @@
+"""Who is alive: processes and machines that can be told apart for good.
+
+Words. A *process id* of ours names one process for ever: boot, pid namespace, pid and start
+time together are never used twice, though a pid alone is, within minutes. *Liveness* is what
+can be said of it from here: "alive", "dead", or "unknown" where this process cannot see
+(another host, another namespace). A *machine id* is stable and tells nobody the real one.
+
+The secret is where each system keeps this: Linux in /proc, macOS in the answers of `ps`,
+`sysctl` and `ioreg`, which are the only programs started here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Row = tuple[int, str, int, int]  # pid, state, parent, start
+
+_HEX = frozenset("0123456789abcdef")
+
+# Neither machine nor boot changes while a process lives, not even across a fork.
+_known: dict[str, str] = {}
+
+
+class ProcessId:
+    """One process, for good. `str` gives the form to store, `parse` takes it back."""
+
+    __slots__ = ("_machine", "boot", "ns", "pid", "start")
+
+    def __init__(self, boot: str, ns: str, pid: int, start: int, machine: str = "") -> None:
+        self.boot, self.ns, self.pid, self.start = boot, ns, pid, start
+        self._machine = machine
+
+    @property
+    def machine(self) -> str:
+        """Where it runs: here, unless it was parsed. Found out late, because it costs."""
+        return self._machine or machine_id()
+
+    @classmethod
+    def parse(cls, text: str) -> ProcessId:
+        machine, boot, ns, pid, start = text.split("/")
+        return cls(boot, ns, int(pid), int(start), machine)
+
+    def __str__(self) -> str:
+        return f"{self.machine}/{self.boot}/{self.ns}/{self.pid}/{self.start}"
+
+    def __repr__(self) -> str:
+        return f"ProcessId({str(self)!r})"
+
+    def _key(self) -> tuple[str, str, int, int]:
+        return self.boot, self.ns, self.pid, self.start  # a boot is of one machine
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProcessId) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def identity(pid: int | None = None) -> ProcessId | None:
+    """The process that has this number now (this one if not given); None if there is none."""
+    row = _process(os.getpid() if pid is None else pid)
+    if row is None or row[1] == "Z":
+        return None
+    return ProcessId(*_boot_and_namespace(), row[0], row[3])
+
+
+def ancestors(limit: int = 64) -> list[ProcessId]:
+    """This process, its parent, and so on upwards, as far as can be seen."""
+    boot, namespace = _boot_and_namespace()
+    found: list[ProcessId] = []
+    row = _process(os.getpid())
+    while row is not None and len(found) < limit:
+        found.append(ProcessId(boot, namespace, row[0], row[3]))
+        child, row = row, _process(row[2])
+        # A parent that is younger than its child is a stranger who got the number since.
+        if row is not None and row[3] > child[3]:
+            break
+    return found
+
+
+def liveness(process: ProcessId) -> str:
+    """Whether it lives: "alive", "dead", or "unknown" where it cannot be seen from here."""
+    boot, namespace = _boot_and_namespace()
+    if not (boot and namespace and process.boot and process.ns and process.pid > 0):
+        return "unknown"
+    if process.boot != boot:
+        return "dead" if process.machine == machine_id() else "unknown"
+    if process.ns != namespace:
+        return "unknown"
+    row = _process(process.pid)
+    if row is None:
+        return "unknown" if _is_hidden(process.pid) else "dead"
+    return "alive" if row[3] == process.start and row[1] != "Z" else "dead"
+
+
+def machine_id() -> str:
+    """A stable name for this machine that does not tell its real id."""
+    from hashlib import sha256
+
+    if "machine" not in _known:
+        raw = _machine_file() or _mac_machine() or f"host {os.uname().nodename}"
+        _known["machine"] = sha256(f"holdfast machine\0{raw}".encode()).hexdigest()[:32]
+    return _known["machine"]
+
+
+def device_name() -> str:
+    """What this machine is called, in letters, digits, dots, dashes and underscores."""
+    name = os.uname().nodename.removesuffix(".local").removesuffix(".lan")
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return plain.strip("-.")[:63] or "device"
+
+
+def _process(pid: int) -> Row | None:
+    if pid <= 0:
+        return None
+    return _mac_process(pid) if sys.platform == "darwin" else _linux_process(pid)
+
+
+def _is_hidden(pid: int) -> bool:
+    """Some systems do not show the processes of other users, but still refuse to signal them."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _boot_and_namespace() -> tuple[str, str]:
+    """Each is empty if it cannot be known; then nothing can be said of any process."""
+    if sys.platform == "darwin":
+        return _mac_boot(), "-"
+    boot = files.read_text("/proc/sys/kernel/random/boot_id") or ""
+    try:
+        # The /proc of another namespace is of no use: its numbers are not ours.
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return boot, ""
+        return boot, os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return boot, ""
+
+
+def _linux_process(pid: int) -> Row | None:
+    text = files.read_text(f"/proc/{pid}/stat")
+    if not text:
+        return None
+    # The name is in parentheses and may hold anything, parentheses and spaces too.
+    fields = text[text.rfind(")") + 1 :].split()
+    state = "Z" if fields[0] in "ZXx" else fields[0]
+    return pid, state, int(fields[1]), int(fields[19])
+
+
+def _machine_file() -> str:
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        text = files.read_text(path) or ""
+        if len(text) == 32 and _HEX.issuperset(text):  # "uninitialized" is another thing it says
+            return text
+    return ""
+
+
+def _mac_process(pid: int) -> Row | None:
+    return _mac_row(_mac_output("ps", "-o", "state=,ppid=,lstart=", "-p", str(pid)), pid)
+
+
+def _mac_row(line: str, pid: int) -> Row | None:
+    import calendar
+    import time
+
+    if not line.strip():
+        return None
+    state, parent, *started = line.split()
+    at = time.strptime(" ".join(started), "%a %b %d %H:%M:%S %Y")
+    return pid, state[0], int(parent), calendar.timegm(at)
+
+
+def _mac_boot() -> str:
+    if "boot" not in _known:
+        # Not kern.boottime: that one moves whenever the clock is set.
+        _known["boot"] = _mac_output("sysctl", "-n", "kern.bootsessionuuid").strip().lower()
+    return _known["boot"]
+
+
+def _mac_machine() -> str:
+    if sys.platform != "darwin":
+        return ""
+    answer = _mac_output("ioreg", "-rd1", "-c", "IOPlatformExpertDevice")
+    return answer.partition('"IOPlatformUUID" = "')[2].partition('"')[0]
+
+
+def _mac_output(*command: str) -> str:
+    import subprocess
+
+    # In UTC, because start times are printed in local time, which changes twice a year.
+    tools = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C", "TZ": "UTC"}
+    try:
+        done = subprocess.run(
+            command, env=tools, stdin=subprocess.DEVNULL, capture_output=True, timeout=2
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("ascii", "replace")

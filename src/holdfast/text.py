@@ -1,0 +1,258 @@
+"""The one gate for text: in through `clean_input` and `clean_id`, out through the rest.
+
+Text from a session is data. It reaches a terminal only through `terminal`, a page only through
+`html`, a model only through `prompt`; none of them lets it move a cursor, turn its direction,
+hide a word or end its own quotation.
+
+What is *invisible* is removed: control characters and whole escape sequences with their
+payload, bidi controls, zero-width and tag characters, blank fillers. Kept are one variation
+selector after a character (emoji and ideographs need it) and a joiner (U+200C, U+200D) between
+two characters of a script or emoji that uses joiners, never beside ASCII or another joiner.
+An escape sequence without an end loses its introducer only, so that it cannot hide what
+follows. Lone surrogates become U+FFFD.
+
+A *fence* is the pair of lines around a text for a model. Both carry a code: an HMAC of
+provenance and text under a secret of this device. A text that holds its own closing line would
+have to hold its own HMAC; the fences of other texts have other codes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from holdfast.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ELLIPSIS = "…"
+ID_LIMIT = 64
+CODE_LENGTH = 16
+
+_compiled = functools.cache(re.compile)
+
+# The payload of a string sequence ends at any control character, which keeps the match linear.
+_ESCAPES = (
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*+"
+    r"(?:\x07|\x9c|\x1b\\)"
+    r"|\x1b[ -/]*+[0-~]"
+)
+_BREAKS = "\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]"
+_INVISIBLE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+)
+_SELECTOR = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_JOINED = "\u0600-\u1fff\u2190-\ud7ff\uf900-\U000e01ef"
+_STRAY_JOINER = f"(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
+_STRAY_SELECTOR = f"(?<=[{_SELECTOR}])[{_SELECTOR}]+"
+_SURROGATE = "[\ud800-\udfff]"
+_SUSPECT = f"[{_INVISIBLE}{_SELECTOR}\t\n\r\x0b\x0c\x85\u200c\u200d\u2028\u2029\ud800-\udfff]"
+
+
+def terminal(text: str, *, newlines: bool = False) -> str:
+    """Safe to print. Line breaks and tabs become spaces, or stay `\\n` and tab if allowed."""
+    if text.isascii() and text.isprintable():
+        return text
+    if not _compiled(_SUSPECT).search(text):
+        return text
+    text = _compiled(_ESCAPES).sub("", text)
+    text = _compiled(_BREAKS).sub("\n" if newlines else " ", text)
+    text = text if newlines else text.replace("\t", " ")
+    text = _compiled(f"[{_INVISIBLE}]").sub("", text)
+    text = _compiled(_SURROGATE).sub("\ufffd", text)
+    # Joiners first: without them selectors may meet, which must not wait for a second look.
+    text = _compiled(_STRAY_JOINER).sub("", text)
+    return _compiled(_STRAY_SELECTOR).sub("", text)
+
+
+def html(text: str) -> str:
+    """Safe as element content and inside quoted attributes; line breaks stay."""
+    text = terminal(text, newlines=True)
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&quot;").replace("'", "&#39;")
+
+
+def prompt(
+    text: str, secret: bytes, *, label: str, origin: str = "", confirmed: bool = True
+) -> str:
+    """The text as quoted data for a model, between two lines that it cannot contain."""
+    source = _header(label) + (f" from {_header(origin)}" if origin else "")
+    provenance = source if confirmed else f"{source}, unconfirmed"
+    text = terminal(text, newlines=True)
+    code = _code(secret, provenance, text)
+    return f"<<<data {code} {provenance}>>>\n{text}\n<<<end {code}>>>"
+
+
+def unfence(block: str, secret: bytes) -> str | None:
+    """The text of a block that `prompt` made with this secret; None for any other block."""
+    match = _compiled(r"(?s)<<<data (\w+) ([^\n]*)>>>\n(.*)\n<<<end (\w+)>>>").fullmatch(block)
+    if not match or match[1] != match[4] or match[1] != _code(secret, match[2], match[3]):
+        return None
+    return match[3]
+
+
+def _header(text: str) -> str:
+    return shorten(text.replace("<", " ").replace(">", " "), 80) or "text"
+
+
+def _code(secret: bytes, provenance: str, text: str) -> str:
+    import hmac  # hashlib costs a millisecond that listing commands need not pay
+
+    # The provenance is one line, so the first newline divides the two without doubt.
+    return hmac.digest(secret, f"{provenance}\n{text}".encode(), "sha256").hex()[:CODE_LENGTH]
+
+
+def shorten(text: str, limit: int) -> str:
+    """One line of at most `limit` characters, cut at a word end if there is one in reach."""
+    line = " ".join(terminal(text).split())
+    if limit < 1 or len(line) <= limit:
+        return line if limit > 0 else ""
+    head = _head(line, limit - 1, len)
+    word = head if line[len(head)] == " " else head.rpartition(" ")[0]
+    if len(word) * 2 > len(head):
+        head = word
+    return head.rstrip() + ELLIPSIS
+
+
+def width(text: str) -> int:
+    """Columns on a terminal, for text that went through `terminal`."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(cluster) for cluster in _clusters(text))
+
+
+def fit(text: str, columns: int, *, right: bool = False) -> str:
+    """One line of exactly `columns` columns: cut with an ellipsis, or filled with spaces."""
+    line = " ".join(terminal(text).split())
+    if width(line) > columns:
+        line = _head(line, columns - 1, width) + ELLIPSIS if columns > 0 else ""
+    fill = " " * (columns - width(line))
+    return fill + line if right else line + fill
+
+
+def plural(count: int, word: str, many: str = "") -> str:
+    """`1 event`, `2 events`."""
+    return f"{count} {word if count == 1 else many or word + 's'}"
+
+
+def _head(text: str, room: int, measure: Callable[[str], int]) -> str:
+    """As many whole clusters as there is room for."""
+    end = 0
+    for cluster in _clusters(text):
+        room -= measure(cluster)
+        if room < 0:
+            break
+        end += len(cluster)
+    return text[:end]
+
+
+def _clusters(text: str) -> Iterator[str]:
+    """What a reader takes for one character: a base with its marks, a flag, a joined emoji."""
+    start = 0
+    for at in range(1, len(text)):
+        if not _extends(text[at - 1], text[at], at - start):
+            yield text[start:at]
+            start = at
+    if text:
+        yield text[start:]
+
+
+def _extends(before: str, char: str, size: int) -> bool:
+    if char < "\u0300":
+        return False
+    if "\U0001f1e6" <= char <= "\U0001f1ff":
+        return size == 1 and "\U0001f1e6" <= before <= "\U0001f1ff"
+    if "\U0001f3fb" <= char <= "\U0001f3ff":
+        return before > "\u2000"
+    return before == "\u200d" or _is_mark(char)
+
+
+def _is_mark(char: str) -> bool:
+    import unicodedata
+
+    if char in "\u200c\u200d" or "\u1160" <= char <= "\u11ff":
+        return True
+    return unicodedata.category(char) in ("Mn", "Me", "Mc")
+
+
+def _columns(cluster: str) -> int:
+    import unicodedata
+
+    if _is_mark(cluster[0]):
+        return 0
+    flag = len(cluster) > 1 and "\U0001f1e6" <= cluster[1] <= "\U0001f1ff"
+    emoji = "\ufe0f" in cluster and (cluster[0] > "\xa0" or "\u20e3" in cluster)
+    wide = unicodedata.east_asian_width(cluster[0]) in ("W", "F")
+    return 2 if flag or emoji or wide else 1
+
+
+_REFUSED = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+_REFUSED_IN_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+_IN_A_FILE = "put it in a file and keep that with: holdfast artifact PATH"
+
+
+def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
+    """A text that may be recorded as the field `what`: trimmed, or refused with the reason."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text", why=f"it is {type(text).__name__}")
+    text = text.replace("\r\n", "\n").strip(" \t\r\n")
+    if len(text) > limit:
+        why = f"{len(text)} characters; at most {limit} can be recorded"
+        raise InvalidInput(f"{what} is too long", why=why, hint=_IN_A_FILE)
+    if not (text.isascii() and text.isprintable()):
+        _refuse_characters(text, what, lines=lines)
+    if not terminal(text).strip():
+        why = "nothing visible in it" if text else ""
+        raise InvalidInput(f"{what} is empty", why=why, hint=f"give the {what} as text")
+    return text.strip()
+
+
+def _refuse_characters(text: str, what: str, *, lines: bool) -> None:
+    bad = _compiled(_REFUSED if lines else _REFUSED_IN_LINE).search(text)
+    if not bad:
+        return
+    place = f"U+{ord(bad.group()):04X} at character {bad.start() + 1}"
+    if "\ud800" <= bad.group() <= "\udfff":
+        raise InvalidInput(f"{what} is not valid Unicode", why=f"half a surrogate pair, {place}")
+    if bad.group() in "\n\r\u2028\u2029":
+        raise InvalidInput(f"{what} must be one line", why=place, hint=_IN_A_FILE)
+    raise InvalidInput(
+        f"{what} contains a control character", why=place, hint="remove it, or " + _IN_A_FILE
+    )
+
+
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))]
+)
+
+
+def clean_id(text: str, what: str) -> str:
+    """An id that is a safe file name on every system, unchanged; or refused with the reason."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text", why=f"it is {type(text).__name__}")
+    why = _fault_of_id(text)
+    if why:
+        hint = f"use 1 to {ID_LIMIT} letters, digits, '-', '_' and '.', such as: fix-login-2"
+        raise InvalidInput(f"{what} '{shorten(text, 40)}' cannot be used", why=why, hint=hint)
+    return text
+
+
+def _fault_of_id(text: str) -> str:
+    if not text:
+        return "it is empty"
+    if len(text) > ID_LIMIT:
+        return f"{len(text)} characters; at most {ID_LIMIT}"
+    if not _compiled("[A-Za-z0-9._-]+").fullmatch(text):
+        return "only letters, digits, '.', '_' and '-' are allowed"
+    if not text[0].isalnum():
+        return "it must begin with a letter or a digit"
+    if text[-1] == "." or ".." in text:
+        return "it may not end in '.' or contain '..'"
+    if text.partition(".")[0].lower() in _DEVICES:
+        return "Windows reserves this name for a device"
+    return ""

@@ -1,0 +1,231 @@
+"""Briefing: what whoever comes next must know, in the tokens they can spare.
+
+No model writes it: the same journal, the same surroundings and the same clock give the same
+bytes. At any budget it says the goal, where the work stands, what comes next, what blocks it and
+what nobody knows the outcome of. The rest follows by value as far as the budget reaches, and
+what did not fit is counted, with the command that shows it.
+
+`topics` knows what there is to say, `tokens` what it costs, `fit` who gets how much, `form` and
+`style` how it looks; `summary` answers the questions that listings ask too.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.errors import InvalidInput
+from holdfast.model.fit import fit
+from holdfast.model.form import FORMS, Page, clip, one_line
+from holdfast.model.state import State
+from holdfast.model.summary import attention, next_step, progress, settled_steps, summary
+from holdfast.model.summary import first_step as _first_step
+from holdfast.model.tokens import cost, estimate
+from holdfast.model.topics import (
+    Entry,
+    Known,
+    Surroundings,
+    Topic,
+    git_drift,
+    percent,
+    said,
+    topics,
+)
+
+__all__ = [
+    "FORMATS",
+    "STYLES",
+    "Briefing",
+    "Item",
+    "Surroundings",
+    "attention",
+    "brief",
+    "estimate",
+    "next_step",
+    "progress",
+    "summary",
+]
+
+LEAST, MOST = 150, 20_000
+STYLES = ("holdfast", "orchestrator")
+FORMATS = tuple(FORMS)
+
+_NAME = 20
+"""What a session's id may cost; any unique beginning of an id is accepted."""
+
+
+class Item(Struct, frozen=True):
+    """One thing the briefing says. `id` is a step, agent, decision, path or event to act on."""
+
+    id: str
+    section: str
+    text: str
+    cut: bool = False
+
+
+class Briefing(Struct, frozen=True):
+    """The text, and what a caller needs to know of it without reading it.
+
+    `counts` has (shown, total) for each section that has anything to say.
+    """
+
+    text: str
+    tokens: int
+    budget: int
+    items: list[Item]
+    counts: dict[str, tuple[int, int]]
+    attention: list[str]
+    unknown_outcomes: int
+    disputes: int
+
+
+def brief(
+    state: State,
+    around: Surroundings,
+    *,
+    budget: int = 1500,
+    style: str = "holdfast",
+    fmt: str = "text",
+) -> Briefing:
+    """The briefing of a session, never above the budget by `estimate`.
+
+    JSON is data and has no style: it is the same for all of them.
+    """
+    check(budget, style, fmt)
+    known = Known(state, around, budget)
+    found = topics(known)
+    page = Page(_session(known), known.core.status or "created", _since(known), _facts(known))
+    text = fit(page, _fields(known, found), found, FORMS[fmt](budget), budget)
+    if style == "orchestrator" and fmt != "json":
+        from holdfast.model.style import orchestrator
+
+        text = orchestrator(known)
+    return _briefing(known, page, text)
+
+
+def check(budget: int, style: str, fmt: str) -> None:
+    """Refuse a request that no briefing can answer."""
+    if not LEAST <= budget <= MOST:
+        raise InvalidInput(
+            f"a briefing cannot have a budget of {budget} tokens",
+            why=f"it is from {LEAST} to {MOST:,}",
+            hint=f"holdfast brief --budget {min(MOST, max(LEAST, budget))}",
+        )
+    for what, value, allowed in (("style", style, STYLES), ("format", fmt, FORMATS)):
+        if value not in allowed:
+            why = f"it is one of {', '.join(allowed)}"
+            raise InvalidInput(f"a briefing has no {what} {value!r}", why=why)
+
+
+def _briefing(known: Known, page: Page, text: str) -> Briefing:
+    shown = {topic.name: len(entries) for topic, entries in page.sections}
+    totals = page.totals
+    return Briefing(
+        text=text,
+        tokens=estimate(text),
+        budget=known.budget,
+        items=_items(page),
+        counts={name: (shown.get(name, 0), total) for name, total in totals.items()},
+        attention=_flags(known, totals),
+        unknown_outcomes=totals.get("unknown", 0),
+        disputes=known.state.count("dispute.open"),
+    )
+
+
+def _items(page: Page) -> list[Item]:
+    fields = [Item(n, n, shown.text.strip(), shown.cut) for n, shown in page.fields.items()]
+    return fields + [
+        Item(shown.id, topic.name, shown.text, shown.cut)
+        for topic, entries in page.sections
+        for shown in entries
+    ]
+
+
+def _flags(known: Known, totals: dict[str, int]) -> list[str]:
+    around = known.around
+    drifted = any(word in ("changed", "missing") for _, word in around.drift)
+    raised = (
+        ("damaged", bool(around.damage)),
+        ("unknown_outcomes", totals.get("unknown", 0) > 0),
+        ("interrupted", bool(around.interrupted)),
+        ("drifted", drifted or bool(git_drift(around))),
+    )
+    words = [word for word, is_raised in raised if is_raised]
+    return list(dict.fromkeys([*words, *attention(known.state)]))
+
+
+# -- the core ----------------------------------------------------------------------------------
+
+
+def _session(known: Known) -> str:
+    name = one_line(known.core.session)
+    return name if cost(name) <= _NAME else clip(name, _NAME, cost)
+
+
+def _since(known: Known) -> str:
+    core = known.core
+    return known.since(core.ended_at or core.paused_at or core.began_at)
+
+
+def _facts(known: Known) -> dict[str, int | float]:
+    facts: dict[str, int | float] = {"progress": round(progress(known.state)[0], 2)}
+    return {**facts, "seq": known.around.seq} if known.around.seq else facts
+
+
+def _fields(known: Known, found: list[Topic]) -> dict[str, Entry]:
+    goal, by = known.core.goal, known.core.goal_by
+    return {
+        "goal": said(known, "goal", goal or "none", by, label="goal"),
+        "where": Entry("where", _where(known)),
+        "next": Entry("next", _next(known, found)),
+    }
+
+
+def _where(known: Known) -> str:
+    parts = [_held_up(known), _done_so_far(known), _step_at_work(known)]
+    parts += [_agents_at_work(known), _others_at_work(known)]
+    return "; ".join(filter(None, parts)) or "nothing is planned or under way yet"
+
+
+def _held_up(known: Known) -> str:
+    core = known.core
+    if core.status == "paused":
+        why = core.pause_context or core.pause_reason.replace("_", " ")
+        return f"paused ({why})" if why else "paused"
+    return f"{core.status} ({core.because})" if core.because else ""
+
+
+def _done_so_far(known: Known) -> str:
+    state = known.state
+    fraction, origin = progress(state)
+    figure = f"{round(fraction * 100)}%"
+    if steps := state.count("step"):
+        return f"{settled_steps(state)} of {steps} steps done ({figure})"
+    return f"{figure} done" if origin != "none" else ""
+
+
+def _step_at_work(known: Known) -> str:
+    step = _first_step(known.state, "running")
+    return f"{step.id} is running{percent(step.fraction)}" if step else ""
+
+
+def _agents_at_work(known: Known) -> str:
+    dead = set(known.around.dead_agents)
+    running = [name for name in summary(known.state)["running"] if name not in dead]
+    more = known.state.count("agent.running") - len(running) - len(dead)
+    rest = f" and {more} more" if running and more > 0 else ""
+    return f"agents at work: {', '.join(running)}{rest}" if running else ""
+
+
+def _others_at_work(known: Known) -> str:
+    others = sum(word != "dead" for _, _, word in known.around.holders)
+    number = "another process" if others == 1 else f"{others} other processes"
+    return f"{number} may be working on it" if others else ""
+
+
+def _next(known: Known, found: list[Topic]) -> str:
+    first = [
+        ("run holdfast verify", bool(known.around.damage)),
+        ("find out the unknown outcomes", any(topic.name == "unknown" for topic in found)),
+        ("holdfast resume", known.core.status == "paused"),
+    ]
+    return ", then ".join([step for step, needed in first if needed] + [next_step(known.state)])

@@ -1,0 +1,633 @@
+"""Fold: adds a journal up to a state. The only place that says what an event means.
+
+`fold` is total: it accepts any set of events, in any order of arrival, and never raises. A unit
+that an event mentions but no event introduced gets a row made from its id.
+
+`extend` is the fast way for an event that has seen everything folded so far (every local append,
+and another device's work taken up in turn). Anything that reaches back (a concurrent event, a
+retraction) needs the whole fold again; `follows` tells which it is. So does an event whose id was
+met before: that only the caller can know, because the core remembers no ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.model import event as ev
+from holdfast.model.event import Body, Event
+from holdfast.model.merge import (
+    SESSION,
+    Contests,
+    Past,
+    Side,
+    in_order,
+    parents,
+    retracted,
+    stances,
+)
+from holdfast.model.state import (
+    STATUSES,
+    Acknowledgment,
+    Agent,
+    Artifact,
+    Attribute,
+    Chain,
+    Checkpoint,
+    Claim,
+    Core,
+    Decision,
+    Dispute,
+    Edit,
+    File,
+    Line,
+    Note,
+    Problem,
+    State,
+    Step,
+    Unit,
+)
+
+FOLD_VERSION = 1
+"""Raised when the meaning of fold changes: stored states of another version are folded anew."""
+
+RECENT = 5
+_LINE = 160
+
+
+def fold(events: Iterable[Event]) -> State:
+    """The state of a journal. Any events, any order of arrival, one answer."""
+    ordered = in_order(events)
+    state = State()
+    past = Past(ordered)
+    contests = None if past.linear else Contests(past)
+    gone = retracted(ordered)
+    met: set[str] = set()
+    for event in ordered:
+        advance(state.core, event)
+        is_new = event.id not in met
+        met.add(event.id)
+        if event.id in gone:
+            state.core.retracted += is_new
+            continue
+        if is_new:
+            apply(state, event)
+        if contests is not None:
+            _note_disputes(state, event, contests.hear(event))
+    return state
+
+
+def follows(state: State, event: Event) -> bool:
+    """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
+    if isinstance(event.body, ev.EventRetracted) or event.head.clock <= state.core.clock:
+        return False
+    return set(state.core.tips) <= set(parents(event))
+
+
+def extend(state: State, event: Event) -> None:
+    """Add one event with a new id that follows everything folded so far, in place."""
+    advance(state.core, event)
+    apply(state, event)
+    if state.count("dispute.open"):
+        # It has seen all sides, so whatever it speaks about is settled.
+        _note_disputes(state, event, [(stance.subject, []) for stance in stances(event)])
+
+
+def advance(core: Core, event: Event) -> None:
+    """Note the event's existence: chains, tips, count. Also for events that mean nothing here."""
+    head = event.head
+    core.session = core.session or head.session
+    core.events += 1
+    core.clock = max(core.clock, head.clock)
+    core.updated_at = head.at
+    chain = core.chains.setdefault(head.device, Chain([], {}))
+    chain.heads = [h for h in chain.heads if h[1] != head.prev] + [(head.n, event.hash, head.clock)]
+    if head.seen:
+        chain.seen = {**chain.seen, **head.seen}
+    known = set(parents(event))
+    core.tips = [tip for tip in core.tips if tip not in known] + [event.hash]
+
+
+def apply(state: State, event: Event) -> None:
+    """Let one event take effect. Total: unknown and erased events are only counted."""
+    body, core = event.body, state.core
+    _lay_bare(core)
+    for name in body.redacted:
+        core.redacted[name] = core.redacted.get(name, 0) + 1
+    handler = _HANDLERS.get(type(body))
+    if handler is not None:
+        handler(state, event, body)
+    if core.forgotten:
+        core.status = "abandoned"
+    _keep_active_while_disputed(state)
+
+
+def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:
+    """Keep the disputes as they are after this event; one without sides is settled."""
+    _lay_bare(state.core)
+    for subject, sides in changed:
+        old = state.rows.get("dispute", subject)
+        if sides:
+            stated = [(s.hash, s.device, s.n, s.outcome) for s in sides]
+            rank, at = state.core.events, event.head.at
+            state.put("dispute", Dispute(rank=rank, at=at, subject=subject, sides=stated))
+        elif isinstance(old, Dispute) and old.is_open:
+            state.put("dispute", replace(old, settled_by=event.hash))
+    _keep_active_while_disputed(state)
+
+
+def _keep_active_while_disputed(state: State) -> None:
+    core = state.core
+    if core.forgotten or not state.count("dispute.open"):
+        return
+    dispute = state.rows.get("dispute", SESSION)
+    if isinstance(dispute, Dispute) and dispute.is_open:
+        # Nobody may archive it or remove its files; what was said is held until it is settled.
+        core.held = {name: getattr(core, name) for name in _ACTIVE}
+        for name, value in _ACTIVE.items():
+            setattr(core, name, value)
+
+
+def _lay_bare(core: Core) -> None:
+    for name, value in core.held.items():
+        setattr(core, name, value)
+    core.held = {}
+
+
+_ACTIVE: dict[str, str | int | bool] = {
+    "status": "active",
+    "archived": False,
+    "ended_at": 0,
+    "because": "",
+    "paused_at": 0,
+    "pause_reason": "",
+    "pause_context": "",
+}
+
+
+# -- what each kind does -----------------------------------------------------------------------
+
+
+def _line(event: Event, text: str) -> Line:
+    return Line(event.id, event.head.at, event.head.actor, text[:_LINE])
+
+
+def _remember(lines: list[Line], line: Line) -> list[Line]:
+    return [*lines, line][-RECENT:]
+
+
+def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
+    core = state.core
+    core.status, core.goal, core.goal_by = "active", body.goal, event.head.actor
+    core.mode, core.from_session = body.mode, body.from_session
+    core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
+    core.began_at = event.head.at
+
+
+def _adopted(state: State, event: Event, body: ev.SessionAdopted) -> None:
+    core = state.core
+    core.status = body.status if body.status in STATUSES else "active"
+    core.goal, core.goal_by, core.mode = body.goal, event.head.actor, body.mode
+    core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
+    core.began_at = event.head.at if body.began_at is None else body.began_at
+
+
+def _renamed(state: State, event: Event, body: ev.SessionRenamed) -> None:
+    state.core.goal, state.core.goal_by = body.goal, event.head.actor
+
+
+def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
+    core = state.core
+    core.status, core.paused_at = "paused", event.head.at
+    core.pause_reason, core.pause_context = body.reason, body.context
+    core.pauses = _remember(core.pauses, _line(event, body.context or body.reason))
+
+
+def _end_pause(core: Core, at: int) -> None:
+    if core.paused_at:
+        core.paused_ms += max(0, at - core.paused_at)
+    core.paused_at = 0
+    core.pause_reason = core.pause_context = core.interrupted = ""
+
+
+def _work_again(core: Core, at: int) -> None:
+    _end_pause(core, at)
+    core.status, core.archived, core.ended_at, core.because = "active", False, 0, ""
+
+
+def _resumed(state: State, event: Event, body: ev.SessionResumed) -> None:
+    core = state.core
+    _work_again(core, event.head.at)
+    core.resumes += 1
+    core.git_branch = body.git_branch or core.git_branch
+    core.git_commit = body.git_commit or core.git_commit
+
+
+def _ended(status: str) -> Callable[[State, Event, Any], None]:
+    def handler(state: State, event: Event, body: Any) -> None:
+        core = state.core
+        _end_pause(core, event.head.at)
+        core.status, core.ended_at, core.because = status, event.head.at, body.because
+
+    return handler
+
+
+def _reopened(state: State, event: Event, body: ev.SessionReopened) -> None:
+    _work_again(state.core, event.head.at)
+
+
+def _archived(state: State, event: Event, body: ev.SessionArchived) -> None:
+    state.core.archived = body.archived
+
+
+def _interrupted(state: State, event: Event, body: ev.SessionInterrupted) -> None:
+    state.core.interrupted = body.doing or "unknown"
+    for key in body.agents:
+        agent = state.agent(key)
+        if agent is not None and agent.status == "running":
+            died = {"error": "its process died; outcome unknown", "category": "interrupted"}
+            state.put("agent", replace(agent, status="failed", ended_at=event.head.at, **died))
+
+
+def _forgotten(state: State, event: Event, body: ev.SessionForgotten) -> None:
+    state.core.forgotten = True
+
+
+def _erased(state: State, event: Event, body: ev.Erased) -> None:
+    core = state.core
+    core.erased += 1
+    # The tombstone says all by its kind, so it holds without content too.
+    core.forgotten = core.forgotten or event.kind == "session.forgotten"
+    if event.kind not in ev.KINDS:
+        _require(core, event.head.must)
+
+
+def _unknown(state: State, event: Event, body: ev.Unknown) -> None:
+    core = state.core
+    core.unknown[event.kind] = core.unknown.get(event.kind, 0) + 1
+    _require(core, event.head.must)
+
+
+def _require(core: Core, version: str) -> None:
+    core.needs = max(core.needs, version, key=_version_key)
+
+
+def _version_key(version: str) -> tuple[list[int], str]:
+    return [int(part[:18]) for part in re.findall(r"[0-9]+", version)], version
+
+
+def _plan_set(state: State, event: Event, body: ev.PlanSet) -> None:
+    core = state.core
+    core.workflow, core.plan_total, core.plan_base = body.workflow, body.total, body.base
+
+
+def _plan_resolved(state: State, event: Event, body: ev.PlanResolved) -> None:
+    state.core.plan_total = body.total
+
+
+def _the_step(state: State, event: Event, key: str) -> Step:
+    return state.step(key) or Step(rank=state.core.events, at=event.head.at, id=key, title=key)
+
+
+def _step_added(state: State, event: Event, body: ev.StepAdded) -> None:
+    step = _the_step(state, event, body.step)
+    described = {"title": body.title, "unit": body.unit, "parent": body.parent}
+    state.put("step", replace(step, agent=body.agent, **described))
+
+
+def _begun(unit: Unit, at: int) -> dict[str, Any]:
+    return {
+        "status": "running",
+        "because": "",
+        "started_at": at,
+        "ended_at": 0,
+        "attempts": unit.attempts + 1,
+    }
+
+
+def _step_started(state: State, event: Event, body: ev.StepStarted) -> None:
+    step = _the_step(state, event, body.step)
+    agent = body.agent or step.agent
+    state.put("step", replace(step, agent=agent, **_begun(step, event.head.at)))
+
+
+def _step_progressed(state: State, event: Event, body: ev.StepProgressed) -> None:
+    step = _the_step(state, event, body.step)
+    state.put("step", replace(step, fraction=body.fraction))
+
+
+def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
+    ends = status in ("done", "failed", "skipped")
+
+    def handler(state: State, event: Event, body: Any) -> None:
+        step = _the_step(state, event, body.step)
+        changed = replace(
+            step,
+            status=status,
+            because=getattr(body, "because", ""),
+            ended_at=event.head.at if ends else 0,
+            outcome=getattr(body, "outcome", step.outcome),
+            files=getattr(body, "files", step.files),
+        )
+        state.put("step", changed)
+
+    return handler
+
+
+def _step_revisited(state: State, event: Event, body: ev.StepRevisited) -> None:
+    step = _the_step(state, event, body.step)
+    state.put("step", replace(step, because=body.because))
+
+
+def _verdict(word: str) -> Callable[[State, Event, Any], None]:
+    def handler(state: State, event: Event, body: ev.Verdict) -> None:
+        old = state.rows.get("checkpoint", body.step)
+        attempts = old.attempts if isinstance(old, Checkpoint) else 0
+        row = Checkpoint(
+            rank=state.core.events,
+            at=event.head.at,
+            step=body.step,
+            verdict=word,
+            observed=body.observed,
+            evidence=body.evidence,
+            issue=body.issue,
+            because=body.because,
+            attempts=attempts + 1,
+        )
+        state.put("checkpoint", row)
+
+    return handler
+
+
+def _the_agent(state: State, event: Event, key: str) -> Agent:
+    return state.agent(key) or Agent(rank=state.core.events, at=event.head.at, id=key)
+
+
+def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
+    agent = _the_agent(state, event, body.agent)
+    fresh = Agent(
+        rank=agent.rank,
+        at=event.head.at,
+        id=body.agent,
+        type=body.type,
+        task=body.task,
+        blocking_on=body.blocking_on,
+        tokens=agent.tokens,
+        **_begun(agent, event.head.at),
+    )
+    state.put("agent", fresh)
+
+
+def _agent_progressed(state: State, event: Event, body: ev.AgentProgressed) -> None:
+    agent = _the_agent(state, event, body.agent)
+    state.put("agent", replace(agent, fraction=body.fraction))
+
+
+def _agent_finished(state: State, event: Event, body: ev.AgentFinished) -> None:
+    agent = _the_agent(state, event, body.agent)
+    ended = {"status": "done", "ended_at": event.head.at, "fraction": 1.0}
+    files = {"created": body.created, "modified": body.modified, "deleted": body.deleted}
+    done = replace(agent, result=body.result, error="", category="", **ended, **files)
+    state.put("agent", done)
+
+
+def _agent_ended(status: str) -> Callable[[State, Event, Any], None]:
+    def handler(state: State, event: Event, body: Any) -> None:
+        agent = _the_agent(state, event, body.agent)
+        category = getattr(body, "category", "")
+        ended = {"status": status, "ended_at": event.head.at}
+        state.put("agent", replace(agent, error=body.error, category=category, **ended))
+        _problem(state, event, body.error or f"agent {body.agent} {status}", body)
+
+    return handler
+
+
+def _agent_retried(state: State, event: Event, body: ev.AgentRetried) -> None:
+    agent = _the_agent(state, event, body.agent)
+    again = {"retried_at": event.head.at, "error": "", "category": ""}
+    state.put("agent", replace(agent, **again, **_begun(agent, event.head.at)))
+
+
+def _problem(state: State, event: Event, message: str, body: Any) -> None:
+    row = Problem(
+        rank=state.core.events,
+        at=event.head.at,
+        event=event.id,
+        message=message,
+        category=getattr(body, "category", ""),
+        agent=body.agent,
+    )
+    state.put("error", row)
+
+
+def _error(state: State, event: Event, body: ev.ErrorRaised) -> None:
+    _problem(state, event, body.message, body)
+
+
+def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
+    old = state.rows.get("decision", body.decision)
+    taken = body.chosen or body.what
+    # Options without a choice among them are still open: none of them was rejected.
+    rejected = [o for o in body.options if o != taken] if taken in body.options else []
+    if isinstance(old, Decision):
+        earlier = [*old.rejected, *([old.chosen] if old.chosen else [])]
+        rejected += [o for o in earlier if o not in rejected and o != taken]
+    row = Decision(
+        rank=state.core.events,
+        at=event.head.at,
+        id=body.decision,
+        event=event.id,
+        what=body.what,
+        because=body.because,
+        options=list(body.options),
+        chosen=body.chosen,
+        rejected=rejected,
+        by=event.head.actor,
+    )
+    state.put("decision", row)
+
+
+def _file(state: State, event: Event, body: ev.FileChanged) -> None:
+    old = state.rows.get("file", body.path)
+    first = old if isinstance(old, File) else None
+    row = File(
+        rank=state.core.events,
+        at=event.head.at,
+        path=body.path,
+        action=body.action,
+        agent=body.agent,
+        changes=1 + (first.changes if first else 0),
+        before=first.before if first else body.before,
+        after=body.after,
+    )
+    state.put("file", row)
+
+
+def _artifact(state: State, event: Event, body: Any) -> None:
+    old = state.rows.get("artifact", body.path)
+    row = Artifact(
+        rank=state.core.events,
+        at=event.head.at,
+        path=body.path,
+        digest=body.digest,
+        size=body.size,
+        kept=getattr(body, "kept", True),
+        versions=1 + (old.versions if isinstance(old, Artifact) else 0),
+    )
+    state.put("artifact", row)
+
+
+def _command(state: State, event: Event, body: ev.CommandRan) -> None:
+    core = state.core
+    core.count(f"command.{body.status}")
+    text = f"{body.name} {body.arguments}".strip()
+    mark = "" if body.status == "success" else f" [{body.status}] {body.error}".rstrip()
+    core.commands = _remember(core.commands, _line(event, text[: _LINE - 40] + mark))
+    core.model = body.model or core.model
+
+
+def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
+    if not body.agent:
+        state.core.tokens = body.tokens
+        return
+    agent = _the_agent(state, event, body.agent)
+    state.put("agent", replace(agent, tokens=body.tokens))
+
+
+def _compressed(state: State, event: Event, body: ev.ContextCompressed) -> None:
+    core = state.core
+    core.compressions += 1
+    core.compressed_at = event.head.at
+    core.summary = body.summary[: _LINE * 4] or core.summary
+
+
+def _note(state: State, event: Event, body: ev.NoteAdded) -> None:
+    core = state.core
+    core.count("notes")
+    if not body.for_next:
+        core.notes = _remember(core.notes, _line(event, body.text))
+        return
+    row = Note(
+        rank=core.events, at=event.head.at, event=event.id, text=body.text, by=event.head.actor
+    )
+    state.put("note", row)
+
+
+def _deferred(state: State, event: Event, body: ev.ClaimDeferred) -> None:
+    row = Claim(
+        rank=state.core.events,
+        at=event.head.at,
+        id=body.claim,
+        text=body.text,
+        reason=body.reason,
+        section=body.section,
+        paragraph=body.paragraph,
+    )
+    state.put("claim", row)
+
+
+def _claim_closed(state: State, event: Event, body: Any) -> None:
+    old = state.rows.get("claim", body.claim)
+    claim = old if isinstance(old, Claim) else Claim(rank=state.core.events, id=body.claim, text="")
+    result, because = getattr(body, "result", ""), getattr(body, "because", "")
+    state.put("claim", replace(claim, resolved=True, result=result, because=because))
+
+
+def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
+    core = state.core
+    if body.key == "model" and isinstance(body.value, str):
+        core.model = body.value
+    elif body.key == "progress":
+        core.progress = _as_fraction(body.value)
+    row = Attribute(rank=core.events, at=event.head.at, key=body.key, value=body.value)
+    state.put("attribute", row)
+
+
+def _as_fraction(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(min(1, max(0, value)))
+
+
+def _acknowledged(state: State, event: Event, body: ev.ContractAcknowledged) -> None:
+    row = Acknowledgment(
+        rank=state.core.events,
+        at=event.head.at,
+        agent=body.agent,
+        version=body.version,
+        checksum=body.checksum,
+    )
+    state.put("contract", row)
+
+
+def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
+    row = Edit(
+        rank=state.core.events,
+        at=event.head.at,
+        layout=body.layout,
+        path=body.path,
+        digest=body.digest,
+        cause=body.cause,
+        residue=body.residue,
+    )
+    state.put("edit", row)
+
+
+_HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
+    ev.SessionStarted: _started,
+    ev.SessionAdopted: _adopted,
+    ev.SessionRenamed: _renamed,
+    ev.SessionPaused: _paused,
+    ev.SessionResumed: _resumed,
+    ev.SessionCompleted: _ended("completed"),
+    ev.SessionFailed: _ended("failed"),
+    ev.SessionAborted: _ended("aborted"),
+    ev.SessionAbandoned: _ended("abandoned"),
+    ev.SessionReopened: _reopened,
+    ev.SessionArchived: _archived,
+    ev.SessionInterrupted: _interrupted,
+    ev.SessionForgotten: _forgotten,
+    ev.Erased: _erased,
+    ev.Unknown: _unknown,
+    ev.PlanSet: _plan_set,
+    ev.PlanResolved: _plan_resolved,
+    ev.StepAdded: _step_added,
+    ev.StepStarted: _step_started,
+    ev.StepProgressed: _step_progressed,
+    ev.StepCompleted: _step_moved("done"),
+    ev.StepFailed: _step_moved("failed"),
+    ev.StepBlocked: _step_moved("blocked"),
+    ev.StepUnblocked: _step_moved("pending"),
+    ev.StepSkipped: _step_moved("skipped"),
+    ev.StepNeedsReview: _step_moved("needs_review"),
+    ev.StepRevisited: _step_revisited,
+    ev.StepReset: _step_moved("pending"),
+    ev.CheckpointPassed: _verdict("passed"),
+    ev.CheckpointFailed: _verdict("failed"),
+    ev.CheckpointOverridden: _verdict("overridden"),
+    ev.CheckpointRolledBack: _verdict("rolled_back"),
+    ev.AgentStarted: _agent_started,
+    ev.AgentProgressed: _agent_progressed,
+    ev.AgentFinished: _agent_finished,
+    ev.AgentFailed: _agent_ended("failed"),
+    ev.AgentTimedOut: _agent_ended("timed_out"),
+    ev.AgentRetried: _agent_retried,
+    ev.DecisionMade: _decision,
+    ev.FileChanged: _file,
+    ev.ArtifactSaved: _artifact,
+    ev.ArtifactVersioned: _artifact,
+    ev.CommandRan: _command,
+    ev.ContextMeasured: _measured,
+    ev.ContextCompressed: _compressed,
+    ev.ErrorRaised: _error,
+    ev.NoteAdded: _note,
+    ev.ClaimDeferred: _deferred,
+    ev.ClaimResolved: _claim_closed,
+    ev.ClaimOverridden: _claim_closed,
+    ev.AttributeSet: _attribute,
+    ev.ContractAcknowledged: _acknowledged,
+    ev.ForeignEdited: _edited,
+}

@@ -1,0 +1,422 @@
+"""Rules: which moves are allowed, and what each one records.
+
+`decide(state, body)` takes the event someone wants to record and returns the events to append:
+usually just that one, sometimes with an implied one before it (completing a paused session
+records the resume first). A move that is not allowed raises `Refused`, naming the legal ones.
+
+Nothing is recorded that has not been through here, so no acknowledged event can leave a session
+stuck; `fold` on the other hand accepts everything, because other devices decide for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.errors import InvalidInput, Outdated, Refused
+from holdfast.model import event as ev
+from holdfast.model.event import KIND_OF, Body
+from holdfast.model.merge import KEPT
+from holdfast.model.state import FINISHED, STATUSES, Agent, State, Step, Unit
+
+MODES = ("default", "debug", "optimize", "release")
+PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
+CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
+ACTIONS = ("created", "modified", "deleted")
+COMMAND_STATUSES = ("success", "failure")
+
+SESSION_MOVES: dict[str, tuple[str, ...]] = {
+    "created": ("active", "aborted", "abandoned"),
+    "active": ("paused", "completed", "failed", "aborted", "abandoned"),
+    "paused": ("active", "completed", "aborted", "abandoned"),
+    "failed": ("active", "aborted", "abandoned"),
+    "completed": ("reopened",),
+    "abandoned": ("reopened",),
+    "aborted": (),
+}
+UNIT_MOVES: dict[str, tuple[str, ...]] = {
+    "pending": ("running", "skipped"),
+    "running": ("done", "failed", "blocked", "timed_out"),
+    "blocked": ("pending", "running"),
+    "failed": ("running",),
+    "timed_out": ("running",),
+    "done": ("needs_review", "pending"),
+    "needs_review": ("running", "done"),
+    "skipped": (),
+}
+
+_VERBS = {
+    "active": "resume",
+    "paused": "pause",
+    "completed": "complete",
+    "failed": "fail",
+    "aborted": "abort",
+    "abandoned": "abandon",
+    "reopened": 'reopen --because "…"',
+}
+_START, _BLOCK, _SKIP = "start", 'block --because "…"', 'skip --because "…"'
+STEP_VERBS: dict[str, tuple[str, ...]] = {
+    "pending": (_START, "done", _BLOCK, _SKIP),
+    "running": ("done", "fail", _BLOCK),
+    "blocked": ("unblock", _START),
+    "failed": (_START,),
+    "timed_out": (_START,),
+    "done": ("review", "revisit"),
+    "needs_review": (_START, "done"),
+    "skipped": (),
+}
+"""What may be done with a step. Small tasks are often done, or blocked, without a start; the
+start is then recorded first. Steps do not time out."""
+AGENT_VERBS: dict[str, tuple[str, ...]] = {
+    "pending": (_START,),
+    "running": ("progress", "done", "fail", "timeout"),
+    "failed": ("retry", _START),
+    "timed_out": ("retry", _START),
+    "blocked": (_START,),
+    "needs_review": (_START, "done"),
+    "done": (),
+    "skipped": (),
+}
+"""What may be done with an agent: it is not reviewed or revisited, another one is started."""
+_AFTER_THE_END = (
+    ev.NoteAdded,
+    ev.AttributeSet,
+    ev.SessionRenamed,
+    ev.SessionArchived,
+    ev.SessionForgotten,
+    ev.EventRetracted,
+    ev.SessionInterrupted,
+    ev.ContractAcknowledged,
+)
+
+
+def decide(state: State, body: Body) -> list[Body]:
+    """The events to record for this move in this state, or a refusal."""
+    if type(body) not in KIND_OF:
+        raise TypeError(f"{type(body).__name__} is no kind of event that can be recorded")
+    _check_acting_is_safe(state)
+    body = validate(body)
+    rule = _RULES.get(type(body))
+    if rule is None:
+        _refuse_after_the_end(state, body)
+        return [body]
+    return rule(state, body)
+
+
+def _check_acting_is_safe(state: State) -> None:
+    core = state.core
+    if core.needs:
+        raise Outdated(
+            f"session {core.session} can only be read here",
+            why=f"it holds events that need Holdfast {core.needs} or newer",
+            hint="upgrade Holdfast, then try again",
+            session=core.session,
+        )
+    if core.forgotten:
+        raise Refused(f"session {core.session} was forgotten", session=core.session)
+
+
+# -- values ------------------------------------------------------------------------------------
+
+_CHOICES: dict[tuple[type[Body], str], tuple[str, ...]] = {
+    (ev.SessionStarted, "mode"): MODES,
+    (ev.SessionAdopted, "status"): STATUSES,
+    (ev.SessionPaused, "reason"): PAUSE_REASONS,
+    (ev.AgentFailed, "category"): CATEGORIES,
+    (ev.ErrorRaised, "category"): CATEGORIES,
+    (ev.FileChanged, "action"): ACTIONS,
+    (ev.CommandRan, "status"): COMMAND_STATUSES,
+}
+
+
+MAX_NUMBER = 2**53
+"""Beyond this, other readers of JSON lose digits."""
+
+
+def validate(body: Body) -> Body:
+    """Refuse values of a wrong type or out of range; what is left can be folded and shown.
+
+    Returned is the body as its bytes will be read again, so that nothing is folded today that
+    would be folded differently tomorrow.
+    """
+    for (kind, name), allowed in _CHOICES.items():
+        if isinstance(body, kind) and getattr(body, name) not in allowed:
+            raise InvalidInput(
+                f"{name} cannot be {getattr(body, name)!r}",
+                why=f"it is one of {', '.join(allowed)}",
+            )
+    if isinstance(body, ev.AttributeSet):
+        _check_value(body.value)
+        _check_not_blank("key", body.key)
+    else:
+        _check_fields(body)
+    stored = ev.as_stored(body)
+    if isinstance(stored, ev.DecisionMade):
+        _check_choice(stored)
+    return stored
+
+
+def _check_fields(body: Body) -> None:
+    required = len(body.__struct_fields__) - len(body.__struct_defaults__)
+    for i, name in enumerate(body.__struct_fields__):
+        value = getattr(body, name)
+        if name == "fraction":
+            _check_fraction(value)
+        else:
+            _check_count(name, value)
+        if i < required:
+            _check_not_blank(name, value)
+
+
+def _check_fraction(value: object) -> None:
+    if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
+        raise InvalidInput(f"progress cannot be {value}", why="it is a fraction from 0 to 1")
+
+
+def _check_not_blank(name: str, value: object) -> None:
+    if isinstance(value, str) and not value.strip():
+        raise InvalidInput(f"{name} is empty", hint=f"give the {name} as text")
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, int) and not 0 <= value < MAX_NUMBER:
+        raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
+
+
+def _check_value(value: object) -> None:
+    is_number = isinstance(value, int | float)
+    if is_number and not -MAX_NUMBER < value < MAX_NUMBER:  # type: ignore[operator]
+        raise InvalidInput(f"the value cannot be {value}")  # also refuses NaN
+
+
+def _check_choice(body: ev.DecisionMade) -> None:
+    if body.chosen and body.options and body.chosen not in body.options:
+        raise InvalidInput(
+            f"{body.chosen!r} is not among the options",
+            why=f"the options are {', '.join(body.options)}",
+        )
+
+
+# -- sessions ----------------------------------------------------------------------------------
+
+
+def _refuse_before_the_start(state: State) -> None:
+    if not state.core.status:
+        raise Refused("the session has not been started", legal=["start"])
+
+
+def _refuse_after_the_end(state: State, body: Body) -> None:
+    core = state.core
+    _refuse_before_the_start(state)
+    if core.status in FINISHED and not isinstance(body, _AFTER_THE_END):
+        raise _illegal(state, f"it is {core.status}; nothing more can be recorded as work")
+
+
+def _illegal(state: State, why: str) -> Refused:
+    core = state.core
+    legal = [_VERBS[to] for to in SESSION_MOVES.get(core.status, ())]
+    if not legal:
+        legal = [f"start --from {core.session}"]
+    return Refused(
+        f"session {core.session} does not allow that now",
+        why=why,
+        legal=legal,
+        hint=f"allowed: {', '.join(legal)}",
+        session=core.session,
+        operation="update",
+    )
+
+
+def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
+    def rule(state: State, body: Body) -> list[Body]:
+        _refuse_before_the_start(state)
+        status = state.core.status
+        if to not in SESSION_MOVES[status]:
+            raise _illegal(state, f"it is {status}; it cannot become {to}")
+        if to == "completed" and status == "paused":
+            return [ev.SessionResumed(), body]
+        return [body]
+
+    return rule
+
+
+def _start(state: State, body: Body) -> list[Body]:
+    if state.core.status:
+        raise _illegal(state, "it exists already")
+    return [body]
+
+
+def _resume(state: State, body: Body) -> list[Body]:
+    # An active session may be resumed too: someone new takes it up after a crash.
+    if state.core.status == "active":
+        return [body]
+    return _move_session("active")(state, body)
+
+
+def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
+    core = state.core
+    _refuse_before_the_start(state)
+    if body.archived and core.archived:
+        hint = "to bring it back: holdfast unarchive"
+        raise Refused(f"session {core.session} is archived", legal=["unarchive"], hint=hint)
+    if body.archived and core.status not in FINISHED | {"failed"}:
+        raise _illegal(state, f"it is {core.status}; only a finished session can be archived")
+    if not body.archived and not core.archived:
+        raise _illegal(state, "it is not archived")
+    return [body]
+
+
+def check_undo(kind: str) -> None:
+    """Refuse to undo what a session cannot be without."""
+    if kind in KEPT:
+        raise Refused(f"{kind} cannot be undone", why="without it there is no session")
+
+
+# -- steps and agents --------------------------------------------------------------------------
+
+
+def _check_working(state: State, body: Body) -> None:
+    _refuse_after_the_end(state, body)
+    if state.core.status not in ("active", "created"):
+        raise _illegal(state, f"it is {state.core.status}; resume it before working on it")
+
+
+def _refuse_unit(unit: Unit, what: str, move: str) -> Refused:
+    verbs = STEP_VERBS if what == "task" else AGENT_VERBS
+    legal = list(verbs.get(unit.status, ()))
+    nothing = f"nothing changes it any more; add another {what}"
+    return Refused(
+        f"{what} {unit.id} is {unit.status}; it {move}",
+        legal=legal,
+        hint=f"allowed: {', '.join(legal)}" if legal else nothing,
+        operation="update",
+    )
+
+
+def _unknown_unit(state: State, what: str, key: str) -> Refused:
+    rows = state.rows.select("step" if what == "task" else "agent", newest=True, limit=5)
+    known = ", ".join(row.name for row in rows) or "none yet"
+    add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
+    return Refused(
+        f"there is no {what} {key}", why=f"known: {known}", legal=[add], hint=f"holdfast {add}"
+    )
+
+
+def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
+    _refuse_after_the_end(state, body)
+    if state.step(body.step) is not None:
+        raise Refused(f"task {body.step} exists already", hint="choose another --id")
+    return [body]
+
+
+def _the_step(state: State, body: Any) -> Step:
+    _check_working(state, body)
+    step = state.step(body.step)
+    if step is None:
+        raise _unknown_unit(state, "task", body.step)
+    return step
+
+
+def _move_step(to: str, *, only_from: tuple[str, ...] = ()) -> Callable[[State, Any], list[Body]]:
+    def rule(state: State, body: Any) -> list[Body]:
+        step = _the_step(state, body)
+        if to in ("done", "blocked") and step.status == "pending":
+            return [ev.StepStarted(step=body.step), body]
+        allowed = to in UNIT_MOVES.get(step.status, ())
+        if not allowed or (only_from and step.status not in only_from):
+            raise _refuse_unit(step, "task", f"cannot become {to}")
+        return [body]
+
+    return rule
+
+
+def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:
+    _the_step(state, body)
+    return [body]
+
+
+def _reopen_first(because: str) -> Callable[[State, Any], list[Body]]:
+    """Going back in a finished session reopens it; the reason given is the reason for both."""
+
+    def rule(state: State, body: Any) -> list[Body]:
+        if "reopened" in SESSION_MOVES.get(state.core.status, ()):
+            return [ev.SessionReopened(because=body.because or f"{because} {body.step}"), body]
+        _check_working(state, body)
+        return [body]
+
+    return rule
+
+
+def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
+    _refuse_before_the_start(state)
+    if state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return _reopen_first("revisit of")(state, body)
+
+
+def _the_agent(state: State, body: Any) -> Agent:
+    _check_working(state, body)
+    agent = state.agent(body.agent)
+    if agent is None:
+        raise _unknown_unit(state, "agent", body.agent)
+    return agent
+
+
+def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
+    _check_working(state, body)
+    agent = state.agent(body.agent)
+    if agent is not None and "running" not in UNIT_MOVES.get(agent.status, ()):
+        raise _refuse_unit(agent, "agent", "cannot be started")
+    return [body]
+
+
+def _move_agent(to: str, *, only_from: tuple[str, ...] = ()) -> Callable[[State, Any], list[Body]]:
+    def rule(state: State, body: Any) -> list[Body]:
+        agent = _the_agent(state, body)
+        allowed = to in UNIT_MOVES.get(agent.status, ())
+        if not allowed or (only_from and agent.status not in only_from):
+            raise _refuse_unit(agent, "agent", f"cannot become {to}")
+        return [body]
+
+    return rule
+
+
+def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
+    agent = _the_agent(state, body)
+    if agent.status != "running":
+        raise _refuse_unit(agent, "agent", "makes no progress")
+    return [body]
+
+
+_RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
+    ev.SessionStarted: _start,
+    ev.SessionAdopted: _start,
+    ev.SessionPaused: _move_session("paused"),
+    ev.SessionResumed: _resume,
+    ev.SessionCompleted: _move_session("completed"),
+    ev.SessionFailed: _move_session("failed"),
+    ev.SessionAborted: _move_session("aborted"),
+    ev.SessionAbandoned: _move_session("abandoned"),
+    ev.SessionReopened: _move_session("reopened"),
+    ev.SessionArchived: _archive,
+    ev.StepAdded: _add_step,
+    ev.StepStarted: _move_step("running"),
+    ev.StepProgressed: _progress_step,
+    ev.StepCompleted: _move_step("done"),
+    ev.StepFailed: _move_step("failed"),
+    ev.StepBlocked: _move_step("blocked"),
+    ev.StepUnblocked: _move_step("pending", only_from=("blocked",)),
+    ev.StepSkipped: _move_step("skipped"),
+    ev.StepNeedsReview: _move_step("needs_review"),
+    ev.StepReset: _move_step("pending"),
+    ev.StepRevisited: _revisit_step,
+    ev.CheckpointRolledBack: _reopen_first("rollback of"),
+    ev.AgentStarted: _start_agent,
+    ev.AgentProgressed: _progress_agent,
+    ev.AgentFinished: _move_agent("done"),
+    ev.AgentFailed: _move_agent("failed"),
+    ev.AgentTimedOut: _move_agent("timed_out"),
+    ev.AgentRetried: _move_agent("running", only_from=("failed", "timed_out")),
+}
+
+assert set(_RULES) <= set(KIND_OF)

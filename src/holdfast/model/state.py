@@ -1,0 +1,367 @@
+"""State: what a journal adds up to.
+
+State has two parts. `core` is small and of bounded size: status, goal, counters, the heads of
+the chains. `rows` are the units of work (steps, agents, files, decisions, …), one row each,
+reached through a small interface so that a store can keep them in tables beside the journal and
+the pure tests in a dict. That is why appending costs the same at ten and at a hundred thousand
+events: an event changes the core and the one or two rows it speaks about.
+
+Rows are values: a change puts a new row in the place of the old one. `fold` makes all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+STATUSES = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
+
+FINISHED = frozenset({"completed", "aborted", "abandoned"})
+"""Session statuses from which only reopening, or nothing, leads on."""
+
+CLOSED_UNITS = frozenset({"done", "skipped"})
+
+
+class Chain(Struct, array_like=True):
+    """One device's part of the journal: its heads (n, hash, clock) and what it had seen."""
+
+    heads: list[tuple[int, str, int]] = []
+    seen: dict[str, list[int | str]] = {}
+
+
+class Line(Struct, array_like=True):
+    """A recent small thing, kept in the core for the briefing."""
+
+    event: str
+    at: int
+    by: str
+    text: str
+
+
+class Core(Struct, omit_defaults=True):
+    """The bounded part of a state."""
+
+    session: str = ""
+    status: str = ""
+    goal: str = ""
+    goal_by: str = ""
+    mode: str = "default"
+    model: str = ""
+    project: str = ""
+    from_session: str = ""
+    git_branch: str = ""
+    git_commit: str = ""
+    archived: bool = False
+    forgotten: bool = False
+    began_at: int = 0
+    updated_at: int = 0
+    paused_at: int = 0
+    paused_ms: int = 0
+    pause_reason: str = ""
+    pause_context: str = ""
+    resumes: int = 0
+    ended_at: int = 0
+    because: str = ""
+    held: dict[str, str | int | bool] = {}
+    progress: float | None = None
+    workflow: str = ""
+    plan_total: int | None = None
+    plan_base: int = 1
+    tokens: int = 0
+    compressions: int = 0
+    compressed_at: int = 0
+    summary: str = ""
+    interrupted: str = ""
+    events: int = 0
+    clock: int = 0
+    retracted: int = 0
+    erased: int = 0
+    needs: str = ""
+    counts: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    redacted: dict[str, int] = {}
+    notes: list[Line] = []
+    commands: list[Line] = []
+    pauses: list[Line] = []
+    chains: dict[str, Chain] = {}
+    tips: list[str] = []
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + by
+        if not self.counts[name]:
+            del self.counts[name]
+
+
+class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A unit beside the core. `rank` is its place in merge order: when it came up, or changed."""
+
+    KEY: ClassVar[str] = "id"
+
+    rank: int = 0
+    at: int = 0
+
+    @property
+    def name(self) -> str:
+        """The row's key in its table."""
+        value: str = getattr(self, self.KEY)
+        return value
+
+    @property
+    def is_open(self) -> bool:
+        return False
+
+    @property
+    def word(self) -> str:
+        """The status word counted in `core.counts`, or an empty string."""
+        return ""
+
+
+class Unit(Row, frozen=True):
+    """What steps and agents have in common: one life, with one table of transitions."""
+
+    id: str
+    status: str = "pending"
+    fraction: float | None = None
+    because: str = ""
+    started_at: int = 0
+    ended_at: int = 0
+    attempts: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.status not in CLOSED_UNITS
+
+    @property
+    def word(self) -> str:
+        return self.status
+
+
+class Step(Unit, frozen=True):
+    title: str = ""
+    unit: str = "task"
+    parent: str = ""
+    agent: str = ""
+    outcome: str = ""
+    files: list[str] = []
+
+
+class Agent(Unit, frozen=True):
+    type: str = ""
+    task: str = ""
+    result: str = ""
+    error: str = ""
+    category: str = ""
+    blocking_on: str = ""
+    tokens: int = 0
+    retried_at: int = 0
+    created: list[str] = []
+    modified: list[str] = []
+    deleted: list[str] = []
+
+
+class Decision(Row, frozen=True):
+    id: str
+    event: str
+    what: str
+    because: str = ""
+    options: list[str] = []
+    chosen: str = ""
+    rejected: list[str] = []
+    by: str = ""
+
+
+class File(Row, frozen=True):
+    KEY: ClassVar[str] = "path"
+    path: str
+    action: str = "modified"
+    agent: str = ""
+    changes: int = 0
+    before: str = ""
+    after: str = ""
+
+
+class Artifact(Row, frozen=True):
+    KEY: ClassVar[str] = "path"
+    path: str
+    digest: str
+    size: int = 0
+    kept: bool = True
+    versions: int = 1
+
+
+class Note(Row, frozen=True):
+    """Only notes for whoever comes next have a row; the others are in the journal."""
+
+    KEY: ClassVar[str] = "event"
+
+    event: str
+    text: str
+    by: str = ""
+
+
+class Problem(Row, frozen=True):
+    KEY: ClassVar[str] = "event"
+    event: str
+    message: str
+    category: str = ""
+    agent: str = ""
+
+
+class Checkpoint(Row, frozen=True):
+    KEY: ClassVar[str] = "step"
+    step: str
+    verdict: str
+    observed: bool = False
+    evidence: dict[str, Any] = {}
+    issue: str = ""
+    because: str = ""
+    attempts: int = 0
+
+    @property
+    def word(self) -> str:
+        return self.verdict
+
+
+class Claim(Row, frozen=True):
+    id: str
+    text: str
+    reason: str = ""
+    section: int | None = None
+    paragraph: int | None = None
+    result: str = ""
+    because: str = ""
+    resolved: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.resolved
+
+
+class Attribute(Row, frozen=True):
+    KEY: ClassVar[str] = "key"
+    key: str
+    value: str | int | float | bool | None = None
+
+
+class Acknowledgment(Row, frozen=True):
+    KEY: ClassVar[str] = "agent"
+    agent: str
+    version: str
+    checksum: str
+
+
+class Edit(Row, frozen=True):
+    """The last change someone else made to a layout file."""
+
+    KEY: ClassVar[str] = "path"
+
+    layout: str
+    path: str
+    digest: str
+    cause: str = ""
+    residue: str = ""
+
+
+class Dispute(Row, frozen=True):
+    """Concurrent statements that contradict each other; both sides are kept for ever."""
+
+    KEY: ClassVar[str] = "subject"
+
+    subject: str
+    sides: list[tuple[str, str, int, str]] = []
+    settled_by: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self.settled_by
+
+    @property
+    def word(self) -> str:
+        return "open" if self.is_open else "settled"
+
+
+TABLES: dict[str, type[Row]] = {
+    "step": Step,
+    "agent": Agent,
+    "decision": Decision,
+    "file": File,
+    "artifact": Artifact,
+    "note": Note,
+    "error": Problem,
+    "checkpoint": Checkpoint,
+    "claim": Claim,
+    "attribute": Attribute,
+    "contract": Acknowledgment,
+    "edit": Edit,
+    "dispute": Dispute,
+}
+
+
+class Rows:
+    """Where rows live. This one is a dict; a store's keeps them in its tables."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[str, Row]] = {}
+
+    def get(self, table: str, key: str) -> Row | None:
+        return self._tables.get(table, {}).get(key)
+
+    def put(self, table: str, key: str, row: Row) -> None:
+        self._tables.setdefault(table, {})[key] = row
+
+    def select(
+        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
+    ) -> list[Row]:
+        """Rows of a table by rank; `newest` turns the order round; a negative limit is all."""
+        rows = [r for r in self._tables.get(table, {}).values() if r.is_open or not open_only]
+        rows.sort(key=lambda row: row.rank, reverse=newest)
+        return rows if limit < 0 else rows[:limit]
+
+    def items(self) -> Iterator[tuple[str, str, Row]]:
+        for table, rows in self._tables.items():
+            for key, row in rows.items():
+                yield table, key, row
+
+
+class State:
+    """The fold of a journal: the core, and the rows beside it."""
+
+    __slots__ = ("core", "rows")
+
+    def __init__(self, core: Core | None = None, rows: Rows | None = None) -> None:
+        self.core = core or Core()
+        self.rows = rows or Rows()
+
+    def step(self, key: str) -> Step | None:
+        row = self.rows.get("step", key)
+        return row if isinstance(row, Step) else None
+
+    def agent(self, key: str) -> Agent | None:
+        row = self.rows.get("agent", key)
+        return row if isinstance(row, Agent) else None
+
+    def put(self, table: str, row: Row) -> None:
+        """Keep a row and the counters that speak of its table."""
+        old, count = self.rows.get(table, row.name), self.core.count
+        if old is None:
+            count(table)
+        elif old.word:
+            count(f"{table}.{old.word}", -1)
+        if row.word:
+            count(f"{table}.{row.word}")
+        self.rows.put(table, row.name, row)
+
+    def count(self, name: str) -> int:
+        return self.core.counts.get(name, 0)
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def image(state: State) -> dict[tuple[str, str], bytes]:
+    """Every part of a state as bytes, by table and key; equal states have equal images."""
+    parts = {(table, key): _encode(row) for table, key, row in state.rows.items()}
+    return {("core", ""): _encode(state.core), **parts}

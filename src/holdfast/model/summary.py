@@ -1,0 +1,272 @@
+"""Summary: where a session stands and what comes next, in a few words.
+
+Three questions every surface asks are answered here: how far is it (`progress`), what is to be
+done next (`next_step`), and what should worry us (`attention`). `summary` puts the answers into
+a small value that the catalogue keeps beside each session, so that a list of sessions needs no
+fold. It is made anew with every event: each question looks at the counts first, and asks for
+rows only when the counts say that there are some to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.model.state import FINISHED, Agent, Checkpoint, Dispute, State, Step
+
+FAILED = ("failed", "timed_out")
+
+_FEW, _MANY = 3, 200
+"""How many open rows are looked at first, and how many at most, to find one in a given status."""
+
+_TEXT_BYTES = 160
+_RUNNING = 5
+_AVERAGED = 50
+
+
+# -- progress ----------------------------------------------------------------------------------
+
+
+def progress(state: State) -> tuple[float, str]:
+    """How far the work is, from 0 to 1, and where the figure comes from."""
+    return _progress(state, _open_agents)
+
+
+def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tuple[float, str]:
+    core, count = state.core, state.count
+    if core.progress is not None:
+        return core.progress, "given"
+    if steps := count("step"):
+        return settled_steps(state) / steps, "steps"
+    if count("agent"):
+        return _mean_of_agents(state, open_agents(state)), "agents"
+    return (1.0, "completed") if core.status == "completed" else (0.0, "none")
+
+
+def settled_steps(state: State) -> int:
+    """Steps that need nothing more: done, or skipped on purpose."""
+    return state.count("step.done") + state.count("step.skipped")
+
+
+def _mean_of_agents(state: State, rows: list[Agent]) -> float:
+    agents = state.count("agent")
+    unfinished = agents - state.count("agent.done")
+    known = sum(agent.fraction or 0.0 for agent in rows)
+    # Beyond the rows looked at, the rest is taken to be like them.
+    mean = known / len(rows) if rows else 0.0
+    return min(1.0, max(0.0, (agents - unfinished + mean * unfinished) / agents))
+
+
+def _open_agents(state: State) -> list[Agent]:
+    if state.count("agent") == state.count("agent.done"):
+        return []
+    rows = state.rows.select("agent", open_only=True, newest=True, limit=_AVERAGED)
+    return [row for row in rows if isinstance(row, Agent)]
+
+
+# -- the next step -----------------------------------------------------------------------------
+
+
+def next_step(state: State) -> str:
+    """What to do next, by the first rule that has something to say."""
+    for rule in _NEXT:
+        if found := rule(state):
+            return found
+    return "decide the next step"
+
+
+def _nothing_to_do(state: State) -> str:
+    core = state.core
+    if core.forgotten:
+        return "nothing: the session was forgotten"
+    if core.needs:
+        return f"upgrade Holdfast to {core.needs} or newer; here the session can only be read"
+    if not core.status:
+        return "start the session"
+    return ""
+
+
+def _settle(state: State) -> str:
+    if "dispute.open" not in state.core.counts:
+        return ""
+    rows = state.rows.select("dispute", open_only=True, limit=1)
+    first = rows[0] if rows else None
+    if not isinstance(first, Dispute):
+        return "settle what is disputed"
+    return f"settle {subject(first)}: {' or '.join(outcomes(first))}?"
+
+
+def subject(dispute: Dispute) -> str:
+    """What a dispute is about, as people say it: `step s3`, `the session`."""
+    kind, _, name = dispute.subject.partition(":")
+    return f"{kind} {name}" if name else f"the {kind}"
+
+
+def outcomes(dispute: Dispute) -> list[str]:
+    """The different answers given, in a fixed order."""
+    return sorted({outcome for _, _, _, outcome in dispute.sides})
+
+
+def _after_the_end(state: State) -> str:
+    core = state.core
+    if core.status not in FINISHED:
+        return ""
+    if core.status == "aborted":
+        return f"nothing: it was aborted; to begin anew: holdfast start --from {core.session}"
+    return f'nothing: it is {core.status}; to go on: holdfast reopen --because "…"'
+
+
+def _after_a_failure(state: State) -> str:
+    core = state.core
+    if core.status != "failed":
+        return ""
+    why = f" ({core.because})" if core.because else ""
+    return f"mend why the session failed{why}, then: holdfast resume"
+
+
+def _mend_checkpoint(state: State) -> str:
+    if "checkpoint.failed" not in state.core.counts:
+        return ""
+    rows = state.rows.select("checkpoint", newest=True, limit=_MANY)
+    failed = [r for r in rows if isinstance(r, Checkpoint) and r.verdict == "failed"]
+    if not failed:
+        return "mend the failed checkpoint"
+    issue = failed[0].issue or failed[0].because
+    return f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+
+
+def _do_a_step(state: State) -> str:
+    if "step" not in state.core.counts:
+        return ""
+    for verb, statuses in _STEP_VERBS:
+        if step := first_step(state, *statuses):
+            return _speak_of(verb, step)
+    return ""
+
+
+def _speak_of(verb: str, step: Step) -> str:
+    name = f"{step.id}: {step.title}" if step.title not in ("", step.id) else step.id
+    why = f" ({step.because})" if step.because else ""
+    return f"{verb} {name}{why}"
+
+
+def first_step(state: State, *statuses: str) -> Step | None:
+    """The earliest open step in one of these statuses."""
+    counts = state.core.counts
+    for status in statuses:
+        if f"step.{status}" in counts:
+            return _find_step(state, statuses)
+    return None
+
+
+def _find_step(state: State, statuses: tuple[str, ...]) -> Step | None:
+    for limit in (_FEW, _MANY):
+        rows = state.rows.select("step", open_only=True, limit=limit)
+        for row in rows:
+            if isinstance(row, Step) and row.status in statuses:
+                return row
+        if len(rows) < limit:
+            break
+    return None
+
+
+def _follow_an_agent(state: State) -> str:
+    counts = state.core.counts
+    for verb, statuses in _AGENT_VERBS:
+        if any(f"agent.{status}" in counts for status in statuses):
+            agent = next((a for a in _open_agents(state) if a.status in statuses), None)
+            if agent is not None:
+                return f"{verb} agent {agent.id}" + (f": {agent.task}" if agent.task else "")
+    return ""
+
+
+_STEP_VERBS = (
+    ("retry", FAILED),
+    ("continue", ("running",)),
+    ("unblock", ("blocked",)),
+    ("review", ("needs_review",)),
+    ("start", ("pending",)),
+)
+_AGENT_VERBS = (("retry", FAILED), ("wait for or continue", ("running",)))
+_NEXT: tuple[Callable[[State], str], ...] = (
+    _nothing_to_do,
+    _settle,
+    _after_the_end,
+    _after_a_failure,
+    _mend_checkpoint,
+    _do_a_step,
+    _follow_an_agent,
+)
+
+
+# -- attention ---------------------------------------------------------------------------------
+
+
+def attention(state: State) -> list[str]:
+    """The flags the journal alone can raise, the most urgent first."""
+    core = state.core
+    flags = ["outdated"] if core.needs else []
+    if "dispute.open" in core.counts:
+        flags.append("disputed")
+    if core.interrupted:
+        flags.append("interrupted")
+    return flags + [word for count, word in _RAISED if count in core.counts]
+
+
+_RAISED = (
+    ("checkpoint.failed", "checkpoint_failed"),
+    ("step.blocked", "blocked"),
+    ("step.needs_review", "needs_review"),
+)
+
+
+# -- the summary -------------------------------------------------------------------------------
+
+
+def summary(state: State) -> dict[str, Any]:
+    """The resumption summary of the catalogue: JSON-able and smaller than a kilobyte."""
+    core, count = state.core, state.core.counts.get
+    agents = _open_agents(state) if _asks_for_agents(state) else []
+    fraction, origin = _progress(state, lambda _: agents)
+    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
+    return {
+        "status": core.status,
+        "goal": _cut(core.goal),
+        "progress": round(fraction, 4),
+        "progress_from": origin,
+        "next": _cut(next_step(state)),
+        "running": [_cut(name, 40) for name in running[:_RUNNING]],
+        "steps": {"done": settled_steps(state), "total": count("step", 0)},
+        "agents": {
+            "running": count("agent.running", 0),
+            "done": count("agent.done", 0),
+            "failed": count("agent.failed", 0) + count("agent.timed_out", 0),
+        },
+        "attention": attention(state),
+        "tokens": core.tokens,
+        "began_at": core.began_at,
+        "updated_at": core.updated_at,
+        "paused_at": core.paused_at,
+        "paused_ms": core.paused_ms,
+        "paused_reason": core.pause_reason,
+        "resumes": core.resumes,
+    }
+
+
+def _asks_for_agents(state: State) -> bool:
+    core = state.core
+    if "agent" not in core.counts:
+        return False
+    by_agents = core.progress is None and "step" not in core.counts
+    return by_agents or "agent.running" in core.counts
+
+
+def _cut(text: str, limit: int = _TEXT_BYTES) -> str:
+    """One line of at most `limit` bytes; what is missing shows as …"""
+    line = " ".join(text[: limit + 1].split())
+    if len(text) * 4 <= limit:
+        return line
+    data = line.encode("utf-8", "replace")
+    if len(data) <= limit and len(text) <= limit:
+        return line
+    return data[: limit - 3].decode("utf-8", "ignore").rstrip() + "…"

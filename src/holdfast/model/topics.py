@@ -1,0 +1,626 @@
+"""Topics: everything a briefing can speak about, the most valuable first.
+
+A *topic* is a heading with *entries*, each with an id that can be acted on, and the count of all
+there are, because only as many rows are asked for as the budget could ever show. Who fits what
+into how many tokens is `brief`'s business; how it looks is `form`'s.
+
+Text from a session is data. What came from a file, a transcript or an import is quoted with its
+origin and marked unconfirmed, so that nobody takes it for the user's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.model.state import (
+    Agent,
+    Checkpoint,
+    Claim,
+    Core,
+    Decision,
+    Dispute,
+    Edit,
+    File,
+    Line,
+    Note,
+    Problem,
+    State,
+    Step,
+)
+from holdfast.model.summary import FAILED, subject
+
+UNCONFIRMED = ("file:", "transcript:", "import:")
+"""Actors whose words nobody has confirmed."""
+
+LOG, SHOW, VERIFY = "holdfast log", "holdfast show", "holdfast verify"
+MANDATORY = ("blockers", "unknown")
+
+ROOMY = 400
+"""From this budget on there is room for times, whose digits are dear, and for blank lines."""
+
+_MOST = 300
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Fence = Callable[[str, str, str, bool], str]
+
+
+class Surroundings(Struct, kw_only=True):
+    """What only the machine at hand can know, looked up by whoever asks for a briefing.
+
+    Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
+    `holders` are (who, since, alive | dead | unknown). `fence` quotes a text of several lines
+    for a model: fence(text, label, origin, confirmed).
+    """
+
+    now: int = 0
+    seq: int = 0
+    drift: list[tuple[str, str]] = []
+    branch_then: str = ""
+    branch_now: str = ""
+    commit_then: str = ""
+    commit_now: str = ""
+    holders: list[tuple[str, int, str]] = []
+    dead_agents: list[str] = []
+    in_flight: list[str] = []
+    interrupted: str = ""
+    damage: list[str] = []
+    fence: Fence | None = None
+    device_names: dict[str, str] = {}
+    window: int = 128_000
+
+
+class Entry(Struct, frozen=True):
+    """One thing to say. Only `text` may be cut short; `lead` and `tail` stay whole."""
+
+    id: str
+    text: str
+    lead: str = ""
+    tail: str = ""
+    block: str = ""
+
+
+class Topic(Struct, frozen=True):
+    """A heading and what stands under it. `total` counts what the entries are a part of."""
+
+    name: str
+    title: str
+    entries: list[Entry]
+    total: int
+    see: str = SHOW
+    floor: int = 1
+    hint: str = ""
+
+
+class Known(Struct):
+    """What the makers of entries need: the state, the surroundings, and how much may be asked.
+
+    `dead` are the agents whose process is gone and whose work nobody has looked at since.
+    """
+
+    state: State
+    around: Surroundings
+    budget: int
+    dead: list[Agent] = []
+
+    def __post_init__(self) -> None:
+        self.dead = _dead_agents(self)
+
+    @property
+    def core(self) -> Core:
+        return self.state.core
+
+    @property
+    def limit(self) -> int:
+        return min(_MOST, max(8, self.budget // 12))
+
+    def newest(self, table: str, kind: type[Any]) -> list[Any]:
+        return self._rows(table, kind, newest=True, limit=self.limit)
+
+    def oldest(self, table: str, kind: type[Any]) -> list[Any]:
+        return self._rows(table, kind, limit=self.limit)
+
+    def still_open(self, table: str, kind: type[Any]) -> list[Any]:
+        """Open rows in their order, more than could be shown: some will be sorted out."""
+        return self._rows(table, kind, open_only=True, limit=_MOST)
+
+    def _rows(self, table: str, kind: type[Any], **how: Any) -> list[Any]:
+        if not self.state.count(table):
+            return []
+        return [row for row in self.state.rows.select(table, **how) if isinstance(row, kind)]
+
+    def when(self, at: int) -> str:
+        return f" ({stamp(at)})" if at and self.budget >= ROOMY else ""
+
+    def since(self, at: int) -> str:
+        return f" since {stamp(at)}" if at and self.budget >= ROOMY else ""
+
+
+def topics(known: Known) -> list[Topic]:
+    """All topics that have something to say, in order of value."""
+    return [topic for make in _TOPICS for topic in [make(known)] if topic.entries]
+
+
+def stamp(at: int) -> str:
+    """An absolute time, to the minute."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=at)).strftime("%Y-%m-%d %H:%MZ")
+    except (OverflowError, ValueError):
+        return f"{at} ms"
+
+
+def is_unconfirmed(actor: str) -> bool:
+    return actor.startswith(UNCONFIRMED)
+
+
+def said(known: Known, id: str, text: str, by: str, *, tail: str = "", label: str = "") -> Entry:
+    """Someone's words: quoted with their origin if nobody has confirmed them.
+
+    With a label, words of several lines are also offered as a fenced block.
+    """
+    block = _fenced(known, text, label, by) if label else ""
+    if not is_unconfirmed(by):
+        return Entry(id, text, tail=tail, block=block)
+    origin = by if known.budget >= ROOMY else by.partition(":")[0]
+    mark = f'" (from {origin}, unconfirmed)'
+    return Entry(id, text.replace('"', "'"), lead='"', tail=mark + tail, block=block)
+
+
+def _fenced(known: Known, text: str, label: str, by: str) -> str:
+    fence = known.around.fence
+    if fence is None or "\n" not in text.strip():
+        return ""
+    return fence(text, label, by, not is_unconfirmed(by))
+
+
+def short(event: str) -> str:
+    """An event's id as far as it takes to name it: its time and a little chance."""
+    return event[:12]
+
+
+def git_drift(around: Surroundings) -> list[str]:
+    """How the checkout differs from the one that was recorded."""
+    pairs = (
+        ("branch", around.branch_then, around.branch_now, 60),
+        ("commit", around.commit_then, around.commit_now, 10),
+    )
+    return [
+        f"{what} was {then[:cut]}, is now {now[:cut]}"
+        for what, then, now, cut in pairs
+        if then and now and then != now
+    ]
+
+
+# -- the core: what stops us, what nobody knows ------------------------------------------------
+
+
+def _blockers(known: Known) -> Topic:
+    count = known.state.count
+    total = count("step.blocked") + sum(count(f"step.{status}") for status in FAILED)
+    found: list[Entry] = []
+    if total:
+        steps = known.still_open("step", Step)
+        stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
+        found = [Entry(s.id, _stuck(s)) for s in stuck]
+    return Topic("blockers", "Blockers", _or_count(found, total, "step"), total, floor=3)
+
+
+def _stuck(step: Step) -> str:
+    why = f": {step.because}" if step.because else ""
+    return f"{_titled(step)} is {_word(step.status)}{why}"
+
+
+def _titled(step: Step) -> str:
+    return "" if step.title == step.id else step.title
+
+
+def _word(status: str) -> str:
+    return status.replace("_", " ")
+
+
+def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
+    """Never silent about what the counts know: if no row was in reach, say how many there are."""
+    told = f"{many(total, what)} further down the plan"
+    return found if found or not total else [Entry("", told)]
+
+
+def _unknown(known: Known) -> Topic:
+    found = [Entry("", text) for text in known.around.in_flight]
+    found += [Entry(a.id, _died(a)) for a in known.dead]
+    hint = "find out before doing any of it again"
+    return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
+
+
+def _died(agent: Agent) -> str:
+    doing = f" while at: {agent.task}" if agent.task else ""
+    return f"agent died{percent(agent.fraction)}{doing}"
+
+
+def _dead_agents(known: Known) -> list[Agent]:
+    gone = set(known.around.dead_agents)
+    if not gone and not known.state.count("agent.failed"):
+        return []
+    found = [a for a in reversed(known.still_open("agent", Agent)) if _is_dead(a, gone)]
+    seen = {agent.id for agent in found}
+    return found + [known.state.agent(key) or Agent(id=key) for key in sorted(gone - seen)]
+
+
+def _is_dead(agent: Agent, gone: set[str]) -> bool:
+    if agent.status == "running":
+        return agent.id in gone
+    return agent.status == "failed" and agent.category == "interrupted"
+
+
+# -- what to know before trusting anything -----------------------------------------------------
+
+
+def _for_next(known: Known) -> Topic:
+    notes = known.newest("note", Note)
+    found = [
+        said(known, short(n.event), n.text, n.by, tail=_when_by(known, n), label="note")
+        for n in notes
+    ]
+    return Topic("for_next", "For whoever comes next", found, known.state.count("note"), LOG)
+
+
+def _when_by(known: Known, said: Note | Line) -> str:
+    plain = said.by in ("", "cli", "user", "mcp") or is_unconfirmed(said.by)
+    return ("" if plain else f" (by {said.by})") + known.when(said.at)
+
+
+def _verify(known: Known) -> Topic:
+    found = [entry for doubts in _DOUBTS for entry in doubts(known)]
+    return Topic("verify", "Verify before trusting", found, len(found), floor=2)
+
+
+def _damage(known: Known) -> Iterator[Entry]:
+    for text in known.around.damage:
+        yield Entry("damage", text, tail=f"; see: {VERIFY}")
+    if known.core.needs:
+        yield Entry("version", f"some events need Holdfast {known.core.needs}; read only here")
+
+
+def _interrupted(known: Known) -> Iterator[Entry]:
+    doing = known.around.interrupted or known.core.interrupted
+    if doing:
+        yield Entry("interrupted", f"the last process died without letting go; at: {doing}")
+
+
+def _unconfirmed_goal(known: Known) -> Iterator[Entry]:
+    if is_unconfirmed(known.core.goal_by):
+        yield Entry("goal", f"nobody has confirmed the goal; it came from {known.core.goal_by}")
+
+
+def _claims(known: Known) -> Iterator[Entry]:
+    for claim in known.still_open("claim", Claim):
+        yield Entry(claim.id, f"unproven: {claim.text}", tail=_reason(claim.reason))
+
+
+def _reason(reason: str) -> str:
+    return f" ({reason[:80]})" if reason else ""
+
+
+def _claimed_checkpoints(known: Known) -> Iterator[Entry]:
+    words = {"passed": "is said to have passed; nobody observed it", "overridden": "was overridden"}
+    for point in known.newest("checkpoint", Checkpoint):
+        if point.verdict in words and not point.observed:
+            why = f": {point.because}" if point.because else ""
+            yield Entry(point.step, f"checkpoint {words[point.verdict]}{why}")
+
+
+def _done_by_word(known: Known) -> Iterator[Entry]:
+    done = known.state.count("step.done")
+    unproven = done - known.state.count("checkpoint.passed")
+    if unproven > 0:
+        yield Entry("steps", f"{unproven} of {many(done, 'step')} done by word; no check recorded")
+
+
+def _needs_review(known: Known) -> Iterator[Entry]:
+    if known.state.count("step.needs_review"):
+        for step in known.still_open("step", Step):
+            if step.status == "needs_review":
+                yield Entry(step.id, f"{_titled(step)} needs review{_reason(step.because)}".strip())
+
+
+def _drift_in_short(known: Known) -> Iterator[Entry]:
+    changed = sum(word == "changed" for _, word in known.around.drift)
+    missing = sum(word == "missing" for _, word in known.around.drift)
+    parts = [f"{n} {word}" for n, word in ((changed, "changed"), (missing, "missing")) if n]
+    files = [f"files not as they were left: {', '.join(parts)}"] if parts else []
+    if told := [*files, *git_drift(known.around)]:
+        yield Entry("drift", "; ".join(told))
+
+
+def _edits(known: Known) -> Iterator[Entry]:
+    for edit in known.newest("edit", Edit):
+        rest = "; part of it could not be understood" if edit.residue else ""
+        yield Entry(edit.path, f"edited by someone else ({edit.layout}){rest}")
+
+
+_DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
+    _damage,
+    _interrupted,
+    _unconfirmed_goal,
+    _drift_in_short,
+    _needs_review,
+    _claims,
+    _claimed_checkpoints,
+    _edits,
+    _done_by_word,
+)
+
+
+def _disputes(known: Known) -> Topic:
+    rows = known.still_open("dispute", Dispute)
+    found = [Entry(d.subject, _sides(d, known.around.device_names)) for d in rows]
+    total, hint = known.state.count("dispute.open"), "record what is true; both sides are kept"
+    return Topic("disputes", "Disputed", found, total, LOG, hint=hint)
+
+
+def _sides(dispute: Dispute, names: dict[str, str]) -> str:
+    said = [f"{outcome} ({names.get(device, device)})" for _, device, _, outcome in dispute.sides]
+    return f"{subject(dispute)} is {' but also '.join(dict.fromkeys(said))}"
+
+
+# -- decisions ---------------------------------------------------------------------------------
+
+
+def _decisions(known: Known) -> Topic:
+    rows = known.newest("decision", Decision)
+    found = [said(known, d.id, _decided(d), d.by, tail=known.when(d.at)) for d in rows]
+    return Topic("decisions", "Decisions", found, known.state.count("decision"), floor=2)
+
+
+def _decided(row: Decision) -> str:
+    chosen = f": {row.chosen}" if row.chosen and row.chosen != row.what else ""
+    rejected = f" (rejected: {'; '.join(row.rejected)})" if row.rejected else ""
+    because = f", because {row.because}" if row.because else ""
+    return f"{row.what}{chosen}{rejected}{because}"
+
+
+def _rejected(known: Known) -> Topic:
+    """Also of decisions that are not shown any more: a rejected approach never ages out."""
+    if not known.state.count("decision"):
+        return Topic("rejected", "", [], 0)
+    rows = known.state.rows.select("decision", newest=True, limit=_MOST)
+    turned_down = [row for row in rows if isinstance(row, Decision) and row.rejected]
+    found = [Entry(row.id, _turned_down(row)) for row in turned_down]
+    return Topic("rejected", "Rejected before", found, len(found), floor=3)
+
+
+def _turned_down(row: Decision) -> str:
+    chosen = f" (chosen: {row.chosen})" if row.chosen else f" ({row.what})"
+    return "; ".join(row.rejected) + chosen
+
+
+# -- the work ----------------------------------------------------------------------------------
+
+
+def _checkpoints(known: Known) -> Topic:
+    total = known.state.count("checkpoint.failed")
+    rows = known.newest("checkpoint", Checkpoint) if total else []
+    failed = [point for point in rows if point.verdict == "failed"]
+    found = [Entry(p.step, _failure(p), tail=known.when(p.at)) for p in failed]
+    return Topic("checkpoints", "Failed checkpoints", found, total)
+
+
+def _failure(point: Checkpoint) -> str:
+    issue = point.issue or point.because or "failed"
+    evidence = ", ".join(f"{key}={value}" for key, value in sorted(point.evidence.items()))
+    again = f" (attempt {point.attempts})" if point.attempts > 1 else ""
+    return f"{issue}{again}" + (f"; evidence: {evidence}" if evidence else "")
+
+
+def _errors(known: Known) -> Topic:
+    rows = known.newest("error", Problem)
+    found = [Entry(short(p.event), _problem(p), tail=known.when(p.at)) for p in rows]
+    return Topic("errors", "Errors", found, known.state.count("error"), LOG)
+
+
+def _problem(row: Problem) -> str:
+    about = ", ".join(word for word in (row.agent, row.category) if word)
+    return f"{row.message} ({about})" if about else row.message
+
+
+def _to_do(known: Known) -> Topic:
+    total = known.state.count("step.pending") + known.state.count("step.running")
+    rows = known.still_open("step", Step) if total else []
+    found = [Entry(s.id, _plan(s)) for s in rows if s.status in ("running", "pending")]
+    return Topic("to_do", "Still to do", found, total, floor=2)
+
+
+def _plan(step: Step) -> str:
+    agent = f", {step.agent}" if step.agent else ""
+    state = f" (running{percent(step.fraction)}{agent})" if step.status == "running" else ""
+    return f"{_titled(step)}{state}".strip()
+
+
+def percent(fraction: float | None) -> str:
+    return "" if fraction is None else f" at {round(fraction * 100)}%"
+
+
+def _agents(known: Known) -> Topic:
+    rows = sorted(known.still_open("agent", Agent), key=_is_idle)
+    rows += [row for row in known.newest("agent", Agent) if not row.is_open]
+    dead = {agent.id for agent in known.dead}
+    found = [Entry(a.id, _agent(a)) for a in rows if a.id not in dead]
+    return Topic("agents", "Agents", found, known.state.count("agent") - len(dead))
+
+
+def _is_idle(agent: Agent) -> bool:
+    return agent.status != "running"
+
+
+def _agent(agent: Agent) -> str:
+    outcome = agent.error or agent.result
+    told = f": {outcome}" if outcome else ""
+    waits = f", waits for {agent.blocking_on}" if agent.blocking_on and agent.is_open else ""
+    running = percent(agent.fraction) if agent.status == "running" else ""
+    task = f"{agent.task}; " if agent.task else ""
+    return f"{task}{_word(agent.status)}{running}{waits}{told}"
+
+
+def _proven(known: Known) -> Topic:
+    rows = known.newest("checkpoint", Checkpoint)
+    seen = [point for point in rows if point.observed and point.verdict == "passed"]
+    found = [Entry(p.step, "checkpoint passed, observed", tail=known.when(p.at)) for p in seen]
+    return Topic("proven", "Proven", found, len(found))
+
+
+def _done(known: Known) -> Topic:
+    total = known.state.count("step.done")
+    rows = known.newest("step", Step) if total else []
+    found = [Entry(s.id, _finished(s)) for s in rows if s.status == "done"]
+    return Topic("done", "Done", found, total)
+
+
+def _finished(step: Step) -> str:
+    outcome = f": {step.outcome}" if step.outcome else ""
+    return f"{_titled(step) or step.id}{outcome}"
+
+
+def _files(known: Known) -> Topic:
+    moved = {path: word for path, word in known.around.drift if word in ("changed", "missing")}
+    rows = known.newest("file", File)
+    found = [Entry(f.path, _file(f, moved.get(f.path, ""))) for f in rows]
+    return Topic("files", "Files touched", found, known.state.count("file"))
+
+
+def _file(row: File, drift: str) -> str:
+    by = f" by {row.agent}" if row.agent else ""
+    times = f", {row.changes} times" if row.changes > 1 else ""
+    since = {"changed": "; changed since", "missing": "; missing now"}.get(drift, "")
+    return f"{row.action}{by}{times}{since}"
+
+
+# -- what happened lately ----------------------------------------------------------------------
+
+
+def _lines(known: Known, lines: Iterable[Line]) -> list[Entry]:
+    return [
+        said(known, short(line.event), line.text, line.by, tail=_when_by(known, line))
+        for line in reversed(list(lines))
+    ]
+
+
+def _commands(known: Known) -> Topic:
+    total = known.state.count("command.success") + known.state.count("command.failure")
+    found = _lines(known, known.core.commands)
+    return Topic("commands", "Commands", found, max(total, len(found)), LOG)
+
+
+def _notes(known: Known) -> Topic:
+    total = known.state.count("notes") - known.state.count("note")
+    found = _lines(known, known.core.notes)
+    return Topic("notes", "Notes", found, max(total, len(found)), LOG)
+
+
+def _compaction(known: Known) -> Topic:
+    text = known.core.summary
+    found = [Entry("context", text, tail=known.when(known.core.compressed_at))] if text else []
+    return Topic("compaction", "Summary of the last compaction", found, len(found), LOG)
+
+
+def _pauses(known: Known) -> Topic:
+    found = _lines(known, known.core.pauses)
+    return Topic("pauses", "Pauses", found, len(found), LOG)
+
+
+def _redacted(known: Known) -> Topic:
+    kinds = sorted(known.core.redacted.items())
+    text = ", ".join(f"{name} {n}" for name, n in kinds)
+    found = [Entry("redacted", f"taken out before anything was stored: {text}")] if text else []
+    return Topic("redacted", "Secrets", found, len(found))
+
+
+def _journal(known: Known) -> Topic:
+    core = known.core
+    kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(core.unknown.items()))
+    facts = (
+        ("from", core.from_session, f"continues session {core.from_session}"),
+        ("retracted", core.retracted, f"{many(core.retracted, 'event')} taken back"),
+        ("erased", core.erased, f"{many(core.erased, 'event')} erased; the content is gone"),
+        ("unknown", core.unknown, f"of kinds this version does not know: {kinds}"),
+    )
+    found = [Entry(name, text) for name, present, text in facts if present]
+    return Topic("journal", "Journal", found, len(found), LOG)
+
+
+# -- true only now -----------------------------------------------------------------------------
+
+
+def _drift(known: Known) -> Topic:
+    drift = known.around.drift
+    found = [Entry("git", text) for text in git_drift(known.around)]
+    found += [Entry(path, word) for path, word in drift if word != "not checked"]
+    unchecked = sum(word == "not checked" for _, word in drift)
+    if unchecked:
+        found.append(Entry("unchecked", f"not checked: {many(unchecked, 'file')}"))
+    return Topic("drift", "Changed underneath", found, len(found), "holdfast brief --budget 5000")
+
+
+def _holders(known: Known) -> Topic:
+    words = {"alive": "at work since", "dead": "dead, held it since"}
+    found = [
+        Entry(who, f"{words.get(word, 'perhaps at work since')} {stamp(since)}")
+        for who, since, word in known.around.holders
+    ]
+    return Topic("holders", "Other processes on this session", found, len(found), "holdfast status")
+
+
+def _timing(known: Known) -> Topic:
+    core, around = known.core, known.around
+    found = []
+    if core.began_at:
+        parts = [f"began {stamp(core.began_at)}", f"last event {stamp(core.updated_at)}"]
+        parts += [f"paused {span(core.paused_ms)} in all"] if core.paused_ms else []
+        parts += [f"resumed {many(core.resumes, 'time')}"] if core.resumes else []
+        found.append(Entry("time", ", ".join(parts)))
+    if core.tokens:
+        percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
+        found.append(Entry("context", f"{core.tokens:,} tokens used ({percent}%)"))
+    return Topic("timing", "Timing", found, len(found), "holdfast status")
+
+
+def many(n: int, what: str) -> str:
+    """A number with its noun: "1 file", "3 files"."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def span(ms: int) -> str:
+    """A length of time in its two largest units."""
+    minutes = max(0, ms) // 60_000
+    days, hours = minutes // 1440, minutes // 60 % 24
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+_TOPICS: tuple[Callable[[Known], Topic], ...] = (
+    _blockers,
+    _unknown,
+    _for_next,
+    _verify,
+    _disputes,
+    _decisions,
+    _rejected,
+    _checkpoints,
+    _errors,
+    _to_do,
+    _agents,
+    _proven,
+    _done,
+    _files,
+    _commands,
+    _notes,
+    _compaction,
+    _pauses,
+    _redacted,
+    _journal,
+    _drift,
+    _holders,
+    _timing,
+)

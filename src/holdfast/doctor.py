@@ -1,0 +1,823 @@
+"""The doctor: asks every part what is wrong, and lists what would mend it.
+
+An *advice* says what is wrong, why it matters and which command helps; one that is `fixable`
+is what `mend` takes care of. Looking changes nothing. The database file is looked at in a
+child process, because opening it here other than through the store would drop the locks of
+this process.
+
+To *rebuild* is to make a new database from everything that can still be had: what the damaged
+one still shows (*salvage*), and every backup. It is made beside the old one and takes its
+place only when it is complete, under the writer lock and while nobody has the old one open.
+The old files are moved into `quarantine/TIME/`, never deleted. What is true of this machine
+only (which folder works on which session) is in no backup and is lost with the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from holdfast import backup, config, files, pack
+from holdfast.backup import FOLDER, OWN, TEMPORARY
+from holdfast.clock import Clock, ago, iso
+from holdfast.config import Settings
+from holdfast.errors import (
+    Busy,
+    Damaged,
+    HoldfastError,
+    InvalidInput,
+    NoSession,
+    Outdated,
+    StoreFailed,
+)
+from holdfast.journal import Journal, Report
+from holdfast.model.event import Sealed
+from holdfast.process import ProcessId, liveness, machine_id
+from holdfast.redact import Redactor
+from holdfast.store import Head, Store, Stored, open_store
+from holdfast.store.database import NAME
+from holdfast.store.heads import RememberedHeads
+from holdfast.store.lock import WriterLock
+from holdfast.store.schema import FORMAT
+
+QUARANTINE = "quarantine"
+_SALVAGE = "salvage.hfpack"
+NEWEST = 20
+"""How many sessions a look that is not deep verifies."""
+
+_DAY = 24 * 3600 * 1000
+_ALL = 1_000_000
+_LITTLE_SPACE = 100 << 20
+_PATIENCE = 60
+_SEVERITIES = ("error", "warning", "info")
+_DERIVED = frozenset({"core", "rows", "catalogue"})
+_ENDED = frozenset({"completed", "failed", "aborted", "abandoned"})
+_TROUBLE = (HoldfastError, OSError)
+_UNREADABLE = (Damaged, InvalidInput, Outdated)
+
+
+class Advice(NamedTuple):
+    """Something to know about a home: an error (something is lost or will not work), a warning
+    (it may be, later) or information."""
+
+    code: str
+    severity: str
+    what: str
+    why: str = ""
+    fix: str = ""
+    fixable: bool = False
+    session: str = ""
+    file: str = ""
+
+
+class Mended(NamedTuple):
+    """What was done, what could not be brought back, and what is still wrong."""
+
+    done: list[str]
+    lost: list[str]
+    left: list[Advice]
+
+
+class _Case(NamedTuple):
+    settings: Settings
+    store: Store
+    journal: Journal
+    clock: Clock
+    deep: bool
+
+    @property
+    def home(self) -> str:
+        return self.store.home
+
+    @property
+    def database(self) -> str:
+        return os.path.join(self.home, NAME)
+
+    @property
+    def backups(self) -> str:
+        return os.path.join(self.home, FOLDER)
+
+    def remembered(self) -> list[tuple[str, Head]]:
+        """Every chain end that was acknowledged here, as far as that is still known."""
+        try:
+            return self.store.remembered()
+        except HoldfastError:
+            heads = RememberedHeads(os.path.join(self.home, "heads"))
+            return [(session, head) for _, session, head in heads.all()]
+
+
+def examine(
+    settings: Settings, store: Store, journal: Journal, *, clock: Clock, deep: bool = False
+) -> list[Advice]:
+    """What is wrong with a home, the worst first. Changes nothing.
+
+    Verifies the sessions that changed last; with `deep` all of them, and every backup.
+    """
+    case = _Case(settings, store, journal, clock, deep)
+    if not os.path.isdir(case.home):
+        return [Advice("home-new", "info", f"nothing is kept in {case.home} yet")]
+    found = [advice for check in _FILE_CHECKS for advice in _looked(check, case)]
+    if not any(advice.code.startswith("database-") for advice in found):
+        found += [advice for check in _STORE_CHECKS for advice in _looked(check, case)]
+    return sorted(found, key=lambda advice: _SEVERITIES.index(advice.severity))
+
+
+def _looked(check: Callable[[_Case], Iterator[Advice]], case: _Case) -> list[Advice]:
+    """What a check finds; that it could not look is a finding too."""
+    found: list[Advice] = []
+    try:
+        found.extend(check(case))
+    except _TROUBLE as error:
+        hint = getattr(error, "hint", "")
+        found.append(Advice("not-seen", "error", f"could not look: {error}", fix=hint))
+    return found
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def _look_at_home(case: _Case) -> Iterator[Advice]:
+    facts = os.stat(case.home)
+    if facts.st_uid != os.geteuid():
+        yield Advice(
+            "home-owner",
+            "error",
+            f"{case.home} belongs to another user",
+            fix="set HOLDFAST_HOME to a folder of your own",
+            file=case.home,
+        )
+    reason = files.shared_locks_ok(case.home)
+    if reason:
+        yield Advice(
+            "home-place",
+            "error",
+            "sessions cannot be kept here",
+            reason,
+            "set HOLDFAST_HOME to a folder on a local disk",
+            file=case.home,
+        )
+    if not _writable(case.home):
+        yield Advice(
+            "home-readonly",
+            "warning",
+            "the home can be read but not written",
+            fix=f"check owner and permissions: ls -ld {case.home}",
+            file=case.home,
+        )
+
+
+def _writable(folder: str) -> bool:
+    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+
+
+def _look_at_mode(case: _Case) -> Iterator[Advice]:
+    facts = os.stat(case.home)
+    if facts.st_mode & 0o077:
+        yield Advice(
+            "home-open",
+            "warning",
+            f"others may look into {case.home}",
+            f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
+            f"chmod 700 {case.home}",
+            fixable=facts.st_uid == os.geteuid() and _writable(case.home),
+            file=case.home,
+        )
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except FileNotFoundError:
+        return []
+
+
+def _look_at_settings(case: _Case) -> Iterator[Advice]:
+    path = os.path.join(case.settings.home, config.FILE_NAME)
+    try:
+        unknown = config.load(case.settings.home).unknown
+    except HoldfastError as error:
+        yield Advice("config", "error", error.what, error.why, error.hint, file=path)
+        return
+    for name in unknown:
+        yield Advice(
+            "config-unknown",
+            "info",
+            f"the option {name} in {path} is not known to this version",
+            fix="holdfast config",
+            file=path,
+        )
+
+
+def _look_at_space(case: _Case) -> Iterator[Advice]:
+    facts = os.statvfs(case.home)
+    free = facts.f_bavail * facts.f_frsize
+    if free < _LITTLE_SPACE:
+        yield Advice(
+            "space",
+            "warning",
+            f"only {free >> 20} MB are free where the home is",
+            "when the disk is full nothing can be recorded",
+            "free some space: df -h",
+            file=case.home,
+        )
+
+
+def _look_at_temporaries(case: _Case) -> Iterator[Advice]:
+    before = case.clock.now() - _DAY
+    for path in [*_entries(case.home), *_entries(case.backups)]:
+        if path.endswith(TEMPORARY) and os.lstat(path).st_mtime * 1000 < before:
+            yield Advice(
+                "temporary",
+                "info",
+                f"{path} was left by a process that died",
+                "it was never acknowledged",
+                "holdfast doctor --fix",
+                fixable=_writable(case.home),
+                file=path,
+            )
+
+
+# --- the database, seen from a child process --------------------------------------------------
+
+# SQLite is asked, never the file: this is all that is ever done with a database from outside.
+_PROBE = """
+import json, sqlite3, sys
+from pathlib import Path
+seen = {"sqlite": sqlite3.sqlite_version}
+try:
+    db = sqlite3.connect(Path(sys.argv[1]).as_uri() + sys.argv[2], uri=True, timeout=5)
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
+    seen["tables"] = len(tables)
+    if "meta" in tables:
+        seen.update(db.execute("SELECT key, value FROM meta WHERE key IN ('format', 'min_writer')"))
+except sqlite3.Error as error:
+    seen.update(error=str(error), code=getattr(error, "sqlite_errorcode", 0) & 0xFF)
+print(json.dumps(seen))
+"""
+
+# Whether a connection is open anywhere: they hold these bytes of the file, and of -shm, locked.
+_HELD = """
+import fcntl, os, sys
+for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm", 120, 9)):
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        continue
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except OSError:
+        sys.exit(3)
+"""
+
+
+def _child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-c", script, *arguments],
+        env=config.child_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+    )
+
+
+def _probed(case: _Case) -> dict[str, object]:
+    alone = not _writable(case.home) and not _size(case.database + "-wal")
+    mode = "?mode=ro&immutable=1" if alone else "?mode=ro"
+    try:
+        answer: dict[str, object] = json.loads(_child(_PROBE, case.database, mode).stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return {"error": f"the child process said nothing ({type(error).__name__})"}
+    return answer
+
+
+def _look_at_database(case: _Case) -> Iterator[Advice]:
+    gone = len({session for session, _ in case.remembered()})
+    if _size(case.database):
+        yield from _look_inside(case)
+    elif gone or backup.generations(case.backups) or _size(case.database + "-wal"):
+        word = "empty" if os.path.exists(case.database) else "missing"
+        yield _broken(case, word, f"the database is {word}", f"{gone} session(s) were kept in it")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _look_inside(case: _Case) -> Iterator[Advice]:
+    seen = _probed(case)
+    code, error = seen.get("code"), str(seen.get("error", ""))
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        yield _broken(case, "damaged", "the database is damaged", error)
+    elif error:
+        yield Advice(
+            "database-closed",
+            "error",
+            "the database cannot be opened",
+            error,
+            f"check owner, permissions and disk: ls -l {case.home}",
+            file=case.database,
+        )
+    elif seen.get("tables") and "format" not in seen:
+        yield _broken(case, "foreign", "the database is not one of Holdfast", case.database)
+    elif int(str(seen.get("min_writer", 0))) > FORMAT:
+        yield Advice(
+            "newer",
+            "error",
+            "a newer Holdfast took this home over; this one can only read it",
+            f"format {seen['min_writer']}, this one knows {FORMAT}",
+            "use the newer version",
+            file=case.database,
+        )
+
+
+def _broken(case: _Case, word: str, what: str, why: str) -> Advice:
+    packs = sum(map(len, backup.generations(case.backups)))
+    helps = (
+        f"rebuild it from {packs} backup pack(s)" if packs else "begin anew (no backup is there)"
+    )
+    return Advice(
+        f"database-{word}",
+        "error",
+        what,
+        why,
+        f"put the file back, or {helps}: holdfast doctor --fix",
+        fixable=_writable(case.home),
+        file=case.database,
+    )
+
+
+def _look_at_sqlite(case: _Case) -> Iterator[Advice]:
+    if sqlite3.sqlite_version_info < (3, 51, 3):
+        yield Advice(
+            "sqlite",
+            "info",
+            f"SQLite {sqlite3.sqlite_version} is in use",
+            "before 3.51.3 a commit could be lost; here it is guarded by the writer lock",
+        )
+
+
+# --- what the store holds ---------------------------------------------------------------------
+
+
+def _look_at_integrity(case: _Case) -> Iterator[Advice]:
+    try:
+        problems = case.store.check()
+    except _TROUBLE as error:
+        problems = [str(error)]
+    if problems:
+        yield _broken(case, "damaged", "the database is damaged", "; ".join(problems[:3]))
+
+
+def _look_at_sessions(case: _Case) -> Iterator[Advice]:
+    for row in case.store.catalogue(limit=-1 if case.deep else NEWEST):
+        yield from _look_at_session(case, str(row["id"]))
+
+
+def _look_at_session(case: _Case, session: str) -> Iterator[Advice]:
+    try:
+        report = case.journal.verify(session)
+    except NoSession:
+        return  # gone between listing and looking
+    except _TROUBLE as error:
+        yield _damaged(case, session, str(error))
+        return
+    codes = {finding.code for finding in report.findings}
+    if codes - _DERIVED - {"lost"}:
+        yield _damaged(case, session, _first(report, codes - _DERIVED - {"lost"}))
+    elif codes & _DERIVED:
+        yield Advice(
+            "session-derived",
+            "error",
+            f"what is derived from the journal of {session} is wrong",
+            _first(report, codes & _DERIVED),
+            "make it anew: holdfast doctor --fix",
+            fixable=_writable(case.home),
+            session=session,
+        )
+    if "lost" in codes:
+        yield _lost(case, session, _first(report, {"lost"}))
+
+
+def _first(report: Report, codes: set[str] | frozenset[str]) -> str:
+    return next(finding.message for finding in report.findings if finding.code in codes)
+
+
+def _damaged(case: _Case, session: str, why: str) -> Advice:
+    mendable = _writable(case.home) and _is_whole_in_backups(case, session)
+    other = f"holdfast import FILE, from another copy of {session}"
+    return Advice(
+        "session-damaged",
+        "error",
+        f"session {session} is damaged",
+        why,
+        "rebuild it from backups: holdfast doctor --fix" if mendable else other,
+        fixable=mendable,
+        session=session,
+    )
+
+
+def _is_whole_in_backups(case: _Case, session: str) -> bool:
+    """Whether backups and what can be read here give the session back without a gap."""
+    try:
+        with case.store.view(session) as view:
+            stored, _ = backup.readable(view)
+            count = view.seq
+    except _TROUBLE:
+        return False
+    here = [sealed for sealed in map(_sealed, stored) if not backup.fault(sealed, session)]
+    known = {s.hash: s for s in [*here, *backup.saved_events(case.backups, session)]}
+    return len(backup.whole_part(session, known.values())) >= count
+
+
+def _sealed(stored: Stored) -> Sealed:
+    return Sealed(stored.header, stored.salt, stored.data)
+
+
+def _lost(case: _Case, session: str, why: str) -> Advice:
+    with case.store.view(session) as view:
+        wanted = {digest for _, _, digest in view.lost()}
+    wanted |= {head.hash for id, head in case.remembered() if id == session}
+    saved = {sealed.hash for sealed in backup.saved_events(case.backups, session)}
+    return _gone(
+        case, "session-lost", f"session {session} lost events", why, session, wanted & saved
+    )
+
+
+def _gone(
+    case: _Case, code: str, what: str, why: str, session: str, found: set[str] | list[Sealed]
+) -> Advice:
+    helps = "bring them back from backups: holdfast doctor --fix"
+    return Advice(
+        code,
+        "error",
+        what,
+        why,
+        helps if found else "no backup has them; put the database file back if you have it",
+        fixable=bool(found) and _writable(case.home),
+        session=session,
+    )
+
+
+def _look_at_heads(case: _Case) -> Iterator[Advice]:
+    there = {session.lower() for session in backup.listed(case.store)}
+    gone = {s: head for s, head in case.remembered() if s.lower() not in there}
+    for session, head in sorted(gone.items()):
+        why = f"it was acknowledged up to {head.device}:{head.n}"
+        saved = backup.saved_events(case.backups, session)
+        what = f"session {session} is not in the database any more"
+        yield _gone(case, "session-missing", what, why, session, saved)
+
+
+def _look_at_holders(case: _Case) -> Iterator[Advice]:
+    status = {str(row["id"]): str(row["status"]) for row in case.store.catalogue()}
+    for holder in case.store.local.holders():
+        if liveness(ProcessId.parse(holder.process)) != "dead":
+            continue
+        ended = status.get(holder.session) in _ENDED
+        yield Advice(
+            "holder",
+            "info",
+            f"{holder.name} died while it worked on session {holder.session}",
+            "" if ended else "what it was doing has an unknown outcome",
+            "holdfast doctor --fix" if ended else f"holdfast resume {holder.session}",
+            fixable=ended and _writable(case.home),
+            session=holder.session,
+        )
+
+
+def _look_at_clock(case: _Case) -> Iterator[Advice]:
+    newest = max((int(str(row["updated"])) for row in case.store.catalogue()), default=0)
+    if newest > case.clock.now() + _DAY:
+        yield Advice(
+            "clock",
+            "warning",
+            f"this machine's clock says {iso(case.clock.now())}, but there are later events",
+            f"the newest is of {iso(newest)}",
+            "check date and time: date -u",
+        )
+
+
+def _look_at_backups(case: _Case) -> Iterator[Advice]:
+    made = backup.generations(case.backups)
+    for path in [path for packs in (made if case.deep else made[-1:]) for path in packs]:
+        why = _fault_of_pack(path, deep=case.deep)
+        if why:
+            yield Advice(
+                "backup-damaged",
+                "error",
+                f"the backup {path} is damaged",
+                why,
+                "make another: holdfast doctor --fix",
+                fixable=_writable(case.home),
+                file=path,
+            )
+    if case.settings.backup_every_minutes:
+        yield from _look_at_age(case, made)
+
+
+def _fault_of_pack(path: str, *, deep: bool) -> str:
+    try:
+        if not pack.sum_is_right(files.read_chunks(path)):
+            return "its checksum is wrong"
+        if deep:
+            for _ in pack.Reader(files.read_chunks(path), name=path, limits=OWN):
+                pass
+    except HoldfastError as error:
+        return str(error)
+    return ""
+
+
+def _look_at_age(case: _Case, made: list[list[str]]) -> Iterator[Advice]:
+    newest = max((int(str(row["updated"])) for row in case.store.catalogue()), default=None)
+    if newest is None:
+        return
+    fix = "holdfast backup"
+    if not made:
+        what = "there is no backup yet"
+        yield Advice("backup-none", "warning", what, fix=fix, fixable=_writable(case.home))
+        return
+    age = case.clock.now() - _made_at(made[-1][-1])
+    allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
+    if age > allowed and backup.is_behind(case.store, case.backups):
+        what = f"the newest backup was made {ago(age)}, and there is something new"
+        yield Advice("backup-old", "warning", what, fix=fix, fixable=_writable(case.home))
+
+
+def _made_at(path: str) -> int:
+    try:
+        return pack.read_manifest(files.read_chunks(path), name=path).created
+    except _UNREADABLE:
+        return int(os.stat(path).st_mtime * 1000)
+
+
+_FILE_CHECKS = (
+    _look_at_home,
+    _look_at_mode,
+    _look_at_settings,
+    _look_at_space,
+    _look_at_temporaries,
+    _look_at_database,
+    _look_at_sqlite,
+)
+_STORE_CHECKS = (
+    _look_at_integrity,
+    _look_at_sessions,
+    _look_at_heads,
+    _look_at_holders,
+    _look_at_clock,
+    _look_at_backups,
+)
+
+
+# --- mending ----------------------------------------------------------------------------------
+
+
+def mend(
+    settings: Settings, store: Store, journal: Journal, *, clock: Clock, deep: bool = False
+) -> Mended:
+    """Do what the advice calls fixable, and look again. On a good home this does nothing.
+
+    After a rebuild the store's file is another one: whoever keeps states of it in memory must
+    let go of them.
+    """
+    case = _Case(settings, store, journal, clock, deep)
+    found = examine(settings, store, journal, clock=clock, deep=deep)
+    todo = [advice for advice in found if advice.fixable]
+    if not todo:
+        return Mended([], [], found)
+    done, lost = _tidy_files(todo), list[str]()
+    if any(_needs_rebuild(advice) for advice in todo):
+        rebuilding = _Rebuild(case)
+        done += rebuilding.run()
+        lost += rebuilding.lost
+    else:
+        done += _mend_sessions(case, todo)
+    # What could not be brought back may still be in a backup that nobody can read today.
+    keep = _ALL if lost else settings.backup_keep
+    done += _renew_backups(case, todo, keep=keep)
+    return Mended(done, lost, examine(settings, store, journal, clock=clock, deep=deep))
+
+
+def _needs_rebuild(advice: Advice) -> bool:
+    return advice.code.startswith("database-") or advice.code == "session-damaged"
+
+
+def _tidy_files(todo: list[Advice]) -> list[str]:
+    done: list[str] = []
+    for advice in todo:
+        if advice.code == "home-open":
+            os.chmod(advice.file, 0o700)
+            done.append(f"closed {advice.file} to others")
+        elif advice.code == "temporary":
+            os.unlink(advice.file)
+            done.append(f"removed {advice.file}")
+    return done
+
+
+def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
+    done: list[str] = []
+    if any(advice.code in ("session-lost", "session-missing") for advice in todo):
+        new, _ = _absorb_all(case.journal, _all_packs(case))
+        done.append(f"brought {new} event(s) back from backups")
+    for advice in todo:
+        if advice.code == "session-derived":
+            case.journal.rebuild(advice.session)
+            done.append(f"made anew what is derived from the journal of {advice.session}")
+    if any(advice.code == "holder" for advice in todo):
+        ended = {advice.session for advice in todo if advice.code == "holder"}
+        dead = [holder for holder in case.store.local.holders() if holder.session in ended]
+        dead = [h for h in dead if liveness(ProcessId.parse(h.process)) == "dead"]
+        case.store.local.let_go(dead)
+        done.append(f"let {len(dead)} dead process(es) go")
+    return done
+
+
+def _renew_backups(case: _Case, todo: list[Advice], *, keep: int) -> list[str]:
+    bad = [advice.file for advice in todo if advice.code == "backup-damaged"]
+    done = [f"moved {path} to {_set_aside(case, path)}" for path in bad]
+    if not any(advice.code.startswith(("backup-", "database-", "session-")) for advice in todo):
+        return done
+    saved = backup.save(case.store, case.journal, case.backups, clock=case.clock, keep=keep)
+    return [*done, f"made the backup {saved.path}"]
+
+
+def _set_aside(case: _Case, path: str) -> str:
+    return files.quarantine(path, os.path.join(case.home, QUARANTINE))
+
+
+def quarantined(home: str) -> list[str]:
+    """What was set aside here and may still hold anything that was ever recorded."""
+    return _entries(os.path.join(home, QUARANTINE))
+
+
+def _all_packs(case: _Case) -> list[str]:
+    return [path for packs in backup.generations(case.backups) for path in packs]
+
+
+def _absorb_all(journal: Journal, packs: list[str]) -> tuple[int, list[str]]:
+    """Merge packs until nothing more comes: a later one may hold what an earlier one lacks."""
+    total, unread = 0, set[str]()
+    while True:
+        new = 0
+        for path in packs:
+            try:
+                new += backup.absorb(journal, path, limits=OWN, partial=True).new
+            except _UNREADABLE as error:
+                unread.add(str(error))
+        total += new
+        if not new:
+            return total, sorted(unread)
+
+
+class _Rebuild:
+    """A new database in the place of a damaged one."""
+
+    def __init__(self, case: _Case) -> None:
+        self._case = case
+        stamp = iso(case.clock.now()).replace(":", "")
+        self._aside = _unused(os.path.join(case.home, QUARANTINE, stamp))
+        self._new = os.path.join(self._aside, "new")
+        self._heads = case.remembered()
+        self._counts: dict[str, int] = {}
+        self.lost: list[str] = []
+
+    def run(self) -> list[str]:
+        """Returns what was done; `lost` then says what could not be brought back."""
+        case = self._case
+        case.store.close()
+        lock = WriterLock(
+            os.path.join(case.home, "writer.lock"),
+            clock=case.clock,
+            timeout=case.settings.busy_timeout,
+        )
+        with lock:
+            self._require_nobody_inside()
+            files.make_private_dir(self._new)
+            try:
+                restored = self._fill()
+                self._take_its_place()
+            finally:
+                shutil.rmtree(self._new, ignore_errors=True)
+        lock.close()
+        return [
+            f"moved the damaged files to {self._aside}",
+            f"rebuilt the database: {restored} event(s) restored",
+        ]
+
+    def _require_nobody_inside(self) -> None:
+        try:
+            held = _child(_HELD, self._case.database).returncode
+        except (OSError, subprocess.SubprocessError) as error:
+            raise StoreFailed("could not tell whether the database is in use") from error
+        if held:
+            # Its last connection would remove the log of the new file when it is closed.
+            raise Busy(
+                "another process has the database open",
+                hint="end it (an agent, an editor, a server), then: holdfast doctor --fix",
+                file=self._case.database,
+            )
+
+    def _fill(self) -> int:
+        """Make the new database from the salvage and all backups; returns how many events."""
+        self._salvage()
+        packs = [*_all_packs(self._case), *self._salvages()]
+        store = self._open(self._new)
+        try:
+            journal = Journal(store, self._case.clock, Redactor())
+            total, unread = _absorb_all(journal, packs)
+            self.lost += [f"a pack that cannot be read: {why}" for why in unread]
+            self._compare(store)
+        finally:
+            store.close()
+        return total
+
+    def _open(self, home: str) -> Store:
+        return open_store(
+            "",
+            home,
+            clock=self._case.clock,
+            busy_timeout=self._case.settings.busy_timeout,
+            machine=machine_id(),
+        )
+
+    def _salvage(self) -> None:
+        """Put what the damaged database still shows into a pack.
+
+        It stays until a rebuild succeeds, so that one which is killed half-way loses nothing.
+        """
+        store = self._open(self._case.home)
+        try:
+            self._counts = backup.listed(store)
+        except HoldfastError:
+            self._counts = {}
+        wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
+        path = os.path.join(self._aside, _SALVAGE)
+        try:
+            backup.salvage(store, wanted, path, clock=self._case.clock)
+        finally:
+            store.close()
+
+    def _salvages(self) -> list[str]:
+        found = [os.path.join(path, _SALVAGE) for path in quarantined(self._case.home)]
+        return [path for path in found if os.path.exists(path)]
+
+    def _compare(self, store: Store) -> None:
+        """Say what was known of and is not in the new database."""
+        there = backup.listed(store)
+        for session, count in self._counts.items():
+            if there.get(session, 0) < count:
+                gone = count - there.get(session, 0)
+                self.lost.append(f"session {session}: {gone} of {count} event(s)")
+        for session, head in self._heads:
+            if self._counts.get(session, 0) <= there.get(session, 0) and not _ends(
+                store, session, head
+            ):
+                upto = f"{head.device}:{head.n}"
+                self.lost.append(f"session {session}: events up to {upto} were acknowledged")
+        if there:
+            self.lost.append("which folder works on which session: holdfast use SESSION")
+
+    def _take_its_place(self) -> None:
+        """The log first and the heads last: a crash in between leaves a home that says so."""
+        fresh = os.path.join(self._new, NAME)
+        if os.path.exists(fresh + "-wal"):
+            raise StoreFailed("the new database was not closed properly", file=fresh)
+        for suffix in ("-shm", "-wal", ""):
+            self._move_aside(self._case.database + suffix)
+        if os.path.exists(fresh):
+            os.rename(fresh, self._case.database)
+        files.sync_folder(self._case.home)
+        self._move_aside(os.path.join(self._case.home, "heads"))
+        self._move_aside(os.path.join(self._case.backups, backup.STATE))
+        for path in self._salvages():
+            os.unlink(path)
+
+    def _move_aside(self, path: str) -> None:
+        if os.path.lexists(path):
+            kept = files.quarantine(path, self._aside)
+            os.rename(kept, os.path.join(self._aside, os.path.basename(path)))
+
+
+def _unused(path: str) -> str:
+    names = (path, *(f"{path}-{n}" for n in range(2, 1000)))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _ends(store: Store, session: str, head: Head) -> bool:
+    """Whether the session has the event that a remembered head names."""
+    try:
+        with store.view(session) as view:
+            return any(_sealed(stored).hash == head.hash for stored in view.events())
+    except NoSession:
+        return False

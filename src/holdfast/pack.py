@@ -1,0 +1,592 @@
+"""A pack: ranges of chains in one immutable file, the one format of export, backup and restore.
+
+Words. A *range* is a piece of one chain: events whose numbers and hashes follow each other. A
+*blob* is content that an event of the same session names by its SHA-256. The *manifest* comes
+first and says what follows, so that a pack can be listed without being read to its end. *Items*
+are ranges and blobs; a session's items stand together, its ranges first.
+
+    file      = "HOLDFAST PACK 1" LF, body, sum
+    body      = one zlib stream (RFC 1950) of manifest and items, nothing else
+    sum       = SHA-256 (32 bytes) of every byte of the file before it
+    record    = type (1 byte), length (4 bytes, big endian), that many bytes
+    manifest  = record "M": JSON {"created": UTC ms, "tool": text, "what": text,
+                "sessions": [[id, events], …], "size": bytes of all records after this one}
+    range     = record "C": JSON {"session": id, "device": id, "first": n, "last": n,
+                "before": hash of the event before the first, "" at the start of a chain,
+                "after": hash of the last event, "format": envelope version},
+                then last - first + 1 records "E", in the order of the chain
+    event     = record "E": length of the header (4 bytes, big endian), header, content;
+                content is salt (16 bytes) and data, or nothing at all if it was erased
+    blob      = record "B": SHA-256 (32 bytes), content; it belongs to the session of the
+                range before it
+
+    !! Packs are kept for years. A change of these bytes is a new number in the first line;
+    !! a new field of the manifest or of a range may be added, readers ignore what they do not
+    !! know. Compressed bytes may differ between zlib versions; the body within does not.
+
+Event bytes travel exactly as they were hashed, erased ones erased.
+
+The reader trusts nothing. It inflates in small steps and stops at once when a length goes
+beyond what the manifest declared, when more comes out than its limits allow, when an id is not
+one, when an event contradicts its range, its hash or its digest, when a blob is not what it
+claims or is named by nobody, and when anything is there twice. Only the sum at the end says
+that all is well: what was read before it must not be acted upon, except to look. No name in a
+pack is ever used as a path.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from itertools import chain
+from typing import NamedTuple, NoReturn
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, Outdated, StoreFailed
+from holdfast.model import event as ev
+from holdfast.model.event import Header, Sealed
+from holdfast.text import clean_id
+
+MAGIC = b"HOLDFAST PACK 1\n"
+_ANY_VERSION = re.compile(rb"HOLDFAST PACK [0-9]{1,6}\n?")
+_SUM = 32
+_RECORD = struct.Struct(">cI")
+_LENGTH = struct.Struct(">I")
+
+MAX_BLOB = 64 << 20
+"""What is larger is not kept as content: a blob is held in memory as a whole."""
+
+_MAX_MANIFEST = 16 << 20
+_MAX_EVENT = 1 << 20
+_LEAST_EVENT = 64
+_LEVEL = 6
+# Little in, not much out: a step of the inflater copies what it has not used yet.
+_STEP_IN = 1 << 14
+_STEP_OUT = 1 << 18
+# Room for a start that compresses well before the ratio says anything.
+_SLACK = 16 << 20
+
+_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+_BLOB_FIELD = {
+    "artifact.saved": "digest",
+    "artifact.versioned": "digest",
+    "note.added": "blob",
+    "plan.set": "snapshot",
+}
+
+
+class Limits(NamedTuple):
+    """What a reader is willing to meet.
+
+    `ratio` bounds how far events may expand. Honest ones stay below it whatever they say: each
+    carries two hashes, an id and a salt that do not compress, and at most 16 KB of data.
+    """
+
+    total: int = 2 << 30
+    ratio: int = 200
+
+
+class Manifest(Struct, frozen=True):
+    """What a pack says of itself; true only once the pack was read to its end."""
+
+    created: int
+    tool: str
+    what: str
+    sessions: list[tuple[str, int]]
+    size: int
+
+
+class _Place(Struct, frozen=True):
+    session: str
+    device: str
+    first: ev.Number
+    last: ev.Number
+    before: str
+    after: str
+    format: ev.Number
+
+
+class Range(Struct, frozen=True):
+    """A piece of one chain, with every event of it."""
+
+    session: str
+    device: str
+    first: int
+    before: str
+    events: list[Sealed]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.events) - 1
+
+    @property
+    def after(self) -> str:
+        return self.events[-1].hash
+
+
+class Blob(Struct, frozen=True):
+    """Content that an event of the session names."""
+
+    session: str
+    digest: str
+    data: bytes
+
+
+Item = Range | Blob
+
+_encode = msgspec.json.Encoder().encode
+_decode_manifest = msgspec.json.Decoder(Manifest).decode
+_decode_place = msgspec.json.Decoder(_Place).decode
+
+
+# --- making items -----------------------------------------------------------------------------
+
+
+def ranges(session: str, events: Iterable[Sealed]) -> list[Range]:
+    """The ranges of a session's events, given so that each comes after the one before it.
+
+    Where a copied home gave a chain two continuations, the second becomes a range of its own.
+    """
+    found: list[Range] = []
+    ends: dict[tuple[str, str], Range] = {}
+    for sealed in events:
+        header = ev.parse_header(sealed.header)
+        grown = ends.pop((header.device, header.prev), None)
+        if grown is None or grown.last + 1 != header.n:
+            grown = Range(session, header.device, header.n, header.prev, [])
+            found.append(grown)
+        grown.events.append(sealed)
+        ends[header.device, sealed.hash] = grown
+    return found
+
+
+def erased(whole: Range) -> Range:
+    """The same range without any content: its chain still verifies."""
+    return structs.replace(whole, events=[Sealed(s.header, None, None) for s in whole.events])
+
+
+def blob_names(sealed: Sealed) -> list[str]:
+    """The digests under which content of this event may be kept.
+
+    A kind that this version does not know may mean any digest in it.
+    """
+    if sealed.data is None:
+        return []
+    header = ev.parse_header(sealed.header)
+    if header.kind not in ev.KINDS:
+        return sorted(_digests_in(sealed.data))
+    field = _BLOB_FIELD.get(header.kind, "")
+    name = getattr(ev.decode_body(header.kind, sealed.data), field, "") if field else ""
+    return [name] if isinstance(name, str) and name and _HEX.fullmatch(name.encode()) else []
+
+
+def _digests_in(data: bytes) -> set[str]:
+    return {found.decode() for found in _HEX.findall(data)}
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def write(
+    items: Callable[[], Iterable[Item]], *, created: int, tool: str, what: str
+) -> Iterator[bytes]:
+    """The bytes of a pack, a piece at a time.
+
+    `items` is called twice, because the manifest comes first: once to measure, once to write.
+    `Busy` is raised when the two differ; what was made by then is no pack.
+    """
+    first = _Tally()
+    for _ in first.records(items()):
+        pass
+    manifest = Manifest(created, tool, what, list(first.counts.items()), first.size)
+    opening = _encode(manifest)
+    if len(opening) > _MAX_MANIFEST:
+        raise StoreFailed("too many sessions for one pack", why=f"{len(manifest.sessions)}")
+    total, squeeze = sha256(MAGIC), zlib.compressobj(_LEVEL)
+    yield MAGIC
+    for raw in chain([_framed(b"M", opening)], _as_measured(items(), first)):
+        if piece := squeeze.compress(raw):
+            total.update(piece)
+            yield piece
+    piece = squeeze.flush()
+    total.update(piece)
+    yield piece + total.digest()
+
+
+class _Tally:
+    """Counts what passes through it."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.size = 0
+
+    def records(self, items: Iterable[Item]) -> Iterator[bytes]:
+        for item in items:
+            if isinstance(item, Range):
+                self.counts[item.session] = self.counts.get(item.session, 0) + len(item.events)
+            for record in _records(item):
+                self.size += len(record)
+                yield record
+
+
+def _as_measured(items: Iterable[Item], first: _Tally) -> Iterator[bytes]:
+    again = _Tally()
+    yield from again.records(items)
+    if (list(again.counts.items()), again.size) != (list(first.counts.items()), first.size):
+        raise Busy("the sessions changed while they were packed", hint="try again")
+
+
+def _records(item: Item) -> Iterator[bytes]:
+    if isinstance(item, Blob):
+        if len(item.data) > MAX_BLOB:
+            raise StoreFailed(f"the content {item.digest[:12]} is too large for a pack")
+        yield _framed(b"B", bytes.fromhex(item.digest) + item.data)
+        return
+    for id in (item.session, item.device):
+        clean_id(id, "id")
+    place = (item.session, item.device, item.first, item.last, item.before, item.after)
+    yield _framed(b"C", _encode(_Place(*place, ev.FORMAT)))
+    for sealed in item.events:
+        yield _framed(b"E", _event_bytes(sealed))
+
+
+def _event_bytes(sealed: Sealed) -> bytes:
+    if (sealed.salt is None) != (sealed.data is None):
+        raise Damaged("an event is half erased", hint="holdfast verify")
+    content = (sealed.salt or b"") + (sealed.data or b"")
+    return _LENGTH.pack(len(sealed.header)) + sealed.header + content
+
+
+def _framed(kind: bytes, payload: bytes) -> bytes:
+    return _RECORD.pack(kind, len(payload)) + payload
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read_manifest(chunks: Iterable[bytes], *, name: str = "the pack") -> Manifest:
+    """Only the manifest, to list a pack: the rest is neither read nor checked."""
+    return Reader(chunks, name=name, limits=Limits(total=1 << 62)).manifest
+
+
+def sum_is_right(chunks: Iterable[bytes]) -> bool:
+    """Whether a file begins and ends like a pack and its bytes are the ones that were written.
+
+    Says nothing about what is inside; that takes reading it.
+    """
+    source = _Source(chunks)
+    good = source.take(len(MAGIC)) == MAGIC
+    while source.more():
+        pass
+    return good and source.ends_with_its_sum()
+
+
+class Reader:
+    """A pack being read: its manifest at once, its items by iterating, once, to the end.
+
+    Raises `InvalidInput` for what is no pack or asks for too much, `Damaged` for a pack that
+    is not as it was written, `Outdated` for one of a newer version; each names the file.
+    """
+
+    def __init__(
+        self, chunks: Iterable[bytes], *, name: str = "the pack", limits: Limits | None = None
+    ) -> None:
+        self._name = name
+        self._limits = limits or Limits()
+        self._source = _Source(chunks)
+        self._begin()
+        self._body = _Body(self._source, self._limits.ratio)
+        self._left = _RECORD.size + _MAX_MANIFEST
+        self.manifest = self._read_manifest()
+
+    def __iter__(self) -> Iterator[Item]:
+        expected = iter(self.manifest.sessions)
+        session = _Session("", 0)
+        met: set[str] = set()
+        while self._left:
+            kind, payload = self._record(b"CB")
+            if kind == b"B":
+                yield self._blob(session, payload)
+                continue
+            place = self._place(payload)
+            if place.session != session.id:
+                self._finish(session)
+                session = self._next_session(place.session, expected, met)
+            elif session.blobs:
+                self._fail(f"a range of {session.id} stands behind its content")
+            yield self._range(place, session)
+        self._finish(session)
+        self._end(expected)
+
+    def _fail(self, why: str, kind: type[HoldfastError] = Damaged) -> NoReturn:
+        what, hint = {
+            Damaged: ("is damaged", "use another copy of it"),
+            Outdated: ("was made by a newer Holdfast", "use that version, or a newer one"),
+        }.get(kind, ("cannot be taken", ""))
+        raise kind(f"{self._name} {what}", why=why, hint=hint, file=self._name, operation="read")
+
+    def _begin(self) -> None:
+        start = self._source.take(len(MAGIC))
+        if start == MAGIC:
+            return
+        if start and MAGIC.startswith(start):
+            self._fail("it ends too early")
+        if _ANY_VERSION.fullmatch(start):
+            self._fail(start.decode().strip(), Outdated)
+        self._fail("it is not a Holdfast pack", InvalidInput)
+
+    def _read_manifest(self) -> Manifest:
+        _, payload = self._record(b"M")
+        try:
+            manifest = _decode_manifest(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._fail(f"its manifest cannot be read: {error}")
+        limit = self._limits.total
+        if not 0 <= manifest.size <= limit:
+            self._fail(f"it holds {manifest.size} bytes; at most {limit} are taken", InvalidInput)
+        least = sum(max(1, count) for _, count in manifest.sessions) * _LEAST_EVENT
+        if least > manifest.size:
+            self._fail("it claims more events than it has room for")
+        self._left = manifest.size
+        return manifest
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _record(self, kinds: bytes) -> tuple[bytes, bytes]:
+        kind, length = _RECORD.unpack(self._take(_RECORD.size, plain=True))
+        if kind not in kinds:
+            self._fail(f"a record of type {kind!r} stands where it must not")
+        most = {b"B": MAX_BLOB + 32, b"E": _MAX_EVENT, b"C": 4096}.get(kind, _MAX_MANIFEST)
+        if length > most:
+            self._fail(f"a record of {length} bytes; at most {most}", InvalidInput)
+        return kind, self._take(length, plain=kind != b"B")
+
+    def _take(self, count: int, *, plain: bool) -> bytes:
+        if count > self._left:
+            self._fail("a record is longer than what is left")
+        self._left -= count
+        try:
+            data = self._body.take(count, plain=plain)
+        except zlib.error as error:
+            self._fail(f"it cannot be inflated: {error}")
+        except _TooDense:
+            self._fail("it expands far more than a journal can", InvalidInput)
+        if len(data) < count:
+            self._fail("it ends too early")
+        return data
+
+    # -- items ---------------------------------------------------------------------------------
+
+    def _place(self, payload: bytes) -> _Place:
+        try:
+            place = _decode_place(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._fail(f"a range cannot be read: {error}")
+        for id, what in ((place.session, "session id"), (place.device, "device id")):
+            try:
+                clean_id(id, what)
+            except InvalidInput as error:
+                self._fail(str(error), InvalidInput)
+        if place.format > ev.FORMAT:
+            self._fail(f"events of format {place.format}; this one knows {ev.FORMAT}", Outdated)
+        if place.last < place.first or (place.last - place.first) * _LEAST_EVENT > self._left:
+            self._fail(f"a range from {place.first} to {place.last} cannot be in it")
+        if (place.before == ev.FIRST) != (place.first == 1):
+            self._fail(f"a range from {place.first} does not say what comes before it")
+        return place
+
+    def _next_session(
+        self, id: str, expected: Iterator[tuple[str, int]], met: set[str]
+    ) -> _Session:
+        if id.lower() in met:
+            self._fail(f"session {id} is in it twice")
+        met.add(id.lower())
+        announced, count = next(expected, ("", 0))
+        if announced != id:
+            self._fail(f"session {id} is not where its manifest says")
+        return _Session(id, count)
+
+    def _range(self, place: _Place, session: _Session) -> Range:
+        events: list[Sealed] = []
+        before = place.before
+        for n in range(place.first, place.last + 1):
+            sealed = self._event()
+            self._check_event(sealed, place, n, before)
+            before = sealed.hash
+            if before in session.hashes:
+                self._fail(f"event {place.device}:{n} of {session.id} is in it twice")
+            session.hashes.add(before)
+            session.named |= _digests_in(sealed.data or b"")
+            events.append(sealed)
+        if before != place.after:
+            self._fail(f"the range does not end with the hash it names, at {place.device}:{n}")
+        return Range(place.session, place.device, place.first, place.before, events)
+
+    def _event(self) -> Sealed:
+        _, payload = self._record(b"E")
+        if len(payload) < _LENGTH.size:
+            self._fail("an event is cut short")
+        end = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+        content = payload[end:]
+        if end > len(payload) or 0 < len(content) < ev.SALT_BYTES:
+            self._fail("an event is cut short")
+        header = payload[_LENGTH.size : end]
+        if not content:
+            return Sealed(header, None, None)
+        return Sealed(header, content[: ev.SALT_BYTES], content[ev.SALT_BYTES :])
+
+    def _check_event(self, sealed: Sealed, place: _Place, n: int, before: str) -> None:
+        try:
+            header = ev.parse_header(sealed.header)
+        except Damaged as error:
+            self._fail(f"event {place.device}:{n}: {error}")
+        wrong = _contradiction(header, place, n, before) or ev.check(sealed, header)
+        if sealed.data is not None and len(sealed.data) > ev.MAX_EVENT_BYTES:
+            wrong = wrong or f"{len(sealed.data)} bytes; at most {ev.MAX_EVENT_BYTES}"
+        if wrong:
+            self._fail(f"event {place.device}:{n}: {wrong}")
+
+    def _blob(self, session: _Session, payload: bytes) -> Blob:
+        digest, data = payload[:32].hex(), payload[32:]
+        if len(payload) < 32 or sha256(data).hexdigest() != digest:
+            self._fail(f"the content {digest[:12]} is not what its digest says")
+        if digest not in session.named:
+            self._fail(f"no event of its session names the content {digest[:12]}")
+        if digest in session.blobs:
+            self._fail(f"the content {digest[:12]} is in it twice")
+        session.blobs.add(digest)
+        return Blob(session.id, digest, data)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _finish(self, session: _Session) -> None:
+        if len(session.hashes) != session.count:
+            why = f"{len(session.hashes)} events of {session.id}, not {session.count}"
+            self._fail(f"it holds {why} as its manifest says")
+
+    def _end(self, expected: Iterator[tuple[str, int]]) -> None:
+        if next(expected, None):
+            self._fail("a session of its manifest is not in it")
+        try:
+            whole = self._body.is_over()
+        except zlib.error as error:
+            self._fail(f"it cannot be inflated: {error}")
+        if not whole:
+            self._fail("its body does not end where its manifest says")
+        if not self._source.ends_with_its_sum(self._body.behind()):
+            self._fail("its checksum is wrong, or something follows it")
+
+
+class _Session:
+    """What was met of a session while its items are read."""
+
+    def __init__(self, id: str, count: int) -> None:
+        self.id = id
+        self.count = count
+        self.hashes: set[str] = set()
+        self.named: set[str] = set()
+        self.blobs: set[str] = set()
+
+
+def _contradiction(header: Header, place: _Place, n: int, before: str) -> str:
+    if header.session != place.session:
+        return "it belongs to another session"
+    if header.device != place.device:
+        return "it belongs to another device"
+    if header.n != n:
+        return f"its number is {header.n}"
+    return "" if header.prev == before else "it does not follow the event before it"
+
+
+class _TooDense(Exception):
+    """More came out of the body than a journal can hold in so few bytes."""
+
+
+class _Source:
+    """The file's bytes in pieces, summed up on the way, all but the sum at its end."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._sum = sha256()
+        self._last = b""
+        self._rest = memoryview(b"")
+        self.length = 0
+
+    def more(self) -> bytes:
+        """The next piece; empty at the end of the file."""
+        found = self._rest or memoryview(next(filter(None, self._chunks), b""))
+        piece, self._rest = bytes(found[:_STEP_IN]), found[_STEP_IN:]
+        self.length += len(piece)
+        seen = self._last + piece
+        self._sum.update(seen[:-_SUM])
+        self._last = seen[-_SUM:]
+        return piece
+
+    def take(self, count: int) -> bytes:
+        """The first bytes of the file, fewer if it has no more."""
+        found = b""
+        while len(found) < count and (piece := next(filter(None, self._chunks), b"")):
+            found += piece
+        self._rest = memoryview(found)[count:]
+        self._sum.update(found[:count])
+        self.length += count
+        return found[:count]
+
+    def ends_with_its_sum(self, behind: bytes | None = None) -> bool:
+        """Whether the file is over and its last bytes are the sum of all before.
+
+        `behind` is what came after the body so far: together with what is left, exactly a sum.
+        """
+        if behind is not None:
+            while len(behind) <= _SUM and (piece := self.more()):
+                behind += piece
+            if len(behind) != _SUM:
+                return False
+        return self._last == self._sum.digest()
+
+
+class _Body:
+    """The inflated body, in steps that never hold much more than was asked for."""
+
+    def __init__(self, source: _Source, ratio: int) -> None:
+        self._source = source
+        self._ratio = ratio
+        self._inflate = zlib.decompressobj()
+        self._ready = bytearray()
+        self._plain = 0
+
+    def take(self, count: int, *, plain: bool) -> bytes:
+        """The next bytes, fewer if the body is over. `plain` ones may not expand too much."""
+        while len(self._ready) < count and self._step():
+            pass
+        found = bytes(self._ready[:count])
+        del self._ready[:count]
+        if plain:
+            self._plain += count
+            if self._plain > self._source.length * self._ratio + _SLACK:
+                raise _TooDense
+        return found
+
+    def is_over(self) -> bool:
+        while not self._ready and self._step():
+            pass
+        return not self._ready and self._inflate.eof
+
+    def behind(self) -> bytes:
+        return self._inflate.unused_data
+
+    def _step(self) -> bool:
+        """Inflate a little more; False when nothing more comes."""
+        if self._inflate.eof:
+            return False
+        piece = self._inflate.unconsumed_tail or self._source.more()
+        if not piece:
+            return False
+        self._ready += self._inflate.decompress(piece, _STEP_OUT)
+        return True

@@ -1,0 +1,291 @@
+"""The store port: where a device's journals live, and what every adapter promises.
+
+Words. An *entry* is a sealed event on its way in. A *view* is one session as it stands at one
+moment: its core, its rows, its events. A *plan* is a function that is given a view under the
+writer lock and answers with a *batch*: everything that must become true together. The store
+never looks inside an event or a core; what they mean is the journal's business.
+
+`open_store` is the only place where a URL meets a class.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.clock import Clock
+    from holdfast.store.local import Local
+
+    Machine = str | Callable[[], str]
+
+
+class Entry:
+    """An event to append. `key` is its id when a later look must find it again by that id."""
+
+    __slots__ = ("data", "header", "key", "salt")
+
+    def __init__(
+        self, header: bytes, salt: bytes | None, data: bytes | None, key: str | None = None
+    ) -> None:
+        self.header = header
+        self.salt = salt
+        self.data = data
+        self.key = key
+
+
+class Stored(Entry):
+    """An event as it lies in the store, with its arrival number in its session."""
+
+    __slots__ = ("seq",)
+
+    def __init__(self, seq: int, header: bytes, salt: bytes | None, data: bytes | None) -> None:
+        super().__init__(header, salt, data)
+        self.seq = seq
+
+
+class Head:
+    """The end of the chain this device writes for a session, kept outside the tables too."""
+
+    __slots__ = ("device", "hash", "n")
+
+    def __init__(self, device: str, n: int, hash: str) -> None:
+        self.device = device
+        self.n = n
+        self.hash = hash
+
+
+class Batch:
+    """What one append makes true, all of it or nothing.
+
+    `rows` are (table, key, open, rank, value); with `fresh_rows` they replace all rows of the
+    session. `listing` is what the catalogue shows. `head` is this device's new chain end.
+    With `resum` the sum over all events, which says whether they are intact, is made anew.
+    """
+
+    __slots__ = (
+        "core",
+        "device",
+        "entries",
+        "fold",
+        "fresh_rows",
+        "head",
+        "listing",
+        "lost",
+        "resum",
+        "rows",
+    )
+
+    def __init__(
+        self,
+        *,
+        entries: Sequence[Entry],
+        core: bytes,
+        fold: int,
+        rows: Sequence[tuple[str, str, bool, int, bytes]],
+        listing: dict[str, object],
+        head: Head | None = None,
+        fresh_rows: bool = False,
+        resum: bool = False,
+        device: str | None = None,
+        lost: Sequence[tuple[str, int, str]] = (),
+    ) -> None:
+        self.entries = entries
+        self.core = core
+        self.fold = fold
+        self.rows = rows
+        self.listing = listing
+        self.head = head
+        self.fresh_rows = fresh_rows
+        self.resum = resum
+        self.device = device
+        self.lost = lost
+
+
+class View:
+    """One session at one moment. Reads may be repeated and always answer the same.
+
+    `remembered` is the last head this device acknowledged before that moment, as it is kept
+    outside the tables: if the journal does not hold it, something was lost.
+    """
+
+    session: str
+    exists: bool
+    seq: int
+    core: bytes
+    fold: int
+    device: str
+    remembered: Head | None
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the moment; the view must not be used after this."""
+
+    def listing(self) -> dict[str, object]:
+        """What the catalogue shows of the session."""
+        raise NotImplementedError
+
+    def row(self, table: str, key: str) -> bytes | None:
+        """The value of one row, or None."""
+        raise NotImplementedError
+
+    def rows(
+        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
+    ) -> list[bytes]:
+        """Values of a table by rank, then key; `newest` turns the order round.
+
+        A negative limit is all of them.
+        """
+        raise NotImplementedError
+
+    def all_rows(self) -> list[tuple[str, str, bool, int, bytes]]:
+        """Every row of the session, for verification."""
+        raise NotImplementedError
+
+    def find(self, key: str) -> Stored | None:
+        """The event that was appended under this key, or None."""
+        raise NotImplementedError
+
+    def events(self, *, after: int = 0, limit: int = -1, newest: bool = False) -> Iterator[Stored]:
+        """Events by arrival number, from the one after `after`; `newest` reads backwards."""
+        raise NotImplementedError
+
+    def intact(self) -> bool:
+        """Whether the events are, byte for byte, those that were appended: one quick sum."""
+        raise NotImplementedError
+
+    def lost(self) -> list[tuple[str, int, str]]:
+        """Heads (device, n, hash) that were once acknowledged here and then were not there."""
+        raise NotImplementedError
+
+
+class Capabilities:
+    """What an adapter can do beyond the contract; the rest is done by polling or not at all."""
+
+    __slots__ = ("local", "notifies", "search")
+
+    def __init__(self, *, local: bool, search: bool, notifies: bool) -> None:
+        self.local = local
+        self.search = search
+        self.notifies = notifies
+
+
+class Store:
+    """The port. Driver errors leave it only as `HoldfastError`, with the cause kept.
+
+    `local` holds what is true of this machine only; `device` is the id this home writes under.
+    """
+
+    capabilities: Capabilities
+    home: str
+
+    @property
+    def local(self) -> Local:
+        raise NotImplementedError
+
+    @property
+    def device(self) -> str:
+        raise NotImplementedError
+
+    def secret(self) -> bytes:
+        """The secret of this home that keys prompt fences; it never leaves the home."""
+        raise NotImplementedError
+
+    def remembered(self) -> list[tuple[str, Head]]:
+        """Every session and chain end that was acknowledged here, kept outside the tables."""
+        raise NotImplementedError
+
+    def append(
+        self,
+        session: str,
+        plan: Callable[[View], Batch | None],
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Run `plan` under the writer lock and make its batch durable, atomically.
+
+        Returns only when the batch would survive a power cut. When the plan raises or answers
+        None nothing is written. Writers are served one at a time; a lock that stays taken raises
+        `Busy`. A session that is not there raises `NoSession` unless `create` is given, and with
+        `create` one that is there is simply shown to the plan. Ids are found in any case and
+        kept as they were first written. `blobs` (SHA-256, bytes) are kept with the batch; they
+        are given apart from it so that the lock need not be held while they are packed.
+        """
+        raise NotImplementedError
+
+    def view(self, session: str) -> View:
+        """The session as it is now, read-only, in a `with`. Raises `NoSession` if not there."""
+        raise NotImplementedError
+
+    def catalogue(
+        self, *, where: dict[str, object] | None = None, limit: int = -1
+    ) -> list[dict[str, object]]:
+        """Listings, most recently changed first. `where` compares columns for equality."""
+        raise NotImplementedError
+
+    def resolve(self, prefix: str) -> list[str]:
+        """Session ids that are equal to, or else begin with, the text; none for an empty one."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        words: str,
+        *,
+        text_of: Callable[[Stored], tuple[str, str] | None],
+        limit: int = 20,
+    ) -> list[dict[str, object]]:
+        """Places where all words (or words they begin) occur: session, seq, kind, snippet.
+
+        `text_of` gives (kind, text) of an event worth finding; the index is brought up to date
+        with it first.
+        """
+        raise NotImplementedError
+
+    def blob(self, digest: str) -> bytes | None:
+        """The bytes kept under a SHA-256, checked against it, or None."""
+        raise NotImplementedError
+
+    def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        """Append the batch, then erase content, salt, rows, blobs and search text for good.
+
+        Raises `Busy` when it is erased, but a reader still keeps old pages in the files; they go
+        with the first write after that.
+        """
+        raise NotImplementedError
+
+    def watch(self, session: str, after: int, timeout: float) -> bool:
+        """Wait until the session has an event beyond `after`; False when time ran out."""
+        raise NotImplementedError
+
+    def check(self) -> list[str]:
+        """What the database itself finds wrong with its files; empty when all is well."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of everything. May be called twice."""
+        raise NotImplementedError
+
+
+def open_store(
+    url: str, home: str, *, clock: Clock, busy_timeout: float = 10.0, machine: Machine = ""
+) -> Store:
+    """The store a URL names; an empty URL is the SQLite database in `home`.
+
+    `machine` tells this machine from others, so that a copied database is noticed; a function is
+    asked only when something is written.
+    """
+    if url and not url.startswith("sqlite:"):
+        raise InvalidInput(
+            f"no store is known for {url.split(':', 1)[0]}:",
+            why="this version keeps sessions in SQLite",
+            hint="leave the store setting empty, or use sqlite:PATH",
+        )
+    from holdfast.store.sqlite import SqliteStore
+
+    path = url.removeprefix("sqlite:").removeprefix("//")
+    return SqliteStore(path or home, clock=clock, busy_timeout=busy_timeout, machine=machine)

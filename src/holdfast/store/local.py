@@ -1,0 +1,176 @@
+"""What is true of this machine only: projects and their trees, holders, files as last seen.
+
+None of it is in the journal and none of it travels. The tables lie in the same database so that
+one lock and one file serve everything; a store that is not on this machine keeps its local
+tables in a small SQLite of its own.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.store.sqlite import SqliteStore
+
+    Key = tuple[str, str]
+
+# A session is found by its id in any case, and only so by the index.
+_NAMED = "id = ? COLLATE NOCASE"
+_AT_ONCE = 500
+
+
+class Holder:
+    """A process that works, or worked, on a session and has not let go."""
+
+    __slots__ = ("agent", "doing", "name", "process", "session", "since")
+
+    def __init__(
+        self, session: str, process: str, name: str, agent: str, doing: str, since: int
+    ) -> None:
+        self.session = session
+        self.process = process
+        self.name = name
+        self.agent = agent
+        self.doing = doing
+        self.since = since
+
+
+def _text(path: str) -> str:
+    """A path as it is kept: what is not UTF-8 in it is spelled out."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+class Local:
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    # -- projects and trees --------------------------------------------------------------------
+
+    def tree(self, path: str) -> tuple[str, int, str] | None:
+        """(inode, project, current session or "") of a tree that was met before."""
+        found = self._store.read(
+            "SELECT t.inode, t.project, s.id FROM tree t LEFT JOIN session s"
+            " ON s.number = t.session AND s.forgotten = 0 WHERE t.path = ?",
+            (_text(path),),
+        )
+        return (str(found[0][0]), int(found[0][1]), str(found[0][2] or "")) if found else None
+
+    def projects(self) -> list[tuple[int, str, list[Key]]]:
+        """Every project with its keys."""
+        rows = self._store.read(
+            "SELECT p.number, p.id, k.kind, k.value FROM project p"
+            " LEFT JOIN project_key k ON k.project = p.number ORDER BY p.number"
+        )
+        found: dict[int, tuple[int, str, list[Key]]] = {}
+        for number, id, kind, value in rows:
+            entry = found.setdefault(int(number), (int(number), str(id), []))
+            if kind is not None:
+                entry[2].append((str(kind), str(value)))
+        return list(found.values())
+
+    def project_name(self, number: int) -> str:
+        found = self._store.read("SELECT name FROM project WHERE number = ?", (number,))
+        return str(found[0][0]) if found else ""
+
+    def add_project(self, id: str, name: str) -> int:
+        values = (id, _text(name))
+
+        def act(connection: sqlite3.Connection) -> int:
+            cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
+            return int(cursor.lastrowid or 0)
+
+        return self._store.write(act)
+
+    def settle(
+        self, path: str, inode: str, project: int, keys: Iterable[Key], session: str | None
+    ) -> None:
+        """Remember where a tree is, what it belongs to, and (unless None) its current session."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
+                [(kind, _text(value), project) for kind, value in keys],
+            )
+            connection.execute(
+                "INSERT INTO tree VALUES (?, ?, ?, NULL) ON CONFLICT DO UPDATE"
+                " SET inode = excluded.inode, project = excluded.project",
+                (_text(path), inode, project),
+            )
+            if session is not None:
+                self._choose(connection, _text(path), project, session)
+
+        self._store.write(act)
+
+    @staticmethod
+    def _choose(connection: sqlite3.Connection, path: str, project: int, session: str) -> None:
+        connection.execute(
+            f"UPDATE tree SET session = (SELECT number FROM session WHERE {_NAMED}) WHERE path = ?",
+            (session, path),
+        )
+        connection.execute(
+            f"UPDATE session SET project = ? WHERE project IS NULL AND {_NAMED}", (project, session)
+        )
+
+    # -- holders -------------------------------------------------------------------------------
+
+    def holders(self, session: str = "") -> list[Holder]:
+        rows = self._store.read(
+            "SELECT s.id, h.machine, h.boot, h.ns, h.pid, h.start, h.name, h.agent, h.doing,"
+            " h.since FROM holder h JOIN session s ON s.number = h.session"
+            f" {f'WHERE {_NAMED}' if session else ''} ORDER BY h.since",
+            (session,) if session else (),
+        )
+        return [Holder(r[0], "/".join(map(str, r[1:6])), r[6], r[7], r[8], r[9]) for r in rows]
+
+    def hold(self, holder: Holder) -> None:
+        machine, boot, ns, pid, start = holder.process.split("/")
+        values = (machine, boot, ns, int(pid), start, holder.name, holder.agent, holder.doing)
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO holder SELECT number, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+                f" FROM session WHERE {_NAMED}",
+                (*values, holder.since, holder.session),
+            )
+
+        self._store.write(act)
+
+    def let_go(self, holders: Sequence[Holder]) -> None:
+        def act(connection: sqlite3.Connection) -> None:
+            for holder in holders:
+                machine, boot, ns, pid, start = holder.process.split("/")
+                connection.execute(
+                    "DELETE FROM holder"
+                    f" WHERE session = (SELECT number FROM session WHERE {_NAMED})"
+                    " AND machine = ? AND boot = ? AND ns = ? AND pid = ? AND start = ?"
+                    " AND agent = ?",
+                    (holder.session, machine, boot, ns, int(pid), start, holder.agent),
+                )
+
+        if holders:
+            self._store.write(act)
+
+    # -- files as last seen --------------------------------------------------------------------
+
+    def seen_files(self, paths: Sequence[str]) -> dict[str, tuple[int, int, str]]:
+        """path → (size, mtime, digest) for absolute paths that were looked at before."""
+        found: dict[str, tuple[int, int, str]] = {}
+        for start in range(0, len(paths), _AT_ONCE):
+            some = [_text(path) for path in paths[start : start + _AT_ONCE]]
+            marks = ",".join("?" * len(some))
+            for path, *facts in self._store.read(
+                f"SELECT path, size, mtime, digest FROM seen_file WHERE path IN ({marks})", some
+            ):
+                found[path] = (facts[0], facts[1], facts[2])
+        return found
+
+    def saw_file(self, path: str, size: int, mtime: int, digest: str) -> None:
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO seen_file VALUES (?, ?, ?, ?)",
+                (_text(path), size, mtime, digest),
+            )
+
+        self._store.write(act)

@@ -1,0 +1,208 @@
+"""The writer lock: one writer at a time, over a file that is never removed.
+
+SQLite has locks of its own. This one stands around them, because a commit that races a
+checkpoint or the close of another connection can be lost in SQLite before 3.51.3, and because
+waiting here is fair and can say whom we are waiting for.
+
+The kernel keeps the lock for a process, so threads of one process first take *turns*. Then they
+*queue*: whoever is next holds the lock of a second, empty file, so that a process which writes
+all the time cannot write again before the next one has. That is a courtesy only: after a while
+one tries without it, for who is next may have been stopped.
+
+The file holds one line about the last holder. It is advice for people, never a fact to act on:
+whether the lock is held is known to the kernel alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from _thread import allocate_lock, get_ident
+
+from holdfast.errors import Busy
+from holdfast.files import failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+
+_LINE = 160
+# The first pause in seconds, and by what it grows: who is next looks more often than the rest.
+_QUEUING, _NEXT = (0.0005, 2.0), (0.0001, 1.2)
+_LONGEST_PAUSE = 0.01
+_PATIENCE = 0.25
+_LOOK_EVERY = 1.0
+
+
+class WriterLock:
+    """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder."""
+
+    def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
+        self.path = path
+        self._clock = clock
+        self._timeout = timeout
+        self._fd = self._queue = -1
+        self._inode = 0
+        self._looked = 0.0
+        self._name = b""
+        self._turn = allocate_lock()
+        self._owner = 0
+
+    def __enter__(self) -> None:
+        deadline = self._clock.monotonic() + self._timeout
+        if self._owner == get_ident():
+            raise RuntimeError("this thread is in the middle of a write; it cannot begin another")
+        if not self.take_turn(self._timeout):
+            raise self._busy("another thread of this process")
+        try:
+            self._acquire(deadline)
+            self._leave_our_name()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._let_go(self._fd)
+        finally:
+            self.end_turn()
+
+    def take_turn(self, timeout: float) -> bool:
+        """Keep the other threads of this process from writing; False if one is at it too long."""
+        if self._owner == get_ident() or not self._turn.acquire(timeout=timeout):
+            return False
+        self._owner = get_ident()
+        return True
+
+    def end_turn(self) -> None:
+        self._owner = 0
+        self._turn.release()
+
+    def start_anew(self) -> None:
+        """In a forked child: nobody has a turn, and the inherited descriptor is let go.
+
+        It shares its parent's lock, which stays locked until both have closed it.
+        """
+        self._turn, self._owner = allocate_lock(), 0
+        self.close()
+
+    def close(self) -> None:
+        opened, self._fd, self._queue = (self._fd, self._queue), -1, -1
+        for fd in opened:
+            if fd >= 0:
+                os.close(fd)
+
+    def look_again(self) -> None:
+        """Make sure, the next time, that the file is still the one under this name."""
+        self._looked = -_LOOK_EVERY
+
+    def holder(self) -> str:
+        """Who wrote its name last, for messages."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return "unknown"
+        try:
+            line = os.read(fd, _LINE).decode("utf-8", "replace").strip(" \n\0")
+        finally:
+            os.close(fd)
+        return line or "unknown"
+
+    def _acquire(self, deadline: float) -> None:
+        while True:
+            if self._fd < 0:
+                self._open()
+            now = self._wait(deadline)
+            if now - self._looked < _LOOK_EVERY:
+                return
+            self._looked = now
+            if self._inode == _inode(self.path):
+                return
+            # Someone removed the file, or the whole home: a lock on it keeps nobody out.
+            self.close()
+
+    def _open(self) -> None:
+        try:
+            self._fd = open_private(self.path)
+            self._inode = os.fstat(self._fd).st_ino
+            self._queue = open_private(os.path.splitext(self.path)[0] + ".queue")
+            self._name = _our_name()
+        except OSError as error:
+            raise failure(error, "write", self.path) from error
+
+    def _wait(self, deadline: float) -> float:
+        began, next_in_line = self._clock.monotonic(), False
+        pause, growth = _QUEUING
+        try:
+            while True:
+                if not next_in_line and self._take(self._queue):
+                    next_in_line, (pause, growth) = True, _NEXT
+                now = self._clock.monotonic()
+                if (next_in_line or now - began > _PATIENCE) and self._take(self._fd):
+                    return now
+                if now >= deadline:
+                    raise self._busy(self.holder())
+                jitter = 0.5 + self._clock.random(1)[0] / 255
+                self._clock.sleep(min(pause * jitter, deadline - now))
+                pause = min(pause * growth, _LONGEST_PAUSE)
+        finally:
+            if next_in_line:
+                self._let_go(self._queue)
+
+    def _take(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise failure(error, "write", self.path) from error
+        return True
+
+    def _let_go(self, fd: int) -> None:
+        try:
+            if fd >= 0:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError:
+            self.close()  # which lets go as well
+
+    def _busy(self, holder: str) -> Busy:
+        return Busy(
+            f"another process is writing: {holder}",
+            why=f"it held the writer lock for {self._timeout:g} s",
+            hint="try again, or wait longer: holdfast config busy_timeout SECONDS",
+            file=self.path,
+            operation="update",
+        )
+
+    def _leave_our_name(self) -> None:
+        try:
+            os.pwrite(self._fd, self._name, 0)
+        except OSError:
+            return  # a full disk may keep the name out of the message, not the writer from writing
+
+
+def open_private(path: str, flags: int = 0) -> int:
+    """A descriptor of a file of ours that only this user can read, whatever the umask."""
+    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path, flags, 0o600)
+    try:
+        if os.fstat(fd).st_mode & 0o777 != 0o600:
+            os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _our_name() -> bytes:
+    name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    line = f"pid {os.getpid()} ({name})".encode("utf-8", "replace")[: _LINE - 1]
+    return line.ljust(_LINE - 1) + b"\n"
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,561 @@
+"""The SQLite store: one database per user, all projects in it.
+
+How the file is opened, shared and let go of is the business of `database`; what the tables look
+like, of `schema`. Here is what is kept in them, and in which order things become true.
+
+Derived bytes (core and rows) carry a CRC-32, so that a flipped bit in them is seen and they are
+made anew from the journal, which carries its own hashes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from functools import partial
+from itertools import chain
+
+from holdfast.clock import short_id
+from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
+from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
+from holdfast.store.database import NAME, Database, must_scrub
+from holdfast.store.heads import LONGEST_ID
+from holdfast.store.local import Local
+from holdfast.store.schema import SHIFT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, TypeVar
+
+    from holdfast.clock import Clock
+    from holdfast.store import Machine
+    from holdfast.store.database import Reader
+    from holdfast.store.search import TextOf
+
+    T = TypeVar("T")
+    Parts = list[bytes]
+
+_PART = 1 << 20
+_LAST_SEQ = (1 << SHIFT) - 1
+_MOST = 1 << 62
+_SUMMED = 1000
+_MOST_RESOLVED = 20
+
+_LOAD = """
+    SELECT w.value, d.value, s.number, s.id, s.seq, s.event_sum, s.fold, s.core, s.core_sum
+    FROM meta w JOIN meta d ON d.key = 'device'
+    LEFT JOIN session s ON s.id = ? COLLATE NOCASE WHERE w.key = 'min_writer'
+"""
+_CREATE = """
+    INSERT INTO session (id, seq, fold, core, core_sum, status, goal, archived, began, updated,
+        summary) VALUES (?, 0, 0, x'', 0, '', '', 0, 0, 0, '')
+"""
+_SAVE = """
+    UPDATE session SET seq = ?, event_sum = ?, fold = ?, core = ?, core_sum = ?, status = ?,
+        goal = ?, archived = ?, forgotten = ?, began = ?, updated = ?, summary = ? WHERE number = ?
+"""
+_PUT_ROW = """
+    INSERT INTO row VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+    SET open = excluded.open, rank = excluded.rank, value = excluded.value
+"""
+_LISTED = ("id", "seq", "status", "goal", "archived", "began", "updated", "summary", "project")
+_LIST = f"SELECT {', '.join(_LISTED)} FROM session"
+# An id is found in any case, and only so by its index.
+_TESTS = {
+    "id": "id = ? COLLATE NOCASE",
+    **{name: f"{name} IS ?" for name in ("status", "archived", "forgotten", "project")},
+}
+_ERASE = (
+    "UPDATE event SET salt = NULL, data = NULL, key = NULL"
+    " WHERE position > :number << :shift AND position < (:number + 1) << :shift",
+    "DELETE FROM row WHERE session = :number",
+    "DELETE FROM blob_use WHERE session = :number",
+    "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)",
+    "DELETE FROM find WHERE session = :session",
+    # Otherwise the words stay in the index, marked as gone.
+    "INSERT INTO find (find) VALUES ('optimize')",
+    "DELETE FROM lost WHERE session = :session",
+    "DELETE FROM holder WHERE session = :number",
+    "UPDATE tree SET session = NULL WHERE session = :number",
+)
+
+
+class SqliteView(View):
+    """A session read inside one transaction of one connection."""
+
+    def __init__(
+        self, database: Database, connection: sqlite3.Connection, asked: str, found: tuple[Any, ...]
+    ) -> None:
+        self._database = database
+        self._connection: sqlite3.Connection | None = connection
+        self._cursors: list[sqlite3.Cursor] = []
+        _, self.device, number, id, seq, event_sum, fold, core, core_sum = found
+        self.exists = number is not None
+        self.session: str = id or asked
+        self.number: int = number or 0
+        self.seq: int = seq or 0
+        self.event_sum: int = event_sum or 0
+        sound = core is not None and zlib.crc32(core) == core_sum
+        self.fold: int = fold if sound else -1
+        self.core: bytes = core if sound else b""
+        self.remembered: Head | None = None
+
+    def __enter__(self) -> SqliteView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """May be called twice."""
+        self._connection, cursors, self._cursors = None, self._cursors, []
+        # A statement that was not read to its end would keep the moment alive.
+        for cursor in cursors:
+            cursor.close()
+
+    def intact(self) -> bool:
+        if self._connection is None:
+            raise RuntimeError("the view has ended")
+        try:
+            return _sum_of_events(self._connection, self.number) == (self.seq, self.event_sum)
+        except sqlite3.Error as error:
+            raise self._database.translated(error, "read") from error
+
+    def listing(self) -> dict[str, object]:
+        return _listings(self._all(f"{_LIST} WHERE number = ?", (self.number,)))[0]
+
+    def row(self, table: str, key: str) -> bytes | None:
+        found = self._all(
+            "SELECT value FROM row WHERE session = ? AND kind = ? AND key = ?",
+            (self.number, table, key),
+        )
+        return _unguarded(found[0][0]) if found else None
+
+    def rows(
+        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
+    ) -> list[bytes]:
+        order = "rank DESC, key DESC" if newest else "rank, key"
+        only = "AND open = 1" if open_only else ""
+        found = self._all(
+            f"SELECT value FROM row WHERE session = ? AND kind = ? {only} ORDER BY {order} LIMIT ?",
+            (self.number, table, min(limit, _MOST)),
+        )
+        return [_unguarded(value) for (value,) in found]
+
+    def all_rows(self) -> list[tuple[str, str, bool, int, bytes]]:
+        found = self._all(
+            "SELECT kind, key, open, rank, value FROM row WHERE session = ?", (self.number,)
+        )
+        return [(k, n, bool(o), r, _unguarded(v)) for k, n, o, r, v in found]
+
+    def find(self, key: str) -> Stored | None:
+        found = self._all(
+            "SELECT position, header, salt, data FROM event WHERE key = ? AND position >> ? = ?"
+            " ORDER BY position LIMIT 1",
+            (key, SHIFT, self.number),
+        )
+        return _stored(found[0]) if found else None
+
+    def events(self, *, after: int = 0, limit: int = -1, newest: bool = False) -> Iterator[Stored]:
+        low = (self.number << SHIFT) + min(max(after, 0), _LAST_SEQ)
+        cursor = self._execute(
+            "SELECT position, header, salt, data FROM event WHERE position > ? AND position < ?"
+            f" ORDER BY position {'DESC' if newest else ''} LIMIT ?",
+            (low, (self.number + 1) << SHIFT, min(limit, _MOST)),
+        )
+        self._cursors.append(cursor)
+        return self._stream(cursor)
+
+    def _stream(self, cursor: sqlite3.Cursor) -> Iterator[Stored]:
+        try:
+            for found in cursor:
+                yield _stored(found)
+        except sqlite3.ProgrammingError:
+            raise RuntimeError("the view has ended") from None
+        except sqlite3.Error as error:
+            raise self._database.translated(error, "read") from error
+
+    def lost(self) -> list[tuple[str, int, str]]:
+        return self._all("SELECT device, n, hash FROM lost WHERE session = ?", (self.session,))
+
+    def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        try:
+            return self._execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._database.translated(error, "read") from error
+
+    def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        if self._connection is None:
+            raise RuntimeError("the view has ended")
+        try:
+            return self._connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise self._database.translated(error, "read") from error
+
+
+class LentView(SqliteView):
+    """A view for reading only, over a reader that goes back when it ends."""
+
+    def __init__(
+        self, database: Database, reader: Reader, asked: str, found: tuple[Any, ...]
+    ) -> None:
+        super().__init__(database, reader, asked, found)
+        self._reader: Reader | None = reader
+
+    def end(self) -> None:
+        super().end()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            _end_moment(self._database, reader)
+
+    __del__ = end
+
+
+class SqliteStore(Store):
+    capabilities = Capabilities(local=True, search=True, notifies=False)
+
+    def __init__(self, home: str, *, clock: Clock, busy_timeout: float, machine: Machine) -> None:
+        self.home = os.path.abspath(home)
+        self.path = os.path.join(self.home, NAME)
+        self._clock = clock
+        # Not a method of ours: a store that is dropped should be gone at once, without a cycle.
+        settle = partial(_settle_device, clock, machine, self.path)
+        self._database = Database(self.home, clock=clock, timeout=busy_timeout, settle=settle)
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        session: str,
+        plan: Callable[[View], Batch | None],
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        packed = [(digest, _packed(digest, data)) for digest, data in blobs]
+
+        def act(connection: sqlite3.Connection) -> tuple[SqliteView, Batch] | None:
+            view = self._load(connection, session)
+            if not view.exists and not create:
+                raise no_such_session(session)
+            try:
+                batch = plan(view)
+            finally:
+                view.end()
+            if batch is None:
+                return None
+            self._save(connection, view, batch)
+            _put_blobs(connection, view.number, packed)
+            return view, batch
+
+        self._database.write(act, self._remember, checks=True)
+
+    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `act` in a write transaction under the writer lock; durable when it returns."""
+        return self._database.write(act)
+
+    def _load(self, connection: sqlite3.Connection, session: str) -> SqliteView:
+        """The session under the writer lock."""
+        found = connection.execute(_LOAD, (session,)).fetchone()
+        if found is None:
+            raise self._database.damaged("it does not know its device")
+        self._database.require_current(found[0])
+        view = SqliteView(self._database, connection, session, found)
+        if view.exists:
+            view.remembered = self._recall(view.number, session)
+        return view
+
+    def _save(self, connection: sqlite3.Connection, view: SqliteView, batch: Batch) -> None:
+        if not view.exists:
+            self._create(connection, view)
+        _add_events(connection, view, batch.entries)
+        if batch.resum:
+            _, view.event_sum = _sum_of_events(connection, view.number)
+        listing = batch.listing
+        core = (batch.fold, batch.core, zlib.crc32(batch.core))
+        shown = (listing["status"], listing["goal"], listing["archived"], listing["forgotten"])
+        when = (listing["began"], listing["updated"], listing["summary"])
+        connection.execute(_SAVE, (view.seq, view.event_sum, *core, *shown, *when, view.number))
+        if batch.fresh_rows:
+            connection.execute("DELETE FROM row WHERE session = ?", (view.number,))
+        if batch.rows:
+            connection.executemany(
+                _PUT_ROW, [(view.number, k, n, o, r, _guarded(v)) for k, n, o, r, v in batch.rows]
+            )
+        for lost in batch.lost:
+            _note_lost(connection, view.session, lost)
+        if batch.device:
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (batch.device,))
+
+    def _create(self, connection: sqlite3.Connection, view: SqliteView) -> None:
+        if len(view.session.encode()) > LONGEST_ID:
+            raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
+        cursor = connection.execute(_CREATE, (view.session,))
+        view.number, view.exists = int(cursor.lastrowid or 0), True
+        left = self._database.heads.recall(view.number)
+        if left and left[0].lower() != view.session.lower():
+            # The slot remembers a session that an older copy of the database never had.
+            _note_lost(connection, left[0], (left[1].device, left[1].n, left[1].hash))
+
+    def _remember(self, done: tuple[SqliteView, Batch] | None) -> None:
+        if done is not None and done[1].head is not None:
+            view, head = done[0], done[1].head
+            self._database.heads.remember(view.number, view.session, head)
+
+    def _recall(self, number: int, session: str) -> Head | None:
+        left = self._database.heads.recall(number)
+        return left[1] if left and left[0].lower() == session.lower() else None
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def view(self, session: str) -> SqliteView:
+        reader = self._database.borrow()
+        if reader is None:
+            raise no_such_session(session)
+        try:
+            return self._look(reader, session)
+        except sqlite3.Error as error:
+            self._database.give_back(reader, broken=True)
+            raise self._database.translated(error, "read") from error
+        except BaseException:
+            _end_moment(self._database, reader)
+            raise
+
+    def _look(self, reader: Reader, session: str) -> SqliteView:
+        try:
+            known = reader.execute(_LOAD, (session,)).fetchone()
+        except UnicodeEncodeError:
+            known = None
+        if known is None or known[2] is None:
+            raise no_such_session(session)
+        # Before the moment begins: a head that another process remembers now is not in it.
+        remembered = self._recall(known[2], session)
+        reader.execute("BEGIN")
+        view = LentView(
+            self._database, reader, session, reader.execute(_LOAD, (session,)).fetchone()
+        )
+        view.remembered = remembered
+        return view
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Rows of one read-only query; no database yet means no rows."""
+        return self._database.read(sql, values)
+
+    def catalogue(
+        self, *, where: dict[str, object] | None = None, limit: int = -1
+    ) -> list[dict[str, object]]:
+        asked = {"forgotten": 0, **(where or {})}
+        tests = " AND ".join(_TESTS[name] for name in asked)
+        rows = self.read(
+            f"{_LIST} WHERE {tests} ORDER BY updated DESC, number DESC LIMIT ?",
+            (*asked.values(), min(limit, _MOST)),
+        )
+        return _listings(rows)
+
+    def resolve(self, prefix: str) -> list[str]:
+        if not prefix:
+            return []
+        found = self.read(
+            "SELECT id FROM session WHERE id = ? COLLATE NOCASE AND NOT forgotten", (prefix,)
+        ) or self.read(
+            "SELECT id FROM session WHERE id >= ? COLLATE NOCASE AND id < ? COLLATE NOCASE"
+            " AND NOT forgotten ORDER BY id COLLATE NOCASE LIMIT ?",
+            (prefix, prefix + "\U0010ffff", _MOST_RESOLVED),
+        )
+        return [str(row[0]) for row in found]
+
+    def blob(self, digest: str) -> bytes | None:
+        parts = self.read("SELECT data FROM blob WHERE digest = ? ORDER BY part", (digest,))
+        if not parts:
+            return None
+        try:
+            data = b"".join(zlib.decompress(part[0]) for part in parts)
+        except zlib.error:
+            data = None
+        if data is None or _sha256(data) != digest:
+            raise self._database.damaged(f"what is kept under {digest[:12]} was not written so")
+        return data
+
+    def watch(self, session: str, after: int, timeout: float) -> bool:
+        deadline, pause = self._clock.monotonic() + timeout, 0.02
+        while True:
+            found = self.read("SELECT seq FROM session WHERE id = ? COLLATE NOCASE", (session,))
+            if found and int(found[0][0]) > after:
+                return True
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return False
+            self._clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, 0.25)
+
+    def check(self) -> list[str]:
+        try:
+            problems = [str(row[0]) for row in self.read("PRAGMA integrity_check(20)")]
+        except Damaged as error:
+            return [str(error)]
+        return [problem for problem in problems if problem != "ok"]
+
+    def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
+        from holdfast.store import search
+
+        names = ("session", "seq", "kind", "snippet")
+        hits = search.search(self, words, text_of, limit)
+        return [dict(zip(names, hit, strict=True)) for hit in hits]
+
+    # -- erasing -------------------------------------------------------------------------------
+
+    def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        def act(connection: sqlite3.Connection) -> int:
+            view = self._load(connection, session)
+            if not view.exists:
+                raise no_such_session(session)
+            self._save(connection, view, plan(view))
+            view.end()
+            whose = {"number": view.number, "session": view.session, "shift": SHIFT}
+            for statement in _ERASE:
+                connection.execute(statement, whose)
+            _, left = _sum_of_events(connection, view.number)
+            connection.execute(
+                "UPDATE session SET event_sum = ? WHERE number = ?", (left, view.number)
+            )
+            must_scrub(connection)
+            return view.number
+
+        self._database.write(act, self._database.heads.forget, checks=True)
+        if not self._database.scrub():
+            raise Busy(
+                f"session {session} is forgotten, but old pages of it are still being read",
+                why="another process or thread looks at an earlier moment",
+                hint="the first command that writes once it has finished removes them",
+                operation="delete",
+                session=session,
+            )
+
+    # -- this home -----------------------------------------------------------------------------
+
+    @property
+    def local(self) -> Local:
+        return Local(self)
+
+    @property
+    def device(self) -> str:
+        return self._meta("device")
+
+    def secret(self) -> bytes:
+        return bytes.fromhex(self._meta("secret")) or bytes(32)
+
+    def _meta(self, key: str) -> str:
+        found = self.read("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(found[0][0]) if found else ""
+
+    def remembered(self) -> list[tuple[str, Head]]:
+        heads = [(session, head) for _, session, head in self._database.heads.all()]
+        lost = self.read("SELECT session, device, n, hash FROM lost")
+        return heads + [(session, Head(device, n, hash)) for session, device, n, hash in lost]
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def no_such_session(session: str) -> NoSession:
+    return NoSession(f"there is no session {session}", hint="holdfast list --all", session=session)
+
+
+def _settle_device(
+    clock: Clock, machine: Machine, path: str, connection: sqlite3.Connection
+) -> None:
+    """Take a new device id if the database was copied, replaced, or moved to another machine."""
+    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    name = machine if isinstance(machine, str) else machine()
+    here = f"{name}:{os.stat(path).st_ino}"
+    if meta.get("place") == here and meta.get("device"):
+        return
+    values = [("device", short_id(clock, 12)), ("place", here)]
+    if "secret" not in meta:
+        values.append(("secret", clock.random(32).hex()))
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+
+def _end_moment(database: Database, reader: Reader) -> None:
+    try:
+        if reader.in_transaction:
+            reader.execute("ROLLBACK")
+    except sqlite3.Error:
+        database.give_back(reader, broken=True)
+    else:
+        database.give_back(reader)
+
+
+def _listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
+    return [dict(zip(_LISTED, row, strict=True)) for row in rows]
+
+
+def _stored(found: tuple[int, bytes, bytes | None, bytes | None]) -> Stored:
+    return Stored(found[0] & _LAST_SEQ, found[1], found[2], found[3])
+
+
+def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:
+    base = view.number << SHIFT
+    for entry in entries:
+        view.seq += 1
+        whole = entry.header + (entry.salt or b"") + (entry.data or b"")
+        view.event_sum = zlib.crc32(whole, view.event_sum)
+        connection.execute(
+            "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
+            (base + view.seq, entry.key, entry.header, entry.salt, entry.data),
+        )
+
+
+def _sum_of_events(connection: sqlite3.Connection, number: int) -> tuple[int, int]:
+    """How many events there are, and the CRC-32 over all their bytes in order of arrival."""
+    cursor = connection.execute(
+        "SELECT header, ifnull(salt, x''), ifnull(data, x'') FROM event"
+        " WHERE position > ? AND position < ? ORDER BY position",
+        (number << SHIFT, (number + 1) << SHIFT),
+    )
+    count = total = 0
+    while rows := cursor.fetchmany(_SUMMED):
+        count += len(rows)
+        total = zlib.crc32(b"".join(chain.from_iterable(rows)), total)
+    return count, total
+
+
+def _note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, int, str]) -> None:
+    connection.execute("INSERT OR IGNORE INTO lost VALUES (?, ?, ?, ?)", (session, *head))
+
+
+def _packed(digest: str, data: bytes) -> Parts:
+    if _sha256(data) != digest:
+        raise Damaged(f"the content given as {digest[:12]} has another SHA-256")
+    return [
+        zlib.compress(data[start : start + _PART], 6) for start in range(0, len(data) or 1, _PART)
+    ]
+
+
+def _put_blobs(
+    connection: sqlite3.Connection, number: int, blobs: Sequence[tuple[str, Parts]]
+) -> None:
+    for digest, parts in blobs:
+        connection.executemany(
+            "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)",
+            [(digest, part, data) for part, data in enumerate(parts)],
+        )
+        connection.execute("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", (digest, number))
+
+
+def _sha256(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def _guarded(value: bytes) -> bytes:
+    return zlib.crc32(value).to_bytes(4, "little") + value
+
+
+def _unguarded(stored: bytes) -> bytes:
+    value = stored[4:]
+    if zlib.crc32(value).to_bytes(4, "little") != stored[:4]:
+        raise Damaged("a table beside the journal is damaged", hint="holdfast doctor --fix")
+    return value

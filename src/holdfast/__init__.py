@@ -1,0 +1,76 @@
+"""Holdfast keeps the work of AI agents from getting lost.
+
+    import holdfast
+
+    with holdfast.open() as hf:
+        s = hf.start("Add sensitivity analysis")
+        s.note("the primary method is bootstrap")
+        print(s.brief(budget=500).text)
+
+Importing this package loads almost nothing; each part comes when it is first used.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.errors import (
+        Busy,
+        Damaged,
+        HoldfastError,
+        InvalidInput,
+        NoSession,
+        Outdated,
+        ReadOnly,
+        Refused,
+        StoreFailed,
+    )
+    from holdfast.home import Holdfast, open
+    from holdfast.session import AgentRun, Session
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "open": "home",
+    "Holdfast": "home",
+    "Session": "session",
+    "AgentRun": "session",
+    "HoldfastError": "errors",
+    "Busy": "errors",
+    "Damaged": "errors",
+    "InvalidInput": "errors",
+    "NoSession": "errors",
+    "Outdated": "errors",
+    "ReadOnly": "errors",
+    "Refused": "errors",
+    "StoreFailed": "errors",
+}
+
+__all__ = [
+    "AgentRun",
+    "Busy",
+    "Damaged",
+    "Holdfast",
+    "HoldfastError",
+    "InvalidInput",
+    "NoSession",
+    "Outdated",
+    "ReadOnly",
+    "Refused",
+    "Session",
+    "StoreFailed",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"holdfast.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,196 @@
+"""What commands take: the parser they share, the options all of them have, and kinds of values."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.cli.table import FLAGS, SHORT, WITH_VALUE
+from holdfast.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+
+    Run = Callable[[Namespace, Holdfast, Screen], "int | None"]
+
+_SHARED = "Options that all commands have, and exit codes: holdfast --help"
+
+
+class Command:
+    """One command: what it takes, what it does, and lines that show its use.
+
+    `careful` tells from the options whether the command must work even when the config file
+    has a bad value, because it is the one that mends it.
+    """
+
+    __slots__ = ("arguments", "careful", "examples", "run")
+
+    def __init__(
+        self,
+        arguments: Callable[[Parser], None],
+        run: Run,
+        *examples: str,
+        careful: Callable[[Namespace], bool] | None = None,
+    ) -> None:
+        self.arguments = arguments
+        self.run = run
+        self.examples = examples
+        self.careful = careful
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        # A fixed width: without one, argparse loads shutil for every argument it is given.
+        super().__init__(prog, max_help_position=30, width=80)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises our error instead of leaving, and never guesses an option."""
+
+    def __init__(
+        self, prog: str, description: str = "", *, shared: str = "hidden", **more: Any
+    ) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=_Formatter,
+            **more,
+        )
+        self.color = False  # from Python 3.14 on; colours are the screen's business
+        if shared:
+            self._add_shared(hidden=shared == "hidden")
+
+    def _add_shared(self, *, hidden: bool) -> None:
+        def help(text: str) -> str:
+            return argparse.SUPPRESS if hidden else text
+
+        for name, (value, text) in WITH_VALUE.items():
+            self.add_argument(name, metavar=value, default=None, help=help(text))
+        for name, text in FLAGS.items():
+            names = [SHORT[name], name] if name in SHORT else [name]
+            self.add_argument(*names, action="store_true", help=help(text))
+
+    def joined(self, argv: list[str]) -> list[str]:
+        """`--because -x` as `--because=-x`, where the value cannot be meant as an option."""
+        known = self._option_string_actions
+        words: list[str] = []
+        left = iter(argv)
+        for word in left:
+            words.append(word)
+            if word == "--":
+                return [*words, *left]
+            if word in known and known[word].nargs is None:
+                words += self._value(words.pop(), next(left, None))
+        return words
+
+    def _value(self, option: str, value: str | None) -> list[str]:
+        if value is None:
+            return [option]
+        is_option = value.partition("=")[0] in self._option_string_actions
+        # What a command was given looks like options more often than not.
+        if value.startswith("-") and (option == "--arguments" or not is_option):
+            return [f"{option}={value}"]
+        return [option, value]
+
+    def error(self, message: str) -> NoReturn:
+        kind, _, words = message.partition(": ")
+        near = self._near(words.split()[0]) if kind == "unrecognized arguments" else ""
+        if kind == "the following arguments are required":
+            message = f"{words} is missing"
+        hint = f"did you mean {near}?" if near else f"see: {self.prog} --help"
+        raise InvalidInput(message, hint=hint)
+
+    def _near(self, option: str) -> str:
+        import difflib
+
+        found = difflib.get_close_matches(option, self._option_string_actions, 1, 0.6)
+        return found[0] if found else ""
+
+
+def speak_english() -> None:
+    """Keep argparse from looking for translations, in a process of our own.
+
+    Ours has none, so half of a message would be in another language; and looking for them
+    costs as much as parsing does.
+    """
+    argparse._ = argparse.gettext = str  # type: ignore[attr-defined]
+    argparse.ngettext = _either  # type: ignore[attr-defined]
+
+
+def _either(one: str, many: str, count: int) -> str:
+    return one if count == 1 else many
+
+
+def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> Parser:
+    """The parser of one command; the options all commands have are `hidden` or `shown`."""
+    examples = "\n".join(f"  {line}" for line in command.examples)
+    parser = Parser(
+        f"holdfast {name}",
+        help[:1].upper() + help[1:] + ".",
+        shared=shared,
+        epilog=f"examples:\n{examples}\n\n{_SHARED}",
+    )
+    command.arguments(parser)
+    return parser
+
+
+def with_key(parser: Parser) -> None:
+    """The option of every command that records."""
+    parser.add_argument(
+        "--key",
+        metavar="K",
+        default="",
+        help="with the same key again, nothing new is recorded",
+    )
+
+
+def nothing(parser: Parser) -> None:
+    """A command that takes nothing of its own."""
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def count(text: str) -> int:
+    """A whole number, not negative."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """A part of the whole: 0.6 or 60%."""
+    body = text.removesuffix("%")
+    try:
+        value = float(body) / (100 if body != text else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:  # also refuses nan
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part from 0 to 1, such as 0.6 or 60%")
+    return value
+
+
+def spoken(text: str, screen: Screen) -> str:
+    """The text of an argument; `-` means: read it from standard input."""
+    if text != "-":
+        return text
+    stream = getattr(screen.source, "buffer", None)
+    data = stream.read(_MOST) if stream else screen.source.read(_MOST)
+    if isinstance(data, str):
+        return data
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            "standard input is not UTF-8", why=f"byte {error.start}", hint="convert it with iconv"
+        ) from None
+
+
+_MOST = 16 * 1024 * 1024

@@ -1,0 +1,162 @@
+"""resume and brief: what whoever comes next must know, in the tokens they can spare."""
+
+from __future__ import annotations
+
+from holdfast.cli.acting import at_work, tell_others
+from holdfast.cli.arguments import Command, Parser, count
+from holdfast.errors import NoSession
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.model.brief import Briefing
+    from holdfast.session import Session
+
+DAMAGED = 5
+OPEN_QUESTIONS = 7
+
+
+def _brief_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("chosen", nargs="?", default="", metavar="S", help="the session; else the one meant here")
+    add("--budget", type=count, metavar="N", help="tokens it may cost, from 150 to 20000")
+    add("--style", default="holdfast", metavar="S", help="holdfast (default) or orchestrator")
+    add("--format", choices=("text", "markdown", "json"), default="text", help="of the briefing")
+    add("--strict", action="store_true", help="exit 7 also on drift and stale evidence")
+    add("--fence", action="store_true", help="quote the session's words for a model, always")
+    add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
+
+
+def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    session = _to_resume(options.chosen, hf)
+    others = at_work(session)
+    brief = session.resume(**_manner(options, screen))
+    tell_brief(brief, session, options, screen, others=others)
+    tell_others(others, screen)
+    return _warned(exit_code(brief, strict=options.strict), screen)
+
+
+def run_brief(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    session = _to_brief(options.chosen, hf)
+    brief = session.brief(**_manner(options, screen))
+    tell_brief(brief, session, options, screen)
+    return _warned(exit_code(brief, strict=options.strict), screen)
+
+
+def _warned(code: int, screen: Screen) -> int:
+    """Say on the error stream what an exit code other than 0 means here."""
+    meaning = {
+        DAMAGED: "this session is damaged; do not rely on it: holdfast verify",
+        OPEN_QUESTIONS: "not everything is settled; look at it before going on (exit 7)",
+    }
+    if code:
+        screen.aside(("attention: ", "yellow"), meaning[code])
+    return code
+
+
+def exit_code(brief: Briefing, *, strict: bool) -> int:
+    """0 only if whoever goes on may rely on what the briefing says."""
+    if "damaged" in brief.attention:
+        return DAMAGED
+    changed = any(word.startswith(("drift", "stale")) for word in brief.attention)
+    if brief.unknown_outcomes or brief.disputes or (strict and changed):
+        return OPEN_QUESTIONS
+    return 0
+
+
+def _to_resume(chosen: str, hf: Holdfast) -> Session:
+    """The session named, else the current one if it is open, else the only open one."""
+    if chosen:
+        return hf.session(chosen)
+    try:
+        return hf.current(open_only=True)
+    except NoSession as error:
+        return _only_open(hf, error)
+
+
+def _to_brief(chosen: str, hf: Holdfast) -> Session:
+    if chosen:
+        return hf.session(chosen)
+    try:
+        return hf.current()
+    except NoSession as error:
+        return _only_open(hf, error)
+
+
+def _only_open(hf: Holdfast, error: NoSession) -> Session:
+    """The one session that can be meant when none was named; else the error stands."""
+    only = "" if hf.settings.session else hf.workspace.only_open()
+    if not only:
+        raise error
+    return hf.session(only)
+
+
+def _manner(options: Namespace, screen: Screen) -> dict[str, Any]:
+    fenced = options.fence or not (options.no_fence or screen.is_terminal)
+    return {
+        "budget": options.budget,
+        "style": options.style,
+        "fmt": options.format,
+        "fenced": fenced,
+    }
+
+
+def tell_brief(
+    brief: Briefing,
+    session: Session,
+    options: Namespace,
+    screen: Screen,
+    *,
+    others: list[dict[str, Any]] | None = None,
+) -> None:
+    if not screen.json:
+        screen.long()
+        for line in brief.text.rstrip("\n").split("\n"):
+            screen.line(*_dressed(line))
+        return
+    values = {
+        **session.status(),
+        "attention": brief.attention,
+        "briefing": _parsed(brief.text) if options.format == "json" else brief.text,
+        "briefing_tokens": brief.tokens,
+        "budget": brief.budget,
+        "unknown_outcomes": brief.unknown_outcomes,
+        "disputes": brief.disputes,
+    }
+    screen.answer(values if others is None else {**values, "others": others})
+
+
+def _dressed(line: str) -> list[Part]:
+    """Headings and labels stand out; on a terminal, that is."""
+    label, colon, rest = line.partition(":")
+    if not colon or not label[:1].isupper() or (rest and " " in label):
+        return [line]
+    return [(label + colon, "title"), rest]
+
+
+def _parsed(text: str) -> object:
+    import json
+
+    return json.loads(text)
+
+
+COMMANDS = {
+    "resume": Command(
+        _brief_arguments,
+        run_resume,
+        "holdfast resume",
+        "holdfast resume fix-login --budget 500",
+        "holdfast resume --strict && run-the-agent",
+    ),
+    "brief": Command(
+        _brief_arguments,
+        run_brief,
+        "holdfast brief",
+        "holdfast brief --budget 300 --format markdown",
+        "holdfast brief --style orchestrator",
+    ),
+}

@@ -1,0 +1,199 @@
+"""The whole home: verify it, examine it, back it up, and move sessions between homes."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.cli.arguments import Command, Parser
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.backup import Outcome, Taken
+    from holdfast.cli.screen import Screen
+    from holdfast.doctor import Advice
+    from holdfast.home import Holdfast
+    from holdfast.journal import Report
+
+DAMAGED = 5
+
+
+# -- verify ------------------------------------------------------------------------------------
+
+
+def _verify_arguments(parser: Parser) -> None:
+    parser.add_argument("chosen", nargs="?", default="", metavar="S", help="only this session")
+
+
+def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    chosen = options.chosen or options.session
+    reports = [hf.session(chosen).verify()] if chosen else hf.verify()
+    store = [] if chosen else hf.integrity()
+    ok = not store and all(report.ok for report in reports)
+    sessions = [_report_values(report) for report in reports]
+    screen.answer({"ok": ok, "sessions": sessions, "store": store})
+    for report in reports:
+        _tell_report(report, screen, always=bool(chosen))
+    for problem in store:
+        screen.line(("damaged  ", "red"), problem)
+    if ok:
+        checked = plural(len(reports), "session")
+        events = plural(sum(report.events for report in reports), "event")
+        screen.done(("Sound: ", "green"), f"{checked}, {events}, as they were written.")
+        return 0
+    screen.line("→ ", ("holdfast doctor", "cyan"))
+    return DAMAGED
+
+
+def _report_values(report: Report) -> dict[str, Any]:
+    findings = [
+        {"code": finding.code, "message": finding.message, "seq": finding.seq or None}
+        for finding in report.findings
+    ]
+    values = {"session": report.session, "ok": report.ok, "events": report.events}
+    return {**values, "findings": findings}
+
+
+def _tell_report(report: Report, screen: Screen, *, always: bool) -> None:
+    if report.ok and not always:
+        return
+    word = ("sound    ", "green") if report.ok else ("damaged  ", "red")
+    screen.line(word, report.session, (f"  {plural(report.events, 'event')}", "dim"))
+    for finding in report.findings:
+        screen.line("         ", finding.message)
+
+
+# -- doctor ------------------------------------------------------------------------------------
+
+
+def _doctor_arguments(parser: Parser) -> None:
+    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
+    parser.add_argument("--deep", action="store_true", help="every session and every backup")
+
+
+def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    mended = hf.mend(deep=options.deep) if options.fix else None
+    found = hf.examine(deep=options.deep) if mended is None else mended.left
+    done, lost = (mended.done, mended.lost) if mended else ([], [])
+    bad = any(advice.severity == "error" for advice in found)
+    screen.answer(
+        {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}
+    )
+    for line in done:
+        screen.line(("mended   ", "green"), line)
+    for line in lost:
+        screen.line(("lost     ", "red"), line)
+    for advice in found:
+        _tell_advice(advice, screen)
+    if not found:
+        screen.line(("All is well.", "green"))
+    elif any(advice.fixable for advice in found) and not options.fix:
+        screen.line("→ ", ("holdfast doctor --fix", "cyan"))
+    return DAMAGED if bad else 0
+
+
+def _tell_advice(advice: Advice, screen: Screen) -> None:
+    colour = {"error": "red", "warning": "yellow"}.get(advice.severity, "dim")
+    screen.line((f"{advice.severity:<9}", colour), advice.what)
+    if advice.why:
+        screen.line("         ", (advice.why, "dim"))
+    if advice.fix:
+        screen.line("         → ", advice.fix)
+
+
+def _always(options: Namespace) -> bool:
+    return True
+
+
+# -- backup, restore, export, import -----------------------------------------------------------
+
+
+def _backup_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "folder", nargs="?", default="", metavar="DIR", help="a folder of yours; else in the home"
+    )
+
+
+def run_backup(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    saved = hf.backup(options.folder)
+    left_out = [{"session": session, "why": why} for session, why in saved.left_out]
+    screen.answer(
+        {
+            "path": saved.path,
+            "sessions": saved.sessions,
+            "events": saved.events,
+            "left_out": left_out,
+        }
+    )
+    what = f"{plural(saved.sessions, 'session')}, {plural(saved.events, 'event')}"
+    screen.done(("Saved ", "green"), what, " in ", saved.path)
+    for session, why in saved.left_out:
+        screen.line(("  left out ", "red"), f"{session}: {why}")
+    return DAMAGED if saved.left_out else 0
+
+
+def _pack_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that backup or export wrote")
+
+
+def run_restore(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    _tell_outcome(hf.restore(options.file), "restored", screen)
+
+
+def run_import(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    outcome = hf.import_(options.file)
+    _tell_outcome(outcome, "imported", screen)
+    if len(outcome.sessions) == 1 and not outcome.sessions[0].why:
+        screen.hint("next: ", f"holdfast resume {outcome.sessions[0].session}")
+
+
+def _tell_outcome(outcome: Outcome, word: str, screen: Screen) -> None:
+    sessions = [_taken_values(taken) for taken in outcome.sessions]
+    screen.answer({"sessions": sessions, "new": outcome.new, "contents": outcome.blobs})
+    for taken in outcome.sessions:
+        if taken.why or taken.left_out:
+            why = taken.why or f"{plural(taken.left_out, 'event')} could not be taken"
+            screen.line(("  skipped ", "yellow"), f"{taken.session}: {why}")
+    held = sum(taken.held for taken in outcome.sessions)
+    what = f"{plural(outcome.new, 'event')} {word} in {plural(len(sessions), 'session')}"
+    screen.done(f"{what}; {held} were here already")
+
+
+def _taken_values(taken: Taken) -> dict[str, Any]:
+    return taken._asdict()
+
+
+def _export_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a new file, such as login.hfpack")
+    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+
+
+def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    path = os.path.abspath(options.file)
+    session.export(path, overwrite=options.force)
+    if screen.json:
+        screen.answer({**session.status(), "path": path})
+    screen.done(("Exported ", "green"), f"{session.id} to {path}")
+    screen.hint("on another machine: ", f"holdfast import {os.path.basename(path)}")
+
+
+COMMANDS = {
+    "verify": Command(
+        _verify_arguments, run_verify, "holdfast verify", "holdfast verify fix-login --json"
+    ),
+    "doctor": Command(
+        _doctor_arguments, run_doctor, "holdfast doctor", "holdfast doctor --fix", careful=_always
+    ),
+    "backup": Command(
+        _backup_arguments, run_backup, "holdfast backup", "holdfast backup /media/usb"
+    ),
+    "restore": Command(_pack_arguments, run_restore, "holdfast restore all.hfpack"),
+    "export": Command(
+        _export_arguments, run_export, "holdfast export login.hfpack --session fix-login"
+    ),
+    "import": Command(_pack_arguments, run_import, "holdfast import login.hfpack"),
+}

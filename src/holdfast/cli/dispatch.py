@@ -1,0 +1,235 @@
+"""One command from argv to exit code: find it, parse it, run it, say what went wrong.
+
+Options that every command has may stand anywhere, also before the command, so the command's
+words are looked for first and the rest is parsed by that command's parser alone: building all
+parsers would cost more than most commands do.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import HoldfastError, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from holdfast.cli.arguments import Command
+    from holdfast.cli.screen import Screen
+    from holdfast.config import Settings
+    from holdfast.home import Holdfast
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def run(
+    argv: Sequence[str],
+    out: TextIO | None,
+    err: TextIO | None,
+    source: TextIO | None,
+    *,
+    leaving: bool = False,
+) -> int:
+    """Run one command; `leaving` means that the process ends right after it."""
+    from holdfast.cli.screen import Screen, Unwritable
+
+    screen = Screen(out, err, source)
+    words = list(argv)
+    screen.json = "--json" in _options(words)
+    try:
+        return _run_or_tell(words, screen, leaving=leaving)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except Unwritable as error:
+        screen.err.write(f"holdfast: the answer could not be written: {error}\n")
+        return 1
+
+
+def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+    try:
+        code = _run(argv, screen, leaving=leaving)
+        screen.finish()
+        return code
+    except HoldfastError as error:
+        from holdfast.cli.problem import tell
+
+        return tell(error, screen)
+    except Exception as error:
+        from holdfast.cli.problem import tell_bug
+        from holdfast.cli.screen import Unwritable
+
+        if isinstance(error, BrokenPipeError | Unwritable):
+            raise
+        return tell_bug(error, screen)
+
+
+def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+    _refuse_halves(argv)
+    name, rest = split(argv)
+    screen.command = name
+    told = _tell_at_once(name, rest, screen)
+    if told is not None:
+        return told
+    if leaving:
+        _travel_light(name)
+    command, options = parse(name, rest)
+    screen.json, screen.quiet = options.json, options.quiet
+    hf = _open(options, screen, careful=command.careful is not None and command.careful(options))
+    try:
+        return command.run(options, hf, screen) or 0
+    finally:
+        if not leaving:
+            hf.close()
+
+
+def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
+    """Version and help, which need neither settings nor a home."""
+    asked = {"--version", "--help", "-h"}.intersection(_options(rest))
+    if asked and name:
+        # Only the parser of the command knows whether such a word is the value of an option.
+        asked = asked.intersection(_options(_parsed_words(name, rest)))
+    if "--version" in asked:
+        return _tell_version(screen)
+    if asked:
+        from holdfast.cli.manual import tell_help
+
+        return tell_help(name, screen)
+    return None
+
+
+def _parsed_words(name: str, rest: list[str]) -> list[str]:
+    from holdfast.cli.manual import parser_of
+    from holdfast.cli.table import COMMANDS
+
+    return parser_of(name).joined(rest) if name in COMMANDS else rest
+
+
+def _travel_light(name: str) -> None:
+    """In a process of our own, keep others from loading what none of our commands needs."""
+    import sys
+
+    from holdfast.cli.arguments import speak_english
+    from holdfast.cli.table import COMMANDS, LIGHT
+
+    speak_english()
+    if not name or COMMANDS.get(name, ("",))[0] in LIGHT:
+        # msgspec does without it, and where it is installed it takes as long as bare Python.
+        sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
+
+
+def _options(argv: list[str]) -> list[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _refuse_halves(argv: list[str]) -> None:
+    for number, word in enumerate(argv, start=1):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"argument {number} is not valid UTF-8",
+                why="it holds bytes that are no text",
+                hint="convert it with iconv, or rename the file",
+            ) from None
+
+
+def split(argv: list[str]) -> tuple[str, list[str]]:
+    """The name of the command (one or two words, "" for none) and everything else."""
+    from holdfast.cli.table import FAMILIES, WITH_VALUE
+
+    words: list[str] = []
+    rest: list[str] = []
+    left = iter(argv)
+    for word in left:
+        if word == "--":
+            return " ".join(words), [*rest, word, *left]
+        if word.startswith("-") and word != "-":
+            rest.append(word)
+            if word in WITH_VALUE:
+                rest += [value for _, value in zip(range(1), left, strict=False)]
+            continue
+        words.append(word)
+        if words[0] not in FAMILIES or len(words) == 2:
+            break
+    return " ".join(words), [*rest, *left]
+
+
+def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
+    """The command of a name, and its options; raises InvalidInput for wrong usage."""
+    from holdfast.cli.arguments import build
+
+    help, command = locate(name)
+    parser = build(name, help, command)
+    return command, parser.parse_args(parser.joined(rest))
+
+
+def locate(name: str) -> tuple[str, Command]:
+    """A command and what it does in one line. Loads only the module it is in."""
+    from holdfast.cli.table import COMMANDS
+
+    if name not in COMMANDS and name:
+        raise _unknown(name)
+    module, help = COMMANDS[name] if name else ("status", "where things stand")
+    found = __import__(f"holdfast.cli.{module}", fromlist=["COMMANDS"])
+    command: Command = found.COMMANDS[name]
+    return help, command
+
+
+def _unknown(name: str) -> InvalidInput:
+    import difflib
+
+    from holdfast.cli.table import COMMANDS, FAMILIES
+
+    if name in FAMILIES:
+        actions = [known.split()[1] for known in COMMANDS if known.startswith(f"{name} ")]
+        return InvalidInput(
+            f"what about the {name}?", why=f"say one of {', '.join(actions)}", hint=_help_of(name)
+        )
+    family = name.split()[0] if " " in name else ""
+    known = [command for command in COMMANDS if not family or command.startswith(f"{family} ")]
+    inside = [command for command in known if command.split()[-1] == name]
+    near = inside or difflib.get_close_matches(name, known, 3, 0.6)
+    hint = f"did you mean: {' or '.join(f'holdfast {one}' for one in near)}?" if near else ""
+    return InvalidInput(f"there is no command '{name}'", hint=hint or _help_of(family))
+
+
+def _help_of(family: str) -> str:
+    return f"see: holdfast {family} --help" if family else "see all commands: holdfast --help"
+
+
+def _tell_version(screen: Screen) -> int:
+    from holdfast import __version__
+
+    screen.line(f"holdfast {__version__}")
+    screen.answer({"version": __version__})
+    return 0
+
+
+def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
+    from holdfast.home import Holdfast
+
+    settings = load_settings(options, careful=careful)
+    screen.settle(settings, colour=not options.no_color)
+    return Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.aside)
+
+
+def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
+    """The settings of a command; a careful one is not stopped by a bad value in the file."""
+    from holdfast.config import OPTIONS, load
+
+    if options.session is not None and not options.session.strip():
+        raise InvalidInput(
+            "--session is empty", why="an empty variable, perhaps", hint="holdfast list"
+        )
+    given = {"store": options.store or None, "session": options.session}
+    try:
+        return load(options.home, overrides=given)
+    except InvalidInput:
+        if not careful:
+            raise
+    outvoted = {name: one.default for name, one in OPTIONS.items() if one.in_file}
+    return load(options.home, overrides={**outvoted, **{n: v for n, v in given.items() if v}})

@@ -1,0 +1,305 @@
+"""The life of a session: begin it, choose it, describe it, lay it aside, end it."""
+
+from __future__ import annotations
+
+from holdfast.cli.acting import at_work, confirm, meant, tell_others
+from holdfast.cli.arguments import Command, Parser, spoken, with_key
+from holdfast.cli.status import tell_status
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.text import plural, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.arguments import Run
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+    from holdfast.session import Session
+
+MODES = ("default", "debug", "optimize", "release")
+REASONS = ("user_request", "checkpoint_failed", "system_error")
+_GOAL = 44
+
+
+# -- begin and choose --------------------------------------------------------------------------
+
+
+def _start_arguments(parser: Parser) -> None:
+    parser.add_argument("goal", metavar="GOAL", help="what is to be reached; - reads it from stdin")
+    parser.add_argument(
+        "--mode", choices=MODES, default=MODES[0], metavar="M", help=", ".join(MODES)
+    )
+    parser.add_argument("--id", default="", metavar="ID", help="an id of your own")
+    parser.add_argument(
+        "--from", dest="origin", default="", metavar="S", help="the session it continues"
+    )
+    with_key(parser)
+
+
+def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    before = _open_before(hf)
+    goal = spoken(options.goal, screen)
+    session = hf.start(
+        goal, mode=options.mode, id=options.id, from_session=options.origin, key=options.key
+    )
+    shown = session.status()
+    if screen.json:
+        screen.answer({**shown, "event": _first_event(session), "before": before or None})
+        return
+    screen.done(("Started session ", "green"), session.id, " – ", shorten(shown["goal"], _GOAL))
+    if before and before != session.id:
+        back = (f"holdfast use {before}", "cyan")
+        screen.done(("  the one before stays open; to go back: ", "dim"), back)
+    _tell_outvoted(hf, session.id, screen)
+    screen.hint("next: ", 'holdfast task add "…" · holdfast note "…" · holdfast brief')
+
+
+def _open_before(hf: Holdfast) -> str:
+    """The open session that was current here, if any."""
+    try:
+        return hf.workspace.require(open_only=True)
+    except HoldfastError:
+        return ""
+
+
+def _first_event(session: Session) -> dict[str, Any]:
+    first = next(iter(list(session.log()))).event
+    return {"seq": first.seq, "id": first.id, "kind": first.kind}
+
+
+def _tell_outvoted(hf: Holdfast, session: str, screen: Screen) -> None:
+    meant = hf.settings.session
+    if meant and meant != session:
+        screen.aside(
+            ("but ", "yellow"),
+            f"{hf.settings.origin('session')} names {meant}, so commands go there",
+        )
+
+
+def _session_argument(parser: Parser) -> None:
+    parser.add_argument("chosen", metavar="S", help="its id, shortened while it is unique")
+
+
+def run_use(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.use(options.chosen)
+    shown = session.status()
+    others = at_work(session)
+    screen.answer({**shown, "others": others})
+    if not screen.quiet:
+        tell_status(shown, hf, screen)
+    _tell_outvoted(hf, session.id, screen)
+    tell_others(others, screen)
+
+
+# -- describe ----------------------------------------------------------------------------------
+
+
+def _rename_arguments(parser: Parser) -> None:
+    parser.add_argument("goal", metavar="GOAL", help="the goal as it is now; - reads from stdin")
+    with_key(parser)
+
+
+def run_rename(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    goal = spoken(options.goal, screen)
+    event = session.rename(goal, key=options.key)
+    confirm(session, event, screen, "the goal is now: ", shorten(goal, _GOAL))
+
+
+def _model_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the model's name")
+    with_key(parser)
+
+
+def run_model(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.model(options.name, key=options.key)
+    confirm(session, event, screen, "model: ", options.name)
+
+
+def _attr_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="KEY", help="its name")
+    parser.add_argument("value", metavar="VALUE", help="a number, true, false, null, or text")
+    parser.add_argument("--text", action="store_true", help="text, whatever it looks like")
+    with_key(parser)
+
+
+def run_attr(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    value = options.value if options.text else scalar(options.value)
+    event = session.attr(options.name, value, key=options.key)
+    confirm(session, event, screen, f"{options.name} = ", options.value)
+
+
+def scalar(text: str) -> str | int | float | bool | None:
+    """The value a word stands for; text unless it would be written again just like this."""
+    words: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+    if text in words:
+        return words[text]
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text and value == value and abs(value) < 2**53:
+            return value
+    return text
+
+
+# -- lay aside, end, take up again -------------------------------------------------------------
+
+
+def _pause_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--reason", choices=REASONS, default=REASONS[0], metavar="R", help=", ".join(REASONS)
+    )
+    parser.add_argument("--context", default="", metavar="TEXT", help="what was being worked on")
+    with_key(parser)
+
+
+def run_pause(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    context = spoken(options.context, screen)
+    event = session.pause(reason=options.reason, context=context, key=options.key)
+    confirm(session, event, screen, "paused", then="holdfast resume")
+
+
+def _because_arguments(parser: Parser) -> None:
+    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    with_key(parser)
+
+
+def _ending(verb: str, said: str, then: str) -> Run:
+    def run(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+        session = meant(hf)
+        event = getattr(session, verb)(because=options.because, key=options.key)
+        confirm(session, event, screen, said, then=then)
+
+    return run
+
+
+run_complete = _ending("complete", "completed", 'holdfast archive · holdfast start "GOAL"')
+run_fail = _ending("fail", "failed", "holdfast resume, when what went wrong is mended")
+run_abort = _ending("abort", "aborted, for good", 'holdfast start "GOAL" --from S')
+run_abandon = _ending("abandon", "abandoned", 'holdfast start "GOAL"')
+
+
+def _reopen_arguments(parser: Parser) -> None:
+    parser.add_argument("--because", required=True, metavar="R", help="the reason")
+    with_key(parser)
+
+
+def run_reopen(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.reopen(options.because, key=options.key)
+    confirm(session, event, screen, "reopened", then="holdfast brief")
+
+
+def run_archive(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.archive(key=options.key)
+    confirm(session, event, screen, "archived; nothing was deleted", then="holdfast list --all")
+
+
+def run_unarchive(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.unarchive(key=options.key)
+    confirm(session, event, screen, "back in the list")
+
+
+# -- forget ------------------------------------------------------------------------------------
+
+
+def _forget_arguments(parser: Parser) -> None:
+    _session_argument(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    session = hf.session(options.chosen)
+    shown, going = session.status(), what_goes(session)
+    if not options.yes and not _agreed(session, shown, going, screen):
+        screen.line("nothing was erased")
+        return 1
+    session.forget()
+    screen.answer({**shown, "status": "forgotten", "forgotten": going})
+    screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from here.")
+    return 0
+
+
+def what_goes(session: Session) -> dict[str, int]:
+    """How much forgetting erases."""
+    state = session.state()
+    counts = state.core.counts
+    kept = {_digest(row) for row in state.rows.select("artifact")} - {""}
+    long_notes = sum(1 for line in session.log() if getattr(line.event.body, "blob", ""))
+    return {
+        "events": state.core.events,
+        "notes": sum(1 for line in session.log() if line.event.kind == "note.added"),
+        "decisions": counts.get("decision", 0),
+        "artifacts": counts.get("artifact", 0),
+        "contents": len(kept) + long_notes,
+        "backups": len(session.home.backups()),
+    }
+
+
+def _digest(row: Any) -> str:
+    return str(row.digest) if row.kept else ""
+
+
+def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], screen: Screen) -> bool:
+    erased = [(word, n) for word, n in going.items() if n and word != "backups"]
+    parts = ", ".join(plural(number, word.removesuffix("s")) for word, number in erased)
+    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+        raise InvalidInput(
+            f"session {session.id} would be erased for good",
+            why=parts,
+            hint=f"if that is meant: holdfast forget {session.id} --yes",
+            session=session.id,
+        )
+    screen.line(("This erases a session for good:", "bold"))
+    screen.fields(
+        [
+            ("session", session.id),
+            ("goal", shown["goal"]),
+            ("content", parts),
+            ("backups", f"{going['backups']} here, cleaned of it" if going["backups"] else ""),
+        ]
+    )
+    screen.out.write("Type yes to erase it: ")
+    screen.out.flush()
+    return screen.source.readline().strip().lower() == "yes"
+
+
+COMMANDS = {
+    "start": Command(
+        _start_arguments,
+        run_start,
+        'holdfast start "Add sensitivity analysis"',
+        'holdfast start "Fix the login" --mode debug --id fix-login',
+        "git log -1 --format=%s | holdfast start -",
+    ),
+    "use": Command(_session_argument, run_use, "holdfast use fix-login"),
+    "rename": Command(_rename_arguments, run_rename, 'holdfast rename "Fix login and logout"'),
+    "model": Command(_model_arguments, run_model, "holdfast model claude-opus-4"),
+    "attr": Command(
+        _attr_arguments, run_attr, "holdfast attr ticket PROJ-17", "holdfast attr progress 0.4"
+    ),
+    "pause": Command(
+        _pause_arguments, run_pause, "holdfast pause", 'holdfast pause --context "halfway in t2"'
+    ),
+    "complete": Command(_because_arguments, run_complete, "holdfast complete"),
+    "fail": Command(_because_arguments, run_fail, 'holdfast fail --because "no access to CI"'),
+    "abort": Command(_because_arguments, run_abort, "holdfast abort"),
+    "abandon": Command(
+        _because_arguments, run_abandon, 'holdfast abandon --because "not needed any more"'
+    ),
+    "reopen": Command(_reopen_arguments, run_reopen, 'holdfast reopen --because "a case is left"'),
+    "archive": Command(with_key, run_archive, "holdfast archive"),
+    "unarchive": Command(with_key, run_unarchive, "holdfast unarchive --session fix-login"),
+    "forget": Command(
+        _forget_arguments, run_forget, "holdfast forget fix-login", "holdfast forget k3 --yes"
+    ),
+}

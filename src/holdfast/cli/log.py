@@ -1,0 +1,142 @@
+"""log and search: what happened, in order, and where words occur."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.cli.arguments import Command, Parser, count
+from holdfast.cli.screen import VERSION
+from holdfast.cli.words import about
+from holdfast.text import fit, width
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.timeline import LogLine
+
+_POLL_SECONDS = 2.0
+_WHO, _WORD, _LEAST = 10, 11, 16
+_COLOURS = {
+    "error.raised": "red",
+    "agent.failed": "red",
+    "session.interrupted": "red",
+    "decision.made": "cyan",
+    "session.started": "green",
+    "session.completed": "green",
+}
+
+
+# -- log ---------------------------------------------------------------------------------------
+
+
+def _log_arguments(parser: Parser) -> None:
+    parser.add_argument("-n", type=count, default=0, metavar="N", help="only the newest N")
+    parser.add_argument("--follow", action="store_true", help="wait for what happens next")
+
+
+def run_log(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    if not options.follow:
+        screen.long()
+    last = _tell(session.log(limit=options.n or -1), hf, screen)
+    while options.follow:
+        screen.flush()
+        if session.follow(last, _POLL_SECONDS):
+            last = _tell(session.log(after=last), hf, screen, last=last)
+
+
+def _tell(lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, last: int = 0) -> int:
+    """Print events; returns the number of the last one."""
+    from holdfast.timeline import plain_event
+
+    now, numbers = hf.clock.now(), dict[str, int]()
+    for line in lines:
+        last = numbers[line.event.id] = line.event.seq
+        if screen.json:
+            screen.object({"holdfast": VERSION, **plain_event(line)})
+        else:
+            screen.line(*_parts(line, _text(line, numbers), now, screen))
+    return last
+
+
+def _text(line: LogLine, numbers: dict[str, int]) -> tuple[str, str]:
+    """What an event says; what was withdrawn is named by its number where that is known."""
+    word, text = about(line.event)
+    target = getattr(line.event.body, "event", "")
+    if line.event.kind == "event.retracted" and target in numbers:
+        text = text.replace(target, f"#{numbers[target]}", 1)
+    return word, text
+
+
+def _parts(line: LogLine, words: tuple[str, str], now: int, screen: Screen) -> list[Part]:
+    event, (word, text) = line.event, words
+    who = fit(event.head.actor.removeprefix("agent:"), _WHO)
+    head = [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", f"{who} "]
+    word = f"{word:<{_WORD}} "
+    if screen.columns:
+        room = screen.columns - sum(map(width, head)) - width(word)
+        text = fit(text, max(room, _LEAST))
+    said = (word + text).rstrip()
+    if not line.retracted:
+        return [(head[0], "bold"), (head[1], "dim"), head[2], (said, _COLOURS.get(event.kind, ""))]
+    gone = said if screen.shows_strike else f"~~{said}~~ (withdrawn)"
+    return [*((part, "dim") for part in head), (gone, "strike")]
+
+
+def when(ms: int, now: int) -> str:
+    """A local time in at most eleven columns: the hour today, the day this year, else the date."""
+    try:
+        then, today = time.localtime(ms / 1000), time.localtime(now / 1000)
+    except (OverflowError, OSError, ValueError):
+        return "?"
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M:%S", then)
+    if then.tm_year == today.tm_year:
+        return time.strftime("%m-%d %H:%M", then)
+    return f"{then.tm_year:04d}-{then.tm_mon:02d}-{then.tm_mday:02d}"
+
+
+# -- search ------------------------------------------------------------------------------------
+
+
+def _search_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "words", nargs="+", metavar="WORDS", help="all of them, or their beginnings"
+    )
+    parser.add_argument("-n", type=count, default=20, metavar="N", help="at most N (default 20)")
+
+
+def run_search(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    from holdfast.errors import InvalidInput
+
+    words = " ".join(options.words)
+    if not words.strip():
+        raise InvalidInput("there is nothing to search for", hint='holdfast search "WORDS"')
+    found = hf.search(words, limit=options.n or -1)
+    screen.answer({"query": words, "results": found})
+    screen.long()
+    rows: list[list[Part]] = [
+        [(str(one["session"]), "dim"), f"#{one['seq']}", _kind(str(one["kind"])), one["snippet"]]
+        for one in found
+    ]
+    screen.table(rows)
+    if not found:
+        screen.line("Nothing found.")
+
+
+def _kind(kind: str) -> Part:
+    return kind.partition(".")[0], "cyan"
+
+
+COMMANDS = {
+    "log": Command(
+        _log_arguments, run_log, "holdfast log", "holdfast log -n 20", "holdfast log --follow"
+    ),
+    "search": Command(
+        _search_arguments, run_search, 'holdfast search "login token"', "holdfast search boots"
+    ),
+}

@@ -1,0 +1,124 @@
+"""Errors as answers: what is wrong, why, and the command that helps.
+
+People read them on the error stream. With --json they are the answer, on standard output, so
+that whoever parses the answer need not look elsewhere; the exit code is the same.
+"""
+
+from __future__ import annotations
+
+from holdfast.cli.screen import VERSION, Screen
+from holdfast.errors import HoldfastError, NoSession, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MANY = 10
+
+
+def tell(error: HoldfastError, screen: Screen) -> int:
+    """Say what went wrong; returns the exit code."""
+    if screen.json:
+        screen.object({"holdfast": VERSION, "error": as_values(error, screen.command)})
+    else:
+        _settle(screen)
+        _tell_people(error, screen)
+    return error.exit_code
+
+
+def tell_bug(error: Exception, screen: Screen) -> int:
+    """An error that nobody meant to happen: one line, and the traceback only when asked for."""
+    from holdfast.config import child_environment
+
+    if child_environment().get("HOLDFAST_DEBUG"):
+        import traceback
+
+        screen.err.write("".join(traceback.format_exception(error)))
+    return tell(_bug(error), screen)
+
+
+def _bug(error: Exception) -> HoldfastError:
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "holdfast" in code.co_filename:
+            place = f"{'/'.join(code.co_filename.split('/')[-2:])}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    said = " ".join(str(error).split())[:300]
+    return HoldfastError(
+        f"this is a bug: {type(error).__name__}{f': {said}' if said else ''}",
+        why=f"{place}; what was acknowledged before is not affected",
+        hint="look closer with HOLDFAST_DEBUG=1 before the command, and check: holdfast verify",
+    )
+
+
+def as_values(error: HoldfastError, command: str) -> dict[str, Any]:
+    """An error as JSON values, with the context that document 0 asks for."""
+    from holdfast.clock import Clock, iso
+
+    values: dict[str, Any] = {
+        "code": error.exit_code,
+        "kind": type(error).__name__,
+        "what": error.what,
+        "why": error.why,
+        "hint": error.hint,
+        "retryable": error.retryable,
+    }
+    if isinstance(error, Refused):
+        values["legal"] = error.legal
+    if isinstance(error, NoSession):
+        names = ("session", "status", "goal")
+        values["choices"] = [dict(zip(names, one, strict=True)) for one in error.choices]
+    context = error.error_context(iso(Clock().now()))
+    if error.operation not in OPERATIONS:
+        context["operation"] = _operation(command)
+    values["error_context"] = context
+    return values
+
+
+OPERATIONS = ("create", "read", "update", "delete")
+
+
+def _operation(command: str) -> str:
+    """What a command was about to do, in the four words of document 0."""
+    if command in ("start", "forget"):
+        return "create" if command == "start" else "delete"
+    from holdfast.cli.table import GROUPS
+
+    reads = (*GROUPS["Look"], "", "brief", "verify", "doctor", "completion", "help")
+    return "read" if command in reads else "update"
+
+
+def _settle(screen: Screen) -> None:
+    """Colours follow the settings also when the error came before they were read."""
+    from holdfast.config import load
+
+    if not screen.settled:
+        try:
+            screen.settle(load(), colour=True)
+        except HoldfastError:
+            return
+
+
+def _tell_people(error: HoldfastError, screen: Screen) -> None:
+    screen.complain(("error: ", "red"), error.what)
+    if error.why:
+        screen.complain("  ", (error.why, "dim"))
+    choices = error.choices if isinstance(error, NoSession) else []
+    if choices:
+        _tell_choices(choices, screen)
+    elif error.hint:
+        screen.complain("  → ", error.hint)
+
+
+def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
+    from holdfast.text import fit, shorten
+
+    verb = screen.command if screen.command in ("resume", "brief") else "use"
+    longest = max(len(id) for id, _, _ in choices[:_MANY])
+    screen.complain("  open sessions, and the line to type:")
+    for id, status, goal in choices[:_MANY]:
+        line = fit(f"holdfast {verb} {id}", len(f"holdfast {verb} ") + longest)
+        screen.complain("  → ", line, "  ", (fit(status, 6), "dim"), "  ", shorten(goal, 40))
+    if len(choices) > _MANY:
+        screen.complain(f"    … and {len(choices) - _MANY} more; see: holdfast list")

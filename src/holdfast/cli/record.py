@@ -1,0 +1,253 @@
+"""Facts: what was noted, decided, run, changed and kept, and what is withdrawn again."""
+
+from __future__ import annotations
+
+from holdfast.cli.acting import confirm, meant
+from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
+from holdfast.text import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+    from holdfast.session import Session
+
+CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
+_SAID = 60
+
+
+def with_category(parser: Parser) -> None:
+    parser.add_argument(
+        "--category",
+        choices=CATEGORIES,
+        default="logical",
+        metavar="C",
+        help=f"{', '.join(CATEGORIES)} (default: logical)",
+    )
+
+
+def _note_arguments(parser: Parser) -> None:
+    parser.add_argument("text", metavar="TEXT", help="the remark; - reads it from stdin")
+    parser.add_argument("--for-next", action="store_true", help="first in the next briefing")
+    with_key(parser)
+
+
+def run_note(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    text = spoken(options.text, screen)
+    event = session.note(text, for_next=options.for_next, key=options.key)
+    kept = "noted for whoever comes next" if options.for_next else "noted"
+    confirm(session, event, screen, kept, *_redacted(event.body))
+
+
+def _redacted(body: Any) -> list[tuple[str, str]]:
+    """Say when a secret was taken out before anything was stored."""
+    names = list(body.redacted)
+    return [(f" – left out, it looked secret: {', '.join(names)}", "yellow")] if names else []
+
+
+def _decide_arguments(parser: Parser) -> None:
+    parser.add_argument("what", metavar="WHAT", help="what was decided; - reads it from stdin")
+    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    parser.add_argument(
+        "--option", dest="options", action="append", default=[], metavar="A", help="a possibility"
+    )
+    parser.add_argument("--chosen", default="", metavar="A", help="the option that was taken")
+    with_key(parser)
+
+
+def run_decide(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.decide(
+        spoken(options.what, screen),
+        because=options.because,
+        options=options.options,
+        chosen=options.chosen,
+        key=options.key,
+    )
+    rejected = [one for one in options.options if options.chosen and one != options.chosen]
+    said = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
+    confirm(session, event, screen, shorten(said, _SAID), *_redacted(event.body))
+
+
+def _error_arguments(parser: Parser) -> None:
+    parser.add_argument("message", metavar="MSG", help="what went wrong; - reads it from stdin")
+    parser.add_argument("--agent", default="", metavar="A", help="the agent it happened to")
+    with_category(parser)
+    with_key(parser)
+
+
+def run_error(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.error(
+        spoken(options.message, screen),
+        category=options.category,
+        agent=options.agent,
+        key=options.key,
+    )
+    confirm(session, event, screen, f"{options.category} error kept", *_redacted(event.body))
+
+
+def _command_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the command that ran")
+    add("--arguments", default="", metavar="TEXT", help="what it was given")
+    add("--status", choices=("success", "failure"), default="success", help="how it ended")
+    add("--duration-ms", type=count, default=None, metavar="N", help="how long it took")
+    add("--error", default="", metavar="E", help="what it said when it failed")
+    add("--agent", default="", metavar="A", help="who ran it")
+    add("--task", default="", metavar="T", help="the task it was run for")
+    add("--model", default="", metavar="M", help="the model at work")
+    with_key(parser)
+
+
+def run_command(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.command(
+        options.name,
+        arguments=options.arguments,
+        status=options.status,
+        duration_ms=options.duration_ms,
+        error=options.error,
+        agent=options.agent,
+        task=options.task,
+        model=options.model,
+        key=options.key,
+    )
+    said = shorten(f"{options.name}: {options.status}", _SAID)
+    confirm(session, event, screen, said, *_redacted(event.body))
+
+
+def _file_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("path", metavar="PATH", help="a file of the project")
+    add("--action", choices=("created", "modified", "deleted"), default="", help="what was done")
+    add("--agent", default="", metavar="A", help="who did it")
+    add("--added", type=count, default=None, metavar="N", help="lines added")
+    add("--removed", type=count, default=None, metavar="N", help="lines removed")
+    add("--before", default="", metavar="SHA", help="SHA-256 before the change")
+    add("--after", default="", metavar="SHA", help="SHA-256 after it")
+    with_key(parser)
+    parser.description = f"{parser.description} What is not given is worked out."
+
+
+def run_file(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.file(
+        options.path,
+        action=options.action,
+        agent=options.agent,
+        added=options.added,
+        removed=options.removed,
+        before=options.before,
+        after=options.after,
+        key=options.key,
+    )
+    body: Any = event.body
+    lines = [f"+{body.added}" if body.added else "", f"-{body.removed}" if body.removed else ""]
+    confirm(session, event, screen, " ".join(filter(None, [body.action, body.path, *lines])))
+
+
+def _artifact_arguments(parser: Parser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a file of the project")
+    with_key(parser)
+
+
+def run_artifact(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.artifact(options.path, key=options.key)
+    body: Any = event.body
+    if body.kept:
+        said = f"kept {body.path} ({body.size:,} bytes)"
+    else:
+        said = f"kept only the digest of {body.path}: it holds secrets"
+    confirm(session, event, screen, said)
+
+
+def _tokens_arguments(parser: Parser) -> None:
+    parser.add_argument("count", type=count, metavar="N", help="tokens in the context now")
+    parser.add_argument("--agent", default="", metavar="A", help="of this agent")
+    with_key(parser)
+
+
+def run_tokens(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.tokens(options.count, agent=options.agent, key=options.key)
+    confirm(session, event, screen, f"{options.count:,} tokens")
+
+
+def _compressed_arguments(parser: Parser) -> None:
+    parser.add_argument("--summary", default="", metavar="TEXT", help="what it was reduced to")
+    with_key(parser)
+
+
+def run_compressed(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.compressed(spoken(options.summary, screen), key=options.key)
+    confirm(session, event, screen, "compression kept", then="holdfast brief")
+
+
+def _undo_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "event", nargs="?", default="", metavar="EVENT", help="its number, id or device:n"
+    )
+    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    with_key(parser)
+
+
+def run_undo(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.undo(options.event, because=options.because, key=options.key)
+    said = "" if screen.json else _withdrawn(session, getattr(event.body, "event", ""))
+    confirm(session, event, screen, said)
+    screen.done(("  to bring it back: ", "dim"), (f"holdfast undo {event.seq}", "cyan"))
+
+
+def _withdrawn(session: Session, id: str) -> str:
+    from holdfast.cli.words import about
+
+    for line in session.log():
+        if line.event.id == id:
+            word, text = about(line.event)
+            return shorten(f"withdrawn: #{line.event.seq} {word} {text}", 2 * _SAID)
+    return "withdrawn"
+
+
+COMMANDS = {
+    "note": Command(
+        _note_arguments,
+        run_note,
+        'holdfast note "the primary method is bootstrap"',
+        'holdfast note --for-next "run the slow tests first"',
+        "git diff --stat | holdfast note -",
+    ),
+    "decide": Command(
+        _decide_arguments,
+        run_decide,
+        'holdfast decide "keep sessions in SQLite" --because "one file, no server"',
+        'holdfast decide "database" --option SQLite --option Postgres --chosen SQLite',
+    ),
+    "error": Command(
+        _error_arguments, run_error, 'holdfast error "the API answers 503" --category transient'
+    ),
+    "command": Command(
+        _command_arguments,
+        run_command,
+        'holdfast command pytest --arguments "-q tests" --duration-ms 5300',
+        'holdfast command make --status failure --error "no rule to make target x"',
+    ),
+    "file": Command(
+        _file_arguments, run_file, "holdfast file src/login.py", "holdfast file a.py --agent code-1"
+    ),
+    "artifact": Command(_artifact_arguments, run_artifact, "holdfast artifact report.pdf"),
+    "tokens": Command(
+        _tokens_arguments, run_tokens, "holdfast tokens 25000", "holdfast tokens 900 --agent code-1"
+    ),
+    "compressed": Command(_compressed_arguments, run_compressed, "holdfast compressed"),
+    "undo": Command(
+        _undo_arguments, run_undo, "holdfast undo", 'holdfast undo 12 --because "wrong session"'
+    ),
+}

@@ -1,0 +1,295 @@
+"""The only way out: lines, tables and JSON on the streams of one command.
+
+People get lines. A line is made of *parts*: a text, or a text with a style. Each part goes
+through `text.terminal` before it is painted, so nothing that was recorded can move a cursor or
+change a colour; styles become colour on a terminal and vanish elsewhere. On a terminal tables fit
+its width; in a pipe the last column is left whole.
+
+Programs get JSON: one object on one line, in UTF-8 whatever the locale, with every character
+that a terminal might obey escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast.text import fit, terminal, width
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, TextIO
+
+    from holdfast.config import Settings
+
+    Part = str | tuple[str, str]
+
+VERSION = 1
+"""Of the JSON contract: the value of "holdfast" in every object."""
+
+_STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "strike": "2;9",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "title": "1",
+}
+_PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-"})
+_ONE = str.maketrans(dict.fromkeys("…–→·", "x"))
+"""Our own signs beyond ASCII: how an old terminal gets them, and that each is one column."""
+
+
+class Unwritable(OSError):
+    """The answer cannot be written: a full disk, say. Who stops reading is a broken pipe."""
+
+
+class Screen:
+    """Where the answer of one command goes."""
+
+    def __init__(self, out: TextIO | None, err: TextIO | None, source: TextIO | None) -> None:
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self.source = source or sys.stdin
+        self.command = ""
+        self.json = False
+        self.quiet = False
+        self.settled = False
+        self._colour = "auto"
+        self._pager = ""
+        self._kept: list[str] | None = None
+
+    def settle(self, settings: Settings, *, colour: bool) -> None:
+        """Take over what the settings say about colour and the pager."""
+        self.settled = True
+        self._colour = settings.color if colour else "never"
+        self._pager = settings.pager
+
+    @property
+    def is_terminal(self) -> bool:
+        return _is_terminal(self.out)
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal; 0 where there is none and lines may be of any length."""
+        return self._size()[0] if self.is_terminal else 0
+
+    def _size(self) -> tuple[int, int]:
+        try:
+            columns, lines = os.get_terminal_size(self.out.fileno())
+        except (OSError, ValueError):
+            columns, lines = 80, 24
+        return max(columns or 80, 40), lines or 24
+
+    # -- for people ----------------------------------------------------------------------------
+
+    def line(self, *parts: Part) -> None:
+        """One line. Nothing in a JSON answer."""
+        if not self.json:
+            self._write("".join(self._painted(part, self.out) for part in parts) + "\n")
+
+    def done(self, *parts: Part) -> None:
+        """A line that only confirms; not shown with --quiet."""
+        if not self.quiet:
+            self.line(*parts)
+
+    def hint(self, lead: str, line: str) -> None:
+        """What one might type next. Only on a terminal: a program pays for every word."""
+        if line and self.is_terminal:
+            self.done(("  " + lead, "dim"), (line, "cyan"))
+
+    def block(self, text: str) -> None:
+        """Text of several lines."""
+        if not self.json:
+            lines = text.rstrip("\n").split("\n")
+            self._write("".join(f"{_text_of(line)}\n" for line in lines))
+
+    def aside(self, *parts: Part) -> None:
+        """A line beside the answer, on the error stream."""
+        if not (self.quiet or self.json):
+            self.complain(*parts)
+
+    def complain(self, *parts: Part) -> None:
+        """A line on the error stream that is always shown."""
+        self.flush()
+        _put(self.err, "".join(self._painted(part, self.err) for part in parts) + "\n")
+
+    def table(self, rows: Sequence[Sequence[Part]], *, indent: int = 0, right: str = "") -> None:
+        """Aligned columns. `right` holds the numbers of columns that end at the same place."""
+        if not rows or self.json:
+            return
+        cells = [[(_text_of(part), _style_of(part)) for part in row] for row in rows]
+        widths = [max(_width(row[i][0]) for row in cells) for i in range(len(cells[0]))]
+        if self.columns:
+            used = indent + sum(widths[:-1]) + 2 * (len(widths) - 1)
+            widths[-1] = min(widths[-1], max(self.columns - used, 16))
+        paints = self._paints(self.out)
+        for row in cells:
+            line = "  ".join(_aligned(row, widths, right, paints=paints))
+            self._write(" " * indent + line + "\n")
+
+    def fields(self, pairs: Iterable[tuple[str, Part]]) -> None:
+        """Names and values below each other; empty values are left out."""
+        self.table([((name, "dim"), value) for name, value in pairs if _text_of(value)], indent=2)
+
+    def _painted(self, part: Part, stream: TextIO) -> str:
+        text = _text_of(part)
+        return _paint(text, _style_of(part)) if self._paints(stream) else text
+
+    def _paints(self, stream: TextIO) -> bool:
+        if self._colour == "auto":
+            return _is_terminal(stream)
+        return self._colour == "always"
+
+    @property
+    def shows_strike(self) -> bool:
+        """Whether struck-out text can be seen as such."""
+        return self._paints(self.out)
+
+    # -- for programs --------------------------------------------------------------------------
+
+    def answer(self, values: dict[str, Any]) -> None:
+        """The answer as one JSON object, if JSON was asked for."""
+        if self.json:
+            self.object({"holdfast": VERSION, **values})
+
+    def object(self, values: object) -> None:
+        """One JSON value on one line."""
+        line = json_text(values) + "\n"
+        encoding = (getattr(self.out, "encoding", None) or "utf-8").lower()
+        if encoding in ("utf-8", "utf8") or not hasattr(self.out, "buffer"):
+            _put(self.out, line)
+            return
+        self.flush()
+        self.out.buffer.write(line.encode())
+
+    # -- long answers --------------------------------------------------------------------------
+
+    def long(self) -> None:
+        """From here on the answer may be long: it goes to the pager if there is one."""
+        if self._pager and self.is_terminal and not self.json:
+            self._kept = []
+
+    def finish(self) -> None:
+        """Show what was kept for the pager; through it when it does not fit the terminal."""
+        kept, self._kept = self._kept, None
+        if not kept:
+            return
+        text = "".join(kept)
+        if text.count("\n") < self._size()[1] or not _page(self._pager, text):
+            _put(self.out, text)
+
+    def flush(self) -> None:
+        """See to it that everything said so far is out."""
+        self.finish()
+        try:
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise Unwritable(error.strerror or type(error).__name__) from error
+
+    def _write(self, text: str) -> None:
+        if self._kept is None:
+            _put(self.out, text)
+        else:
+            self._kept.append(text)
+
+
+def json_text(values: object) -> str:
+    """JSON on one line that is valid UTF-8 and that no terminal obeys."""
+    import json
+
+    text = json.dumps(values, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(sign: str) -> str:
+    if "\ud800" <= sign <= "\udfff":
+        return "\ufffd"  # half a character: there is no JSON for it that all readers take
+    data = sign.encode("utf-16-be")
+    return "".join(f"\\u{data[i] << 8 | data[i + 1]:04x}" for i in range(0, len(data), 2))
+
+
+def _text_of(part: Part) -> str:
+    """A part's text, without anything a terminal obeys.
+
+    What is beyond doubt is not looked at closely: compiling the patterns that recognise the
+    rest takes longer than printing a table.
+    """
+    text = part if isinstance(part, str) else part[0]
+    plain = text if text.isascii() else text.translate(_ONE)
+    return text if plain.isascii() and plain.isprintable() else terminal(text)
+
+
+def _style_of(part: Part) -> str:
+    return "" if isinstance(part, str) else part[1]
+
+
+def _paint(text: str, style: str) -> str:
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text.strip() else text
+
+
+def _aligned(
+    row: Sequence[tuple[str, str]], widths: Sequence[int], right: str, *, paints: bool
+) -> Iterator[str]:
+    last = max((i for i, (text, _) in enumerate(row) if text), default=0)
+    for i, (text, style) in enumerate(row[: last + 1]):
+        text = _fitted(text, widths[i], right=str(i) in right)
+        text = text.rstrip() if i == last else text
+        yield _paint(text, style) if paints else text
+
+
+def _width(text: str) -> int:
+    plain = text if text.isascii() else text.translate(_ONE)
+    return len(plain) if plain.isascii() else width(text)
+
+
+def _fitted(text: str, columns: int, *, right: bool) -> str:
+    room = columns - _width(text)
+    if room < 0:
+        return fit(text, columns)
+    return " " * room + text if right else text + " " * room
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # it was closed
+        return False
+
+
+def _put(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError as error:
+        # A terminal of another age: our own signs have plain forms, the rest is escaped.
+        data = text.translate(_PLAIN).encode(error.encoding, "backslashreplace")
+        stream.write(data.decode(error.encoding))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritable(error.strerror or type(error).__name__) from error
+
+
+def _page(pager: str, text: str) -> bool:
+    """Show the text in the pager; False when it cannot be started."""
+    import signal
+    import subprocess
+
+    # As in git: a pager that is told nothing leaves short output alone and keeps colours.
+    command = f"LESS=${{LESS-FRX}}; export LESS; {pager}"
+    # Ctrl-C is for the pager, which has uses for it; a handler, unlike SIG_IGN, is not inherited.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        done = subprocess.run(["/bin/sh", "-c", command], input=text.encode("utf-8", "replace"))
+    except OSError:
+        return False
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return done.returncode not in (126, 127)

@@ -1,0 +1,211 @@
+"""show and diff: a whole state, now or at an earlier point, and what changed between two."""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.log import when
+from holdfast.text import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.timeline import Change
+
+    Row = dict[str, Any]
+
+_POINT = "an arrival number (12), an event's id, device:n, or a time"
+_LONG = 100
+
+
+# -- show --------------------------------------------------------------------------------------
+
+
+def _show_arguments(parser: Parser) -> None:
+    parser.add_argument("--at", default="", metavar="POINT", help=f"as it was at {_POINT}")
+
+
+def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    from holdfast.timeline import plain_state
+
+    session = hf.current()
+    shown = plain_state(session.state(options.at))
+    screen.answer({**shown, "at": options.at or None})
+    screen.long()
+    _tell_core(shown, options.at, hf, screen)
+    for table, (title, cells) in _TABLES.items():
+        rows = shown["rows"].get(table, [])
+        if rows:
+            screen.line()
+            screen.line((f"{title} ({len(rows)})", "title"))
+            screen.table([cells(row) for row in rows], indent=2)
+
+
+def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> None:
+    core, now = shown["core"], hf.clock.now()
+    point = (f"   as it was at {at}", "yellow") if at else ""
+    screen.line((shown["goal"], "bold"), point)
+    times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
+    branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
+    screen.fields(
+        [
+            ("session", shown["session"]),
+            ("status", f"{shown['status']} · {shown['progress']:.0%} done"),
+            ("because", core.get("because", "")),
+            ("mode", core.get("mode", "default")),
+            ("model", core.get("model", "")),
+            ("continues", core.get("from_session", "")),
+            ("branch", branch),
+            ("began", times["began_at"]),
+            ("paused", " ".join(filter(None, [times["paused_at"], core.get("pause_reason", "")]))),
+            ("ended", times["ended_at"]),
+            ("tokens", f"{core['tokens']:,}" if core.get("tokens") else ""),
+            ("events", str(shown["seq"])),
+            ("redacted", ", ".join(core.get("redacted", {}))),
+            ("unknown", ", ".join(core.get("unknown", {}))),
+        ]
+    )
+
+
+_TIMES = ("began_at", "paused_at", "ended_at")
+
+
+def _text(row: Row, *names: str) -> str:
+    return " – ".join(str(row[name]) for name in names if row.get(name))
+
+
+def _unit(*names: str) -> Callable[[Row], list[Part]]:
+    colours = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
+
+    def cells(row: Row) -> list[Part]:
+        status = row.get("status", "pending")
+        done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
+        return [row["id"], (status + done, colours.get(status, "dim")), _text(row, *names)]
+
+    return cells
+
+
+def _decision(row: Row) -> list[Part]:
+    rejected = f"not {', '.join(row['rejected'])}" if row.get("rejected") else ""
+    because = f"because {row['because']}" if row.get("because") else ""
+    chosen = row.get("chosen", "")
+    return [" – ".join(filter(None, [row["what"], chosen, rejected, because]))]
+
+
+def _plainly(*names: str) -> Callable[[Row], list[Part]]:
+    return lambda row: [_cell(row.get(name, "")) for name in names]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return "" if value is None else shorten(str(value), _LONG)
+
+
+def _side(row: Row) -> list[Part]:
+    sides = " or ".join(sorted({str(side[3]) for side in row.get("sides", [])}))
+    return [row["subject"], sides, "settled" if row.get("settled_by") else ("open", "yellow")]
+
+
+_TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
+    "dispute": ("Disputes", _side),
+    "step": ("Tasks", _unit("title", "because", "outcome")),
+    "agent": ("Agents", _unit("type", "task", "error", "result")),
+    "decision": ("Decisions", _decision),
+    "note": ("Notes for whoever comes next", _plainly("text")),
+    "checkpoint": ("Checkpoints", _plainly("step", "verdict", "issue", "because")),
+    "claim": ("Claims", _plainly("id", "text", "reason", "result")),
+    "error": ("Errors", _plainly("category", "message", "agent")),
+    "file": ("Files", _plainly("action", "path", "agent")),
+    "artifact": ("Artifacts", _plainly("path", "size", "digest")),
+    "attribute": ("Attributes", _plainly("key", "value")),
+    "contract": ("Contracts", _plainly("agent", "version")),
+    "edit": ("Edits by others", _plainly("layout", "path", "cause")),
+}
+
+
+# -- diff --------------------------------------------------------------------------------------
+
+
+def _diff_arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help=f"a point: {_POINT}")
+    parser.add_argument("b", metavar="B", nargs="?", default="", help="another one; else now")
+
+
+def run_diff(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    changes = session.diff(options.a, options.b)
+    if screen.json:
+        values = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
+        point = {"from": options.a, "to": options.b or None}
+        screen.answer({**session.status(), **point, "changes": values})
+        return
+    screen.long()
+    subjects: dict[str, list[Change]] = {}
+    for change in changes:
+        subjects.setdefault(change.where.rpartition(": ")[0], []).append(change)
+    told = [_tell_subject(subject, found, screen) for subject, found in subjects.items()]
+    if not any(told):
+        screen.line("No difference.")
+
+
+def _tell_subject(subject: str, found: list[Change], screen: Screen) -> bool:
+    """A row that came, went or changed; the session itself has no name."""
+    names = {change.where.rpartition(": ")[2] for change in found}
+    shown = [c for c in found if c.where.rpartition(": ")[2] not in _UNSAID]
+    came = all(change.before is None for change in found) and bool(names & _KEYS)
+    went = all(change.after is None for change in found) and bool(names & _KEYS)
+    if subject and (came or went):
+        sign, colour = ("+", "green") if came else ("-", "red")
+        said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
+        screen.line((f"{sign} {subject}", colour), "  ", " · ".join(said))
+    elif shown:
+        screen.line((f"~ {subject or 'session'}", "yellow"))
+        for change in shown:
+            values = f"{_shown(change.before)} → {_shown(change.after)}"
+            screen.line("    ", _named(change, values))
+    return came or went or bool(shown)
+
+
+def _named(change: Change, value: str) -> str:
+    return f"{change.where.rpartition(': ')[2].replace('_', ' ')} {value}"
+
+
+_KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
+# Fields that change with every event, or that only machines ask for.
+_UNSAID = frozenset({"clock", "id", "event", "by", "attempts", "retracted"})
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, int) and not isinstance(value, bool) and value > _A_TIME:
+        from holdfast.clock import iso
+
+        return iso(value)
+    if value is None or value in ("", 0):
+        return "–"
+    if isinstance(value, str):
+        return shorten(value, _LONG)
+    from holdfast.cli.screen import json_text
+
+    return json_text(value)
+
+
+_A_TIME = 10**12  # as milliseconds the year 2001; no other number here is so large
+
+
+COMMANDS = {
+    "show": Command(
+        _show_arguments,
+        run_show,
+        "holdfast show",
+        "holdfast show --at 12",
+        'holdfast show --at "2 hours ago"',
+    ),
+    "diff": Command(_diff_arguments, run_diff, "holdfast diff 3 12", "holdfast diff yesterday now"),
+}

@@ -1,0 +1,246 @@
+"""status, list, and `holdfast` alone: from the catalogue, without the model."""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser, count, nothing
+from holdfast.clock import ago
+from holdfast.errors import InvalidInput, NoSession
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+
+STATUSES = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
+_SHOWN = 50
+_COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
+_HINTS = {
+    "active": 'holdfast note "…" · holdfast log · holdfast pause',
+    "created": "holdfast resume",
+    "paused": "holdfast resume",
+    "failed": "holdfast resume",
+    "completed": 'holdfast start "GOAL" · holdfast archive',
+    "abandoned": 'holdfast start "GOAL" · holdfast reopen --because "…"',
+    "aborted": 'holdfast start "GOAL"',
+}
+
+
+# -- status ------------------------------------------------------------------------------------
+
+
+def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    shown = hf.current().status()
+    screen.answer(shown)
+    tell_status(shown, hf, screen)
+
+
+def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
+    """One session for people: goal, then names and values."""
+    now = hf.clock.now()
+    screen.line((shown["goal"], "bold"))
+    project = f" in {shown['project']}" if shown["project"] else ""
+    screen.fields(
+        [
+            ("session", shown["session"] + project),
+            ("status", _status_words(shown)),
+            ("attention", (_attention(shown), "yellow")),
+            ("next", shown["next"]),
+            ("agents", _agents(shown)),
+            ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),
+            ("at work", _holders(shown, now, dead=False)),
+            ("died", (_holders(shown, now, dead=True), "red")),
+            ("began", since(shown["began_at"], now)),
+            ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
+        ]
+    )
+
+
+def _status_words(shown: dict[str, Any]) -> Part:
+    words = shown["status"] + (" (archived)" if shown["archived"] else "")
+    if shown["status"] == "paused" and shown.get("paused_reason"):
+        words += f" ({shown['paused_reason'].replace('_', ' ')})"
+    steps = shown.get("steps", {})
+    if steps.get("total"):
+        words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
+    elif shown["progress_from"] != "none":
+        words += f" · {shown['progress']:.0%} done"
+    return words, _COLOURS.get(shown["status"], "")
+
+
+def _attention(shown: dict[str, Any]) -> str:
+    words = ", ".join(word.replace("_", " ") for word in shown["attention"])
+    return words + (f" while at: {shown['doing']}" if shown.get("doing") else "")
+
+
+def _agents(shown: dict[str, Any]) -> str:
+    agents, running = shown.get("agents", {}), shown.get("running", [])
+    parts = [f"{agents[word]} {word}" for word in ("running", "done", "failed") if agents.get(word)]
+    return ", ".join(parts) + (f" ({', '.join(running)})" if running else "")
+
+
+def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
+    held = [one for one in shown["holders"] if (one["state"] == "dead") == dead]
+    return "; ".join(_holder(one, now) for one in held)
+
+
+def _holder(one: dict[str, Any], now: int) -> str:
+    doubt = ", perhaps" if one["state"] == "unknown" else ""
+    return f"{one['name']} (pid {one['pid']}{doubt}, came {since(one['since'], now)})"
+
+
+def since(stamp: str | None, now: int) -> str:
+    """How long ago a time was; the time itself where no calendar of ours reaches."""
+    from datetime import datetime
+
+    if not stamp:
+        return ""
+    try:
+        then = round(datetime.fromisoformat(stamp).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return stamp
+    return ago(now - then)
+
+
+# -- list --------------------------------------------------------------------------------------
+
+
+def _list_arguments(parser: Parser) -> None:
+    parser.add_argument("--all", action="store_true", help="every project, archived ones too")
+    parser.add_argument("--status", choices=STATUSES, default="", metavar="S", help=_one_of())
+    parser.add_argument(
+        "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
+    )
+
+
+def _one_of() -> str:
+    return f"only those that are {', '.join(STATUSES[:-1])} or {STATUSES[-1]}"
+
+
+def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    most = options.n or -1
+    found = hf.list(all=options.all, status=options.status, limit=most + 1 if most > 0 else -1)
+    shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
+    current = _current(hf)
+    screen.answer({"sessions": shown, "current": current or None, "more": more})
+    screen.long()
+    if shown:
+        screen.table(list(_rows(shown, current, hf, with_project=options.all)), right="3")
+    elif not screen.json:
+        _tell_nothing(options, hf, screen)
+    if more:
+        screen.line(("… and more; all of them: holdfast list -n 0", "dim"))
+
+
+def _current(hf: Holdfast) -> str:
+    try:
+        return hf.workspace.current()
+    except InvalidInput:
+        return ""  # the folder is gone, and what was current in it with it
+
+
+def _rows(
+    sessions: list[dict[str, Any]], current: str, hf: Holdfast, *, with_project: bool
+) -> Iterator[list[Part]]:
+    now = hf.clock.now()
+    head = ["", "SESSION", "STATUS", "DONE", "LAST EVENT", *["PROJECT"] * with_project, "GOAL"]
+    yield [(word, "dim") for word in head]
+    for one in sessions:
+        is_current = one["session"] == current
+        yield [
+            ("*" if is_current else "", "green"),
+            (one["session"], "bold" if is_current else ""),
+            _listed_status(one),
+            "" if one["progress_from"] == "none" else f"{one['progress']:.0%}",
+            (since(one["updated_at"], now), "dim"),
+            *[one.get("project", "")] * with_project,
+            one["goal"],
+        ]
+
+
+def _listed_status(one: dict[str, Any]) -> Part:
+    word = "archived" if one["archived"] else one["status"]
+    if one["attention"]:
+        return f"{word}!", "yellow"
+    return word, _COLOURS.get(word, "dim")
+
+
+def _tell_nothing(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    which = f"{options.status} " if options.status else ""
+    if options.all:
+        screen.line(f"There are no {which}sessions. Begin one: ", ('holdfast start "GOAL"', "cyan"))
+        return
+    screen.line(f"There are no {which}sessions in this project.")
+    if hf.list(all=True, limit=1):
+        screen.line("  elsewhere: ", ("holdfast list --all", "cyan"))
+    screen.line("  begin one: ", ('holdfast start "GOAL"', "cyan"))
+
+
+# -- holdfast alone ----------------------------------------------------------------------------
+
+
+def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    """Where things stand and what to type next; never an error for having no session."""
+    try:
+        shown = hf.current().status()
+    except NoSession as error:
+        if hf.settings.session:
+            raise
+        _tell_choices(error, hf, screen)
+        return
+    screen.answer(shown)
+    tell_status(shown, hf, screen)
+    urgent = "interrupted" in shown["attention"]
+    screen.line()
+    screen.line("→ ", ("holdfast resume" if urgent else _HINTS[shown["status"]], "cyan"))
+
+
+def _tell_choices(error: NoSession, hf: Holdfast, screen: Screen) -> None:
+    ids = {id for id, _, _ in error.choices}
+    found = [one for one in hf.list() if one["session"] in ids] if ids else []
+    screen.answer({"session": None, "sessions": found, "hint": error.hint})
+    if not found:
+        _welcome(hf, screen)
+        return
+    screen.line(("Open sessions of this project, none of them current in this folder:", "bold"))
+    screen.table(list(_rows(found, "", hf, with_project=False)), right="3")
+    screen.line()
+    screen.line("→ ", (f"holdfast resume {found[0]['session']}", "cyan"))
+
+
+def _welcome(hf: Holdfast, screen: Screen) -> None:
+    screen.line(("Holdfast keeps the work of AI agents from getting lost.", "bold"))
+    screen.line()
+    screen.line("There is no session in this folder yet. Begin one:")
+    screen.line()
+    screen.line("  ", ('holdfast start "what you want to get done"', "cyan"))
+    screen.line()
+    screen.line("Then keep what matters, and pick it up again after a crash or a break:")
+    screen.line()
+    for line, meaning in _FIRST_STEPS:
+        screen.line("  ", (f"{line:<38}", "cyan"), meaning)
+    screen.line()
+    if hf.list(all=True, limit=1):
+        screen.line("Sessions of other folders: holdfast list --all")
+    screen.line("All commands: holdfast --help")
+
+
+_FIRST_STEPS = (
+    ('holdfast note "…"', "a remark"),
+    ('holdfast decide "…" --because "…"', "a decision"),
+    ('holdfast task add "…"', "something to do"),
+    ("holdfast resume", "where it was, what comes next"),
+)
+
+
+COMMANDS = {
+    "": Command(nothing, run_alone, "holdfast"),
+    "status": Command(nothing, run_status, "holdfast status", "holdfast status --json"),
+    "list": Command(
+        _list_arguments, run_list, "holdfast list", "holdfast list --all --status paused -n 20"
+    ),
+}

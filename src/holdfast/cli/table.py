@@ -1,0 +1,110 @@
+"""Every command: its group, the module that knows it, and what it does in one line.
+
+A name of two words is an action of a *family* (`task add`). Only the module of the command that
+was asked for is loaded.
+"""
+
+from __future__ import annotations
+
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin, leave, pick up": {
+        "start": ("life", "begin a session and make it the current one of this folder"),
+        "resume": ("brief", "pick a session up: who died, what changed, what comes next"),
+        "brief": ("brief", "what the next reader must know; changes nothing"),
+        "pause": ("life", "lay the session aside"),
+        "use": ("life", "make a session the current one of this folder"),
+    },
+    "Look": {
+        "status": ("status", "where the current session stands"),
+        "list": ("status", "the sessions of this project"),
+        "log": ("log", "what happened, in order"),
+        "search": ("log", "find words in goals, notes, decisions, errors and titles"),
+        "show": ("show", "everything a session holds, now or at an earlier point"),
+        "diff": ("show", "what changed between two points of a session"),
+    },
+    "Record": {
+        "note": ("record", "keep a remark"),
+        "decide": ("record", "keep a decision, its reason and what was rejected"),
+        "error": ("record", "keep an error"),
+        "command": ("record", "keep that a command ran and how it ended"),
+        "file": ("record", "keep that a file changed"),
+        "artifact": ("record", "keep a file's content with the session"),
+        "tokens": ("record", "keep how many tokens the context holds"),
+        "compressed": ("record", "keep that the context was compressed"),
+        "undo": ("record", "withdraw the last event, or the one named"),
+        "rename": ("life", "give the session another goal"),
+        "model": ("life", "keep which model works on the session"),
+        "attr": ("life", "set an attribute of your own"),
+    },
+    "Tasks": {
+        "task add": ("work", "add a task"),
+        "task start": ("work", "begin a task"),
+        "task done": ("work", "a task is done"),
+        "task block": ("work", "a task cannot go on"),
+        "task unblock": ("work", "a blocked task can be taken up again"),
+        "task skip": ("work", "leave a task out"),
+    },
+    "Agents": {
+        "agent start": ("work", "an agent begins"),
+        "agent progress": ("work", "how far an agent is"),
+        "agent done": ("work", "an agent has finished"),
+        "agent fail": ("work", "an agent failed"),
+        "agent retry": ("work", "a failed agent runs again"),
+        "agent timeout": ("work", "an agent took too long"),
+    },
+    "End": {
+        "complete": ("life", "the goal is reached"),
+        "fail": ("life", "the session failed; it may be resumed"),
+        "abort": ("life", "stop for good"),
+        "abandon": ("life", "give it up; it may be reopened"),
+        "reopen": ("life", "take a completed or abandoned session up again"),
+        "archive": ("life", "put a finished session out of the way"),
+        "unarchive": ("life", "bring an archived session back into the list"),
+        "forget": ("life", "erase everything a session says, for good"),
+    },
+    "Care": {
+        "verify": ("care", "check that everything is as it was written"),
+        "doctor": ("care", "what is wrong here, and what would mend it"),
+        "backup": ("care", "write everything into one file"),
+        "restore": ("care", "merge a backup into this home"),
+        "export": ("care", "write one session with its artifacts into a file"),
+        "import": ("care", "take the sessions of a file in"),
+        "config": ("settings", "settings: all, one, or set one"),
+        "init": ("settings", "mark this folder, so that it is recognised anywhere"),
+        "completion": ("settings", "print the completion script of a shell"),
+        "help": ("settings", "help on a command"),
+    },
+}
+
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+LIGHT = frozenset("brief care life log record settings show status work".split())
+"""Modules whose commands need nothing of others but msgspec and shtab."""
+
+FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))
+
+# Options that every command has, before or after it.
+WITH_VALUE = {
+    "--home": ("DIR", "where everything is kept (HOLDFAST_HOME)"),
+    "--store": ("URL", "where journals live (HOLDFAST_STORE)"),
+    "--session": ("S", "the session meant (HOLDFAST_SESSION)"),
+}
+FLAGS = {
+    "--json": "answer with one JSON object",
+    "--quiet": "do not confirm what was done",
+    "--no-color": "no colour (NO_COLOR)",
+    "--help": "show this help",
+}
+SHORT = {"--quiet": "-q", "--help": "-h"}
+
+EXIT_CODES = (
+    (0, "done"),
+    (1, "failed"),
+    (2, "wrong usage or input"),
+    (3, "no such session, none chosen, or several to choose from"),
+    (4, "refused by a rule"),
+    (5, "damage found"),
+    (6, "busy or read-only"),
+    (7, "resumed, but with unknown outcomes or disputes"),
+    (8, "remote unreachable"),
+    (130, "interrupted"),
+)

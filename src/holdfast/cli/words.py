@@ -1,0 +1,152 @@
+"""How events read to people: one word for what happened, and a line of what it says."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.model.event import Event
+
+    Say = Callable[[Any], str]
+
+
+def about(event: Event) -> tuple[str, str]:
+    """A word for the kind of event, and what it says, for one line."""
+    word, say = _SAID.get(event.kind, (event.kind, _raw))
+    body = event.body
+    kind = type(body).__name__
+    if kind == "Erased":
+        return word, "(erased)"
+    return (event.kind, _raw(body)) if kind == "Unknown" else (word, say(body))
+
+
+def _raw(body: Any) -> str:
+    """A kind of another version: its data as it was stored."""
+    return str(getattr(body, "raw", "") or "")
+
+
+def _join(*parts: str, by: str = " – ") -> str:
+    return by.join(part for part in parts if part)
+
+
+def _field(*names: str) -> Say:
+    return lambda body: _join(*(str(getattr(body, name)) for name in names if getattr(body, name)))
+
+
+def _nothing(body: Any) -> str:
+    return ""
+
+
+def _archived(body: Any) -> str:
+    return "" if body.archived else "brought back"
+
+
+def _decision(body: Any) -> str:
+    rejected = [one for one in body.options if body.chosen and one != body.chosen]
+    without = f"not {', '.join(rejected)}" if rejected else ""
+    because = f"because {body.because}" if body.because else ""
+    return _join(body.what, body.chosen, without, because)
+
+
+def _command(body: Any) -> str:
+    took = f"{body.duration_ms:,} ms" if body.duration_ms is not None else ""
+    name = _join(body.name, body.arguments, by=" ")
+    return _join(name, body.status if body.status != "success" else "", body.error, took)
+
+
+def _file(body: Any) -> str:
+    added = f"+{body.added}" if body.added else ""
+    removed = f"-{body.removed}" if body.removed else ""
+    return _join(body.action, body.path, added, removed, by=" ")
+
+
+def _artifact(body: Any) -> str:
+    return f"{body.path} ({body.size:,} bytes{'' if body.kept else ', digest only'})"
+
+
+def _agent_start(body: Any) -> str:
+    waits = f"waits for {body.blocking_on}" if body.blocking_on else ""
+    return _join(body.agent, body.type, body.task, waits)
+
+
+def _progress(name: str) -> Say:
+    return lambda body: f"{getattr(body, name)} {body.fraction:.0%}"
+
+
+def _agent_done(body: Any) -> str:
+    files = [*body.created, *body.modified, *body.deleted]
+    return _join(body.agent, body.result, ", ".join(files))
+
+
+def _step_done(body: Any) -> str:
+    return _join(body.step, body.outcome, ", ".join(body.files))
+
+
+def _tokens(body: Any) -> str:
+    return _join(f"{body.tokens:,} tokens", body.agent)
+
+
+def _attribute(body: Any) -> str:
+    return f"{body.key} = {body.value}"
+
+
+def _interrupted(body: Any) -> str:
+    return _join(body.doing, ", ".join(body.agents))
+
+
+_SAID: dict[str, tuple[str, Say]] = {
+    "session.started": ("started", _field("goal")),
+    "session.adopted": ("adopted", _field("goal", "origin")),
+    "session.renamed": ("renamed", _field("goal")),
+    "session.paused": ("paused", _field("reason", "context")),
+    "session.resumed": ("resumed", _field("git_branch")),
+    "session.completed": ("completed", _field("because")),
+    "session.failed": ("failed", _field("because")),
+    "session.aborted": ("aborted", _field("because")),
+    "session.abandoned": ("abandoned", _field("because")),
+    "session.reopened": ("reopened", _field("because")),
+    "session.archived": ("archived", _archived),
+    "session.interrupted": ("interrupted", _interrupted),
+    "session.forgotten": ("forgotten", _nothing),
+    "event.retracted": ("undo", _field("event", "because")),
+    "plan.set": ("plan", _field("workflow", "version")),
+    "plan.resolved": ("plan", lambda body: f"{body.total} phases"),
+    "step.added": ("task", _field("step", "title")),
+    "step.started": ("task start", _field("step", "agent")),
+    "step.progressed": ("task", _progress("step")),
+    "step.completed": ("task done", _step_done),
+    "step.failed": ("task failed", _field("step", "because")),
+    "step.blocked": ("blocked", _field("step", "because")),
+    "step.unblocked": ("unblocked", _field("step")),
+    "step.skipped": ("skipped", _field("step", "because")),
+    "step.needs_review": ("review", _field("step", "because")),
+    "step.revisited": ("revisited", _field("step", "because")),
+    "step.reset": ("reset", _field("step", "because")),
+    "checkpoint.passed": ("passed", _field("step", "issue")),
+    "checkpoint.failed": ("not passed", _field("step", "issue")),
+    "checkpoint.overridden": ("overridden", _field("step", "because")),
+    "checkpoint.rolled_back": ("rolled back", _field("step", "because")),
+    "agent.started": ("agent", _agent_start),
+    "agent.progressed": ("agent", _progress("agent")),
+    "agent.finished": ("agent done", _agent_done),
+    "agent.failed": ("agent fail", _field("agent", "error")),
+    "agent.timed_out": ("timeout", _field("agent", "error")),
+    "agent.retried": ("retry", _field("agent")),
+    "decision.made": ("decision", _decision),
+    "file.changed": ("file", _file),
+    "artifact.saved": ("artifact", _artifact),
+    "artifact.versioned": ("artifact", _field("path", "version")),
+    "command.ran": ("command", _command),
+    "context.measured": ("context", _tokens),
+    "context.compressed": ("compressed", _field("summary")),
+    "error.raised": ("error", _field("message")),
+    "note.added": ("note", _field("text")),
+    "claim.deferred": ("claim", _field("claim", "text", "reason")),
+    "claim.resolved": ("claim", _field("claim")),
+    "claim.overridden": ("claim", _field("claim", "result", "because")),
+    "attribute.set": ("attribute", _attribute),
+    "contract.acknowledged": ("contract", _field("agent", "version")),
+    "foreign.edited": ("edited", _field("path", "cause")),
+}

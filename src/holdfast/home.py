@@ -1,0 +1,378 @@
+"""A home, seen from a folder: the way in for every surface.
+
+`open` gives a `Holdfast`; it starts, finds and lists sessions, and looks after the home as a
+whole. What happens in one session is in `session`. Nothing is created on disk until something
+is recorded, and the parts that cost start-up time are loaded when they are first needed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import clock as clocks
+from holdfast.clock import Clock
+from holdfast.config import Settings
+from holdfast.config import load as load_settings
+from holdfast.errors import HoldfastError
+from holdfast.session import Session
+from holdfast.store import Store, open_store
+from holdfast.store.local import Holder
+from holdfast.text import clean_id, clean_input
+from holdfast.view import listing
+from holdfast.workspace import Workspace, find_session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.backup import Outcome, Saved
+    from holdfast.doctor import Advice, Mended
+    from holdfast.journal import Journal, Report
+
+    Notice = Callable[[str], None]
+    # `list` is a verb of this class, so types that name the builtin are spelled here.
+    Listings = list[dict[str, Any]]
+    Reports = list[Report]
+    Lines = list[str]
+    Advices = list[Advice]
+    Holders = list[tuple[Holder, str]]
+
+
+def open(
+    home: str | None = None,
+    *,
+    store: str | None = None,
+    session: str | None = None,
+    cwd: str | None = None,
+    actor: str = "user",
+    clock: Clock | None = None,
+    trust_env: bool = True,
+    on_notice: Notice | None = None,
+) -> Holdfast:
+    """Open a home (the user's own unless given) as seen from a folder.
+
+    Nothing is created until something is recorded. `on_notice` is called with one line when
+    another process is found at work on the same session. With `trust_env=False` neither the
+    environment nor the config file decides anything that an argument could.
+    """
+    chosen = {"store": store, "session": session}
+    settings = load_settings(home, overrides=chosen, trust_env=trust_env)
+    return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
+
+
+class Holdfast:
+    """A home, seen from a folder. Use it in a `with`, or `close` it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        cwd: str | None = None,
+        actor: str = "user",
+        clock: Clock | None = None,
+        on_notice: Notice | None = None,
+        one_shot: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or Clock()
+        self.actor = actor
+        self._cwd = cwd
+        self._notice = on_notice
+        self._one_shot = one_shot
+        self._store: Store | None = None
+        self._journal: Journal | None = None
+        self._workspace: Workspace | None = None
+        self._held: dict[str, Holder] = {}
+        self._told: set[str] = set()
+        self._look_again = 0.0
+        self._backup_again = 0.0
+        self._pid = os.getpid()
+
+    # -- parts, made when first needed ---------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            from holdfast.process import machine_id
+
+            self._store = open_store(
+                self.settings.store,
+                self.settings.home,
+                clock=self.clock,
+                busy_timeout=self.settings.busy_timeout,
+                machine=machine_id,
+            )
+        return self._store
+
+    @property
+    def journal(self) -> Journal:
+        if self._journal is None:
+            from holdfast.journal import Journal
+            from holdfast.redact import Redactor
+
+            redactor = Redactor(self.settings.redact_patterns)
+            self._journal = Journal(self.store, self.clock, redactor)
+        return self._journal
+
+    @property
+    def workspace(self) -> Workspace:
+        if self._workspace is None:
+            self._workspace = Workspace(self.store, self.clock, self._cwd)
+        return self._workspace
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def start(
+        self,
+        goal: str,
+        *,
+        mode: str = "default",
+        id: str = "",
+        from_session: str = "",
+        key: str = "",
+    ) -> Session:
+        """Begin a session and make it the current one of this folder."""
+        from holdfast.model.event import SessionStarted
+
+        goal = clean_input(goal, "goal", limit=2000, lines=False)
+        session = clean_id(id, "session id") if id else self._new_id(key)
+        origin = self.session(from_session).id if from_session else ""
+        branch, commit = self.git()
+        body = SessionStarted(
+            goal=goal,
+            mode=mode,
+            from_session=origin,
+            project=os.path.basename(self.workspace.tree.main),
+            git_branch=branch,
+            git_commit=commit,
+        )
+        started = Session(self, session)
+        started.record(body, key=key, create=True)
+        self.workspace.choose(session)
+        return started
+
+    def _new_id(self, key: str) -> str:
+        """A fresh id; with a key the one that the same key gives again in this folder."""
+        if not key:
+            return clocks.short_id(self.clock)
+        from holdfast.process import machine_id
+
+        where = (machine_id(), self.settings.home, self.workspace.tree.root)
+        return f"k{clocks.derived_id('start', *where, key)[:15]}"
+
+    def session(self, text: str) -> Session:
+        """The session an id means; it may be shortened while it is unique."""
+        return Session(self, find_session(self.store, text))
+
+    def current(self, *, open_only: bool = False) -> Session:
+        """The session meant here: asked for, above this process, or chosen in this folder.
+
+        Raises `NoSession` with the open ones when that would be a guess.
+        """
+        if self.settings.session:
+            return self.session(self.settings.session)
+        return Session(self, self.workspace.require(open_only=open_only))
+
+    def list(self, *, all: bool = False, status: str = "", limit: int = -1) -> list[dict[str, Any]]:
+        """Sessions of this project, latest first; with `all` of every project, archived too."""
+        where: dict[str, object] = {"status": status} if status else {}
+        if not all:
+            # A folder that belongs to no project shows what belongs to none.
+            where |= {"archived": 0, "project": self.workspace.project() or None}
+        rows = self.store.catalogue(where=where, limit=limit)
+        names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
+        return [{**listing(row), "project": names[row["project"]]} for row in rows]
+
+    def _project_name(self, number: object) -> str:
+        return self.store.local.project_name(number) if isinstance(number, int) else ""
+
+    def use(self, text: str) -> Session:
+        """Make a session the current one of this folder."""
+        chosen = self.session(text)
+        self.workspace.choose(chosen.id)
+        return chosen
+
+    def search(self, words: str, *, limit: int = 20) -> Listings:
+        """Where all the words occur in goals, notes, decisions, errors and titles."""
+        from holdfast.journal import searchable
+
+        return self.store.search(words, text_of=searchable, limit=limit)
+
+    def init(self) -> str:
+        """Mark this folder as a project that is recognised wherever it goes."""
+        return self.workspace.mark()
+
+    def git(self) -> tuple[str, str]:
+        """The branch and commit that are checked out here, empty where there are none."""
+        from holdfast.place import head
+
+        branch, commit = head(self.workspace.tree)
+        return branch or "", commit or ""
+
+    # -- the whole home ------------------------------------------------------------------------
+
+    def verify(self) -> Reports:
+        """Verify every session; the reports of those that are not sound come first."""
+        ids = [str(row["id"]) for row in self.store.catalogue()]
+        return sorted((self.journal.verify(id) for id in ids), key=lambda report: report.ok)
+
+    def integrity(self) -> Lines:
+        """What is wrong with the store as a whole, in words; `verify` looks into the sessions."""
+        listed = [*self.store.catalogue(), *self.store.catalogue(where={"forgotten": 1})]
+        ids = {str(row["id"]) for row in listed}
+        gone = sorted({session for session, _ in self.store.remembered()} - ids)
+        lost = [f"session {id} was acknowledged here and is not there any more" for id in gone]
+        return [*self.store.check(), *lost]
+
+    def examine(self, *, deep: bool = False) -> Advices:
+        """What is wrong with this home, the worst first. Changes nothing."""
+        from holdfast import doctor
+
+        return doctor.examine(self.settings, self.store, self.journal, clock=self.clock, deep=deep)
+
+    def mend(self, *, deep: bool = False) -> Mended:
+        """Mend what can be mended; nothing that was kept is deleted."""
+        from holdfast import doctor
+
+        return doctor.mend(self.settings, self.store, self.journal, clock=self.clock, deep=deep)
+
+    def backups(self) -> Lines:
+        """The files of this home's own backups."""
+        try:
+            names = sorted(os.listdir(self.backup_folder))
+        except OSError:
+            return []
+        return [os.path.join(self.backup_folder, n) for n in names if n.endswith(".hfpack")]
+
+    @property
+    def backup_folder(self) -> str:
+        return os.path.join(self.store.home, "backups")
+
+    def backup(self, folder: str = "") -> Saved:
+        """Write everything into one pack, in the home's own backups or in a folder of yours."""
+        from holdfast import backup
+
+        target = os.path.abspath(folder) if folder else self.backup_folder
+        keep = None if folder else self.settings.backup_keep
+        return backup.save(self.store, self.journal, target, clock=self.clock, keep=keep)
+
+    def restore(self, path: str) -> Outcome:
+        """Merge a pack into this home; nothing that is here is replaced."""
+        from holdfast import backup
+
+        return backup.absorb(self.journal, path)
+
+    import_ = restore
+
+    def backup_if_due(self) -> None:
+        """Once an hour (a setting), pack what is new beside the database."""
+        every = self.settings.backup_every_minutes
+        now = self.clock.now() / 1000
+        if not every or now < self._backup_again:
+            return
+        self._backup_again = now + 60
+        try:
+            last = os.stat(os.path.join(self.backup_folder, "state.json")).st_mtime
+        except OSError:
+            last = 0.0
+        if not 0 <= now - last < every * 60:
+            self._back_up()
+
+    def _back_up(self) -> None:
+        from holdfast import backup
+
+        try:
+            backup.backup_if_due(
+                self.store,
+                self.journal,
+                self.backup_folder,
+                clock=self.clock,
+                keep=self.settings.backup_keep,
+            )
+        except HoldfastError as error:
+            # The event is durable: a backup that fails must not look like an event that failed.
+            self._say(f"no backup was made: {error}")
+
+    def _say(self, line: str) -> None:
+        if self._notice is not None:
+            self._notice(line)
+
+    # -- presence ------------------------------------------------------------------------------
+
+    def appear(self, session: str) -> None:
+        """Register this process as working on the session, and tell about the others."""
+        if self._one_shot:
+            return
+        self._notice_fork()
+        if session in self._held:
+            return self._look_around(session)
+        holder = self.workspace.hold(session, self.actor)
+        if holder is not None:
+            if not self._held:
+                _close_at_exit(self)
+            self._held[session] = holder
+        self._look_around(session)
+
+    def _look_around(self, session: str) -> None:
+        """Tell, once each, about live processes on the same session; at most once a second."""
+        now = self.clock.monotonic()
+        if self._notice is None or now < self._look_again:
+            return
+        self._look_again = now + 1.0
+        for holder, word in self.others(session):
+            if word != "dead" and holder.process not in self._told:
+                self._told.add(holder.process)
+                pid = holder.process.split("/")[3]
+                self._notice(f"another process works on session {session}: {holder.name} ({pid})")
+
+    def others(self, session: str) -> Holders:
+        """Who else has not let go of the session: holders with "alive", "dead", "unknown"."""
+        held = self.workspace.holders(session)
+        mine = {holder.process for holder in self._held.values()}
+        if held and self._one_shot:
+            # A short command is the hand of the process that runs it, not someone else.
+            from holdfast.process import ancestors
+
+            mine |= {str(process) for process in ancestors()}
+        return [(holder, word) for holder, word in held if holder.process not in mine]
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():
+            # A forked child is a process of its own: it holds nothing until it works itself.
+            self._pid, self._held = os.getpid(), {}
+
+    def close(self) -> None:
+        """Let go of every session and of the store. May be called twice."""
+        self._notice_fork()
+        held, self._held = list(self._held.values()), {}
+        try:
+            if held:
+                self.workspace.let_go(held)
+        except HoldfastError as error:
+            # Every event is acknowledged: what is left over is a holder that will be found dead.
+            self._say(f"could not let go of the session: {error}")
+        if self._store is not None:
+            self._store.close()
+        self._store = self._journal = self._workspace = None
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _close_at_exit(home: Holdfast) -> None:
+    import atexit
+    import weakref
+
+    # A program that ends in order lets go; only one that dies leaves its holder behind.
+    reference = weakref.ref(home)
+
+    def close() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.close()
+
+    atexit.register(close)

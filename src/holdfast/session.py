@@ -1,0 +1,614 @@
+"""One session: every verb of the command line is a method here, under the same name.
+
+A method that returns has recorded what it says, durably; one that raises has recorded nothing.
+Methods name the stations in order and stop there: what may be done is decided in `model.rules`,
+how it is kept in `journal`, who else is there in `workspace`, what the next reader must know in
+`model.brief`.
+
+Every recording method takes a `key`: called again with the same key it records nothing new and
+returns what the first call recorded, so that a caller who does not know whether its call went
+through may simply repeat it.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidInput, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from holdfast.home import Holdfast
+    from holdfast.journal import Report
+    from holdfast.model.brief import Briefing
+    from holdfast.model.event import Body, Event
+    from holdfast.model.state import State
+    from holdfast.model.topics import Surroundings
+    from holdfast.store.local import Holder
+    from holdfast.timeline import Change, LogLine
+
+MAX_NOTE = 1024 * 1024
+_NOTE_IN_EVENT = 6000
+
+
+class Session:
+    """A session of a home, by its id. Cheap to make: nothing is read until it is asked."""
+
+    def __init__(self, home: Holdfast, id: str, actor: str = "") -> None:
+        self.home = home
+        self.id = id
+        self.actor = actor or home.actor
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    def record(
+        self,
+        body: Body,
+        *,
+        key: str = "",
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+    ) -> Event:
+        """Record one event, if the rules allow it. The verbs below all end here."""
+        if not create:
+            self.home.appear(self.id)
+        recorded = self.home.journal.append(
+            self.id, body, actor=self.actor, key=key, create=create, blobs=blobs
+        )
+        if create:
+            self.home.appear(self.id)
+        self.home.backup_if_due()
+        return recorded.events[-1]
+
+    # -- what happened -------------------------------------------------------------------------
+
+    def note(self, text: str, *, for_next: bool = False, key: str = "") -> Event:
+        """Keep a remark; `for_next` puts it first in the next briefing."""
+        from holdfast.model.event import NoteAdded
+
+        if len(text.encode("utf-8", "replace")) <= _NOTE_IN_EVENT:
+            return self.record(NoteAdded(text=text, for_next=for_next), key=key)
+        preview, size, blobs = self._spill(text)
+        body = NoteAdded(text=preview, for_next=for_next, blob=blobs[0][0], size=size)
+        return self.record(body, key=key, blobs=blobs)
+
+    def _spill(self, text: str) -> tuple[str, int, list[tuple[str, bytes]]]:
+        """A long text as a preview and a blob that holds it whole, secrets taken out."""
+        from hashlib import sha256
+
+        from holdfast.text import clean_input
+
+        clean = clean_input(text, "text", limit=MAX_NOTE, lines=True)
+        data = self.home.journal.redacted(clean).encode()
+        return clean[:1000], len(data), [(sha256(data).hexdigest(), data)]
+
+    def decide(
+        self,
+        what: str,
+        *,
+        because: str = "",
+        options: Sequence[str] = (),
+        chosen: str = "",
+        key: str = "",
+    ) -> Event:
+        """Keep a decision with its reason; the options not chosen stay known as rejected."""
+        from holdfast.model.event import DecisionMade
+
+        body = DecisionMade(
+            decision=_slug(what),
+            what=what,
+            because=because,
+            options=list(options),
+            chosen=chosen,
+        )
+        return self.record(body, key=key)
+
+    def error(
+        self, message: str, *, category: str = "logical", agent: str = "", key: str = ""
+    ) -> Event:
+        """Keep an error, in one of the five categories."""
+        from holdfast.model.event import ErrorRaised
+
+        return self.record(ErrorRaised(message=message, category=category, agent=agent), key=key)
+
+    def command(
+        self,
+        name: str,
+        *,
+        arguments: str = "",
+        status: str = "success",
+        duration_ms: int | None = None,
+        error: str = "",
+        agent: str = "",
+        task: str = "",
+        model: str = "",
+        key: str = "",
+    ) -> Event:
+        """Keep that a command ran and how it ended."""
+        from holdfast.model.event import CommandRan
+
+        body = CommandRan(
+            name=name,
+            arguments=arguments,
+            status=status,
+            duration_ms=duration_ms,
+            error=error,
+            agent=agent,
+            task=task,
+            model=model,
+        )
+        return self.record(body, key=key)
+
+    def file(
+        self,
+        path: str,
+        *,
+        action: str = "",
+        agent: str = "",
+        added: int | None = None,
+        removed: int | None = None,
+        before: str = "",
+        after: str = "",
+        key: str = "",
+    ) -> Event:
+        """Keep that a file changed; what is not given is worked out from the file and git."""
+        from holdfast.model.event import FileChanged
+        from holdfast.touch import file_change
+
+        inside = self._inside(path)
+        given = FileChanged(
+            path=inside,
+            action=action,
+            agent=agent,
+            added=added,
+            removed=removed,
+            before=before,
+            after=after,
+        )
+        with self.home.store.view(self.id) as view:
+            known = self.home.journal.state(view).rows.get("file", inside)
+        body = file_change(given, self.home.workspace.tree, known)
+        return self.record(body, key=key)
+
+    def artifact(self, path: str, *, key: str = "") -> Event:
+        """Keep a file's content with the session; one that holds secrets only by its digest."""
+        from holdfast.touch import artifact
+
+        body, blobs = artifact(path, self.home.workspace.tree, self.home.journal.secrets_in)
+        return self.record(body, key=key, blobs=blobs)
+
+    def tokens(self, count: int, *, agent: str = "", key: str = "") -> Event:
+        """Keep how many tokens the context (of an agent) holds now."""
+        from holdfast.model.event import ContextMeasured
+
+        return self.record(ContextMeasured(tokens=count, agent=agent), key=key)
+
+    def compressed(self, summary: str = "", *, key: str = "") -> Event:
+        """Keep that the agent's context was compressed."""
+        from holdfast.model.event import ContextCompressed
+
+        return self.record(ContextCompressed(summary=summary), key=key)
+
+    def rename(self, goal: str, *, key: str = "") -> Event:
+        """Give the session another goal."""
+        from holdfast.model.event import SessionRenamed
+
+        return self.record(SessionRenamed(goal=goal), key=key)
+
+    def model(self, name: str, *, key: str = "") -> Event:
+        """Keep which model works on the session."""
+        return self.attr("model", name, key=key)
+
+    def attr(self, name: str, value: str | int | float | bool | None, *, key: str = "") -> Event:
+        """Set an attribute of your own."""
+        from holdfast.model.event import AttributeSet
+
+        return self.record(AttributeSet(key=name, value=value), key=key)
+
+    def undo(self, event: str = "", *, because: str = "", key: str = "") -> Event:
+        """Withdraw an event (the last one unless named); undoing the undo brings it back."""
+        from holdfast.model.event import EventRetracted
+        from holdfast.timeline import undo_target
+
+        with self.home.store.view(self.id) as view:
+            target = undo_target(list(self.home.journal.events(view)), event)
+        return self.record(EventRetracted(event=target, because=because), key=key)
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def task_add(
+        self, title: str, *, id: str = "", phase: str = "", agent: str = "", key: str = ""
+    ) -> Event:
+        """Add a task; without an id it is called t1, t2, …"""
+        from holdfast.model.event import StepAdded
+
+        while True:
+            step = id or self._free_task_id()
+            body = StepAdded(step=step, title=title, parent=phase, agent=agent)
+            try:
+                return self.record(body, key=key)
+            except Refused:
+                # Another process may have taken the name in between; then the next one is free.
+                if id or self._free_task_id() == step:
+                    raise
+
+    def _free_task_id(self) -> str:
+        with self.home.store.view(self.id) as view:
+            state = self.home.journal.state(view)
+            number = state.count("step") + 1
+            while state.step(f"t{number}") is not None:
+                number += 1
+        return f"t{number}"
+
+    def task_start(self, id: str, *, agent: str = "", key: str = "") -> Event:
+        """Work on a task begins."""
+        from holdfast.model.event import StepStarted
+
+        return self.record(StepStarted(step=id, agent=agent), key=key)
+
+    def task_done(
+        self, id: str, *, outcome: str = "", files: Sequence[str] = (), key: str = ""
+    ) -> Event:
+        """A task is done, with its outcome and the files it made."""
+        from holdfast.model.event import StepCompleted
+
+        body = StepCompleted(step=id, outcome=outcome, files=[self._inside(f) for f in files])
+        return self.record(body, key=key)
+
+    def task_block(self, id: str, because: str, *, key: str = "") -> Event:
+        """A task cannot go on, for a reason."""
+        from holdfast.model.event import StepBlocked
+
+        return self.record(StepBlocked(step=id, because=_reason(because)), key=key)
+
+    def task_skip(self, id: str, because: str, *, key: str = "") -> Event:
+        """A task is left out, for a reason."""
+        from holdfast.model.event import StepSkipped
+
+        return self.record(StepSkipped(step=id, because=_reason(because)), key=key)
+
+    def task_unblock(self, id: str, *, key: str = "") -> Event:
+        """A blocked task can be taken up again."""
+        from holdfast.model.event import StepUnblocked
+
+        return self.record(StepUnblocked(step=id), key=key)
+
+    def _inside(self, path: str) -> str:
+        from holdfast.place import relative
+
+        return relative(path, self.home.workspace.tree.root)
+
+    # -- agents --------------------------------------------------------------------------------
+
+    def agent(self, id: str, *, type: str = "", task: str = "", blocking_on: str = "") -> AgentRun:
+        """An agent's run, for a `with`: started on entry, done or failed on exit."""
+        return AgentRun(self, id, type=type, task=task, blocking_on=blocking_on)
+
+    def agent_start(
+        self,
+        id: str,
+        *,
+        type: str = "",
+        task: str = "",
+        blocking_on: str = "",
+        pid: int | None = None,
+        key: str = "",
+    ) -> Event:
+        """An agent begins; with its `pid`, its death will be noticed."""
+        from holdfast.model.event import AgentStarted
+        from holdfast.process import identity
+
+        if pid is not None and identity(pid) is None:
+            raise InvalidInput(f"there is no process {pid}", why="nothing was recorded")
+        body = AgentStarted(agent=id, type=type, task=task, blocking_on=blocking_on)
+        event = self.record(body, key=key)
+        if pid is not None:
+            self.home.workspace.hold(self.id, f"agent {id}", agent=id, doing=task, pid=pid)
+        return event
+
+    def agent_progress(self, id: str, fraction: float, *, key: str = "") -> Event:
+        """How far an agent is, from 0 to 1."""
+        from holdfast.model.event import AgentProgressed
+
+        return self.record(AgentProgressed(agent=id, fraction=fraction), key=key)
+
+    def agent_done(
+        self,
+        id: str,
+        *,
+        result: str = "",
+        created: Sequence[str] = (),
+        modified: Sequence[str] = (),
+        deleted: Sequence[str] = (),
+        key: str = "",
+    ) -> Event:
+        """An agent has finished its work."""
+        from holdfast.model.event import AgentFinished
+
+        body = AgentFinished(
+            agent=id,
+            result=result,
+            created=[self._inside(path) for path in created],
+            modified=[self._inside(path) for path in modified],
+            deleted=[self._inside(path) for path in deleted],
+        )
+        return self._agent_ends(id, body, key)
+
+    def agent_fail(self, id: str, error: str, *, category: str = "logical", key: str = "") -> Event:
+        """An agent failed, with an error of one of the five categories."""
+        from holdfast.model.event import AgentFailed
+
+        return self._agent_ends(id, AgentFailed(agent=id, error=error, category=category), key)
+
+    def agent_timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
+        """An agent took longer than it may."""
+        from holdfast.model.event import AgentTimedOut
+
+        return self._agent_ends(id, AgentTimedOut(agent=id, error=error), key)
+
+    def agent_retry(self, id: str, *, key: str = "") -> Event:
+        """A failed agent runs again."""
+        from holdfast.model.event import AgentRetried
+
+        return self.record(AgentRetried(agent=id), key=key)
+
+    def _agent_ends(self, id: str, body: Body, key: str) -> Event:
+        event = self.record(body, key=key)
+        held = [h for h, _ in self.home.workspace.holders(self.id) if h.agent == id]
+        self.home.workspace.let_go(held)
+        return event
+
+    # -- the life of the session ---------------------------------------------------------------
+
+    def pause(self, *, reason: str = "user_request", context: str = "", key: str = "") -> Event:
+        """Lay the session aside, with what was being worked on."""
+        from holdfast.model.event import SessionPaused
+
+        return self.record(SessionPaused(reason=reason, context=context), key=key)
+
+    def complete(self, *, because: str = "", key: str = "") -> Event:
+        """The goal is reached."""
+        from holdfast.model.event import SessionCompleted
+
+        return self.record(SessionCompleted(because=because), key=key)
+
+    def fail(self, *, because: str = "", key: str = "") -> Event:
+        """The session failed; it may be resumed."""
+        from holdfast.model.event import SessionFailed
+
+        return self.record(SessionFailed(because=because), key=key)
+
+    def abort(self, *, because: str = "", key: str = "") -> Event:
+        """Stop for good. Nothing leads back; everything stays readable."""
+        from holdfast.model.event import SessionAborted
+
+        return self.record(SessionAborted(because=because), key=key)
+
+    def abandon(self, *, because: str = "", key: str = "") -> Event:
+        """Give up on it; it may be reopened."""
+        from holdfast.model.event import SessionAbandoned
+
+        return self.record(SessionAbandoned(because=because), key=key)
+
+    def reopen(self, because: str, *, key: str = "") -> Event:
+        """Take up a completed or abandoned session again, for a reason."""
+        from holdfast.model.event import SessionReopened
+
+        return self.record(SessionReopened(because=_reason(because)), key=key)
+
+    def archive(self, *, key: str = "") -> Event:
+        """Put a finished session out of the way; nothing is deleted."""
+        from holdfast.model.event import SessionArchived
+
+        return self.record(SessionArchived(), key=key)
+
+    def unarchive(self, *, key: str = "") -> Event:
+        """Bring an archived session back into the list."""
+        from holdfast.model.event import SessionArchived
+
+        return self.record(SessionArchived(archived=False), key=key)
+
+    def forget(self) -> None:
+        """Erase everything the session says, from the store and its backups, for good.
+
+        What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
+        """
+        from holdfast import backup
+
+        self.home.journal.forget(self.id, actor=self.actor)
+        backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
+
+    # -- picking it up -------------------------------------------------------------------------
+
+    def resume(
+        self,
+        *,
+        budget: int | None = None,
+        style: str = "holdfast",
+        fmt: str = "text",
+        fenced: bool = True,
+    ) -> Briefing:
+        """Take the session up: notes who died, records the resume, makes it current, briefs.
+
+        A session that is damaged is not resumed; the briefing says what is wrong.
+        """
+        from holdfast.model.brief import check
+        from holdfast.survey import interruption
+
+        check(self._budget(budget), style, fmt)
+        # Before the resume is recorded, so that what changed since the last work still shows.
+        around = self._look(fenced)
+        if not around.damage:
+            died = self._died()
+            moves = interruption(self, died)
+            self.home.journal.append_moves(self.id, moves, actor=self.actor)
+            self.home.workspace.let_go(died)
+            self.home.workspace.choose(self.id)
+            self.home.appear(self.id)
+        return self._brief(around, budget, style, fmt)
+
+    def brief(
+        self,
+        *,
+        budget: int | None = None,
+        style: str = "holdfast",
+        fmt: str = "text",
+        fenced: bool = True,
+    ) -> Briefing:
+        """What the next reader must know, within a budget of tokens. Changes nothing.
+
+        `fenced` quotes the session's own words so that a model cannot take them for orders.
+        """
+        return self._brief(self._look(fenced), budget, style, fmt)
+
+    def _look(self, fenced: bool) -> Surroundings:
+        from holdfast.survey import survey
+
+        damage = self.damage()
+        with self.home.store.view(self.id) as view:
+            state = self.home.journal.state(view)
+            return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
+
+    def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
+        from holdfast.model.brief import brief
+
+        with self.home.store.view(self.id) as view:
+            around.seq = view.seq
+            state = self.home.journal.state(view)
+            return brief(state, around, budget=self._budget(budget), style=style, fmt=fmt)
+
+    def _budget(self, asked: int | None) -> int:
+        return self.home.settings.brief_budget if asked is None else asked
+
+    def _died(self) -> list[Holder]:
+        return [h for h, word in self.home.workspace.holders(self.id) if word == "dead"]
+
+    def damage(self) -> list[str]:
+        """What is wrong with the session's events, in words; empty when they are sound."""
+        with self.home.store.view(self.id) as view:
+            return [finding.message for finding in self.home.journal.check_chain(view)]
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Where the session stands, from the catalogue: the same fields as `status --json`."""
+        from holdfast.view import status
+
+        rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
+        if not rows:
+            raise Refused(f"session {self.id} is not there any more", session=self.id)
+        project = rows[0]["project"]
+        name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
+        return status(rows[0], name, self.home.workspace.holders(self.id))
+
+    def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
+        """Events in order of arrival; with a limit, the newest so many."""
+        from holdfast.timeline import log
+
+        with self.home.store.view(self.id) as view:
+            yield from log(self.home.journal, view, limit=limit, after=after)
+
+    def follow(self, after: int, timeout: float) -> bool:
+        """Wait until there is an event beyond `after`; False when time ran out."""
+        return self.home.store.watch(self.id, after, timeout)
+
+    def state(self, at: str = "") -> State:
+        """The state now, or as it was at an arrival number, an event or a time."""
+        from holdfast.timeline import state_at
+
+        with self.home.store.view(self.id) as view:
+            events = list(self.home.journal.events(view))
+        return state_at(events, at, self.home.clock.now(), self.home.settings.naive_time)
+
+    show = state
+
+    def diff(self, a: str, b: str = "") -> list[Change]:
+        """What changed between two points of the session."""
+        from holdfast.timeline import changes
+
+        return changes(self.state(a), self.state(b))
+
+    def verify(self) -> Report:
+        """Check every event, the chain ends, and everything derived against the journal."""
+        return self.home.journal.verify(self.id)
+
+    def export(self, path: str, *, overwrite: bool = False) -> None:
+        """Write the session with its artifacts into one pack file."""
+        from holdfast import backup
+
+        chunks = backup.export(self.home.journal, self.id, clock=self.home.clock)
+        backup.write_pack(path, chunks, overwrite=overwrite)
+
+
+class AgentRun:
+    """An agent at work: what it records carries its name, and its end is recorded with it."""
+
+    def __init__(self, session: Session, id: str, *, type: str, task: str, blocking_on: str):
+        self.id = id
+        self._session = Session(session.home, session.id, actor=f"agent:{id}")
+        self._start = {"type": type, "task": task, "blocking_on": blocking_on}
+        self._ended = False
+
+    def __enter__(self) -> AgentRun:
+        import os
+
+        self._session.agent_start(self.id, pid=os.getpid(), **self._start)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            self.done()
+        else:
+            self._ended = True
+            self._session.agent_fail(self.id, f"{type(error).__name__}: {error}"[:2000])
+
+    def progress(self, fraction: float) -> Event:
+        return self._session.agent_progress(self.id, fraction)
+
+    def done(self, result: str = "", **files: Sequence[str]) -> Event:
+        """Finish now; `created`, `modified` and `deleted` name files."""
+        self._ended = True
+        return self._session.agent_done(self.id, result=result, **files)  # type: ignore[arg-type]
+
+    def note(self, text: str, *, for_next: bool = False) -> Event:
+        return self._session.note(text, for_next=for_next)
+
+    def decide(self, what: str, **details: Any) -> Event:
+        return self._session.decide(what, **details)
+
+    def error(self, message: str, *, category: str = "logical") -> Event:
+        return self._session.error(message, category=category, agent=self.id)
+
+    def file(self, path: str, **details: Any) -> Event:
+        return self._session.file(path, agent=self.id, **details)
+
+    def command(self, name: str, **details: Any) -> Event:
+        return self._session.command(name, agent=self.id, **details)
+
+    def tokens(self, count: int) -> Event:
+        return self._session.tokens(count, agent=self.id)
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise InvalidInput("a reason is needed", hint='--because "…"')
+    return text
+
+
+def _slug(text: str) -> str:
+    """A short stable name for a decision, so that deciding the same thing again replaces it."""
+    from hashlib import sha256
+
+    words = "".join(c if c.isalnum() and c.isascii() else " " for c in text.lower()).split()
+    mark = sha256(" ".join(text.lower().split()).encode("utf-8", "replace")).hexdigest()[:6]
+    return f"{'-'.join(words)[:32].strip('-') or 'decision'}-{mark}"

@@ -1,0 +1,81 @@
+"""Looking around before a briefing: what changed under the session since someone last worked.
+
+Everything here is true of this machine at this moment: who is alive, which branch is checked
+out, which touched files are no longer as they were left. None of it is recorded, except that
+whoever resumes records the deaths it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import place
+from holdfast.model.brief import Surroundings
+from holdfast.model.event import Body, SessionInterrupted, SessionResumed
+from holdfast.model.state import File, State
+from holdfast.process import device_name
+from holdfast.session import Session
+from holdfast.store.local import Holder
+from holdfast.text import prompt
+
+
+def interruption(session: Session, died: Sequence[Holder]) -> list[Body]:
+    """The moves of a resume: who died first, if anyone, then the resume itself."""
+    branch, commit = session.home.git()
+    resumed = SessionResumed(git_branch=branch, git_commit=commit)
+    if not died:
+        return [resumed]
+    agents = sorted({holder.agent for holder in died if holder.agent})
+    return [SessionInterrupted(doing=_doing(died), agents=agents), resumed]
+
+
+def survey(
+    session: Session,
+    state: State,
+    *,
+    died: Sequence[Holder],
+    damage: Sequence[str],
+    fenced: bool,
+) -> Surroundings:
+    home, core = session.home, state.core
+    branch, commit = home.git()
+    secret = home.store.secret() if fenced else b""
+
+    def fence(text: str, label: str, origin: str, confirmed: bool) -> str:
+        return prompt(text, secret, label=label, origin=origin, confirmed=confirmed)
+
+    return Surroundings(
+        now=home.clock.now(),
+        drift=_drift(session, state),
+        branch_then=core.git_branch,
+        branch_now=branch,
+        commit_then=core.git_commit,
+        commit_now=commit,
+        holders=[(h.name, h.since, word) for h, word in home.others(session.id)],
+        dead_agents=sorted({holder.agent for holder in died if holder.agent}),
+        interrupted=_doing(died),
+        damage=list(damage),
+        fence=fence if fenced else None,
+        device_names={home.store.device: home.settings.device_name or device_name()},
+        window=home.settings.context_window,
+    )
+
+
+def _doing(died: Sequence[Holder]) -> str:
+    parts = dict.fromkeys(holder.doing or holder.agent or holder.name for holder in died)
+    return "; ".join(parts)
+
+
+def _drift(session: Session, state: State) -> list[tuple[str, str]]:
+    home = session.home
+    most, ms = home.settings.drift_files, home.settings.drift_ms
+    rows = state.rows.select("file", newest=True, limit=most)
+    left = [row for row in rows if isinstance(row, File)]
+    kept = [(row.path, row.after, None, None) for row in left if row.action != "deleted"]
+    found = place.drift(kept, most, ms, root=home.workspace.tree.root, clock=home.clock)
+    back = [(row.path, "changed") for row in left if _came_back(row, home.workspace.tree.root)]
+    return [(path, word) for path, word in found if word != "same"] + back
+
+
+def _came_back(row: File, root: str) -> bool:
+    return row.action == "deleted" and place.file_facts(place.absolute(row.path, root)) is not None

@@ -1,0 +1,185 @@
+"""Looking back: the log, the state at an earlier point, what changed, and what can be undone.
+
+A *point* is an arrival number (`12`), an event (its id, whole or shortened, or `device:n`), or a
+time. The state at a point is the fold of what had arrived by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.clock import iso, parse_time
+from holdfast.errors import InvalidInput, Refused
+from holdfast.journal import Journal
+from holdfast.model import merge
+from holdfast.model.event import Body, Event, Unknown
+from holdfast.model.fold import fold
+from holdfast.model.rules import check_undo
+from holdfast.model.state import State
+from holdfast.model.summary import progress
+from holdfast.store import View
+
+_UNSTABLE = frozenset({"chains", "tips", "events", "updated_at", "counts", "notes", "commands"})
+
+
+class LogLine(Struct, frozen=True):
+    """An event as the log shows it; a retracted one is struck out."""
+
+    event: Event
+    retracted: bool = False
+
+
+class Change(Struct, frozen=True):
+    """One difference between two states: where, what it was, what it is."""
+
+    where: str
+    before: Any
+    after: Any
+
+
+def log(journal: Journal, view: View, *, limit: int, after: int) -> Iterator[LogLine]:
+    gone = _retracted(journal, view)
+    events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
+    shown = reversed(list(events)) if limit >= 0 else events
+    for event in shown:
+        yield LogLine(event, event.id in gone)
+
+
+def _retracted(journal: Journal, view: View) -> set[str]:
+    state = journal.state(view)
+    if not state.core.retracted:
+        return set()
+    return merge.retracted(merge.in_order(journal.events(view)))
+
+
+def plain_event(line: LogLine) -> dict[str, Any]:
+    """An event as JSON values: what `log --json` prints."""
+    event, head = line.event, line.event.head
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "session": head.session,
+        "kind": event.kind,
+        "at": iso(head.at, millis=True),
+        "at_ms": head.at,
+        "actor": head.actor,
+        "device": head.device,
+        "n": head.n,
+        "address": event.address,
+        "hash": event.hash,
+        "data": _plain_body(event.body),
+        "retracted": line.retracted,
+    }
+
+
+def _plain_body(body: Body) -> Any:
+    if not isinstance(body, Unknown):
+        return msgspec.to_builtins(body)
+    try:
+        return msgspec.json.decode(body.raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return {"raw": body.raw}
+
+
+def plain_state(state: State) -> dict[str, Any]:
+    """A state as JSON values: what `show --json` prints."""
+    core = state.core
+    rows: dict[str, list[Any]] = {}
+    for table, _, row in sorted(state.rows.items(), key=lambda item: item[2].rank):
+        rows.setdefault(table, []).append(msgspec.to_builtins(row))
+    return {
+        "session": core.session,
+        "status": core.status,
+        "goal": core.goal,
+        "progress": round(progress(state)[0], 4),
+        "seq": core.events,
+        "core": msgspec.to_builtins(core),
+        "rows": rows,
+    }
+
+
+def find_event(events: Sequence[Event], text: str) -> Event:
+    """The event a user's text names."""
+    name = text.removeprefix("#")
+    if name.isascii() and name.isdigit():
+        found = [e for e in events if e.seq == int(name)]
+    else:
+        found = [e for e in events if e.address == text or e.id == text]
+        found = found or [e for e in events if e.id.startswith(text.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(f"{text} could be any of {len(found)} events", hint="holdfast log")
+    raise InvalidInput(f"there is no event {text}", hint="see them with: holdfast log")
+
+
+def undo_target(events: Sequence[Event], text: str) -> str:
+    """The id of the event to withdraw: the one named, else the last that can be."""
+    gone = merge.retracted(merge.in_order(events))
+    if text:
+        event = find_event(events, text)
+        check_undo(event.kind)
+        if event.id in gone:
+            raise Refused(f"event {event.seq} is withdrawn already", hint="holdfast log")
+        return event.id
+    for event in reversed(events):
+        if event.kind in ("session.started", "session.adopted"):
+            break
+        if event.kind != "event.retracted" and event.id not in gone:
+            return event.id
+    raise Refused("there is nothing to undo", hint="holdfast log")
+
+
+def state_at(events: Sequence[Event], point: str, now: int, naive: str) -> State:
+    """The state as it was at a point; an empty one means now."""
+    return fold(events if not point else events[: _reach(events, point, now, naive)])
+
+
+def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
+    try:
+        return find_event(events, point).seq
+    except InvalidInput:
+        if point.removeprefix("#").isdigit():
+            raise
+    try:
+        moment = parse_time(point, now, naive=naive)
+    except InvalidInput:
+        raise InvalidInput(
+            f"{point} is neither an arrival number, an event nor a time", hint="holdfast log"
+        ) from None
+    return sum(1 for event in events if event.head.at <= moment)
+
+
+def changes(a: State, b: State) -> list[Change]:
+    """The differences of two states, core first, then row by row."""
+    before, after = _flat(a), _flat(b)
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        Change(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name) and _says_something(name, before, after)
+    ]
+
+
+def _says_something(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """A row that came or went need not tell what it left empty."""
+    return bool(before.get(name) or after.get(name)) or (name in before and name in after)
+
+
+def _flat(state: State) -> dict[str, Any]:
+    core = _fields(state.core)
+    flat = {name: value for name, value in core.items() if name not in _UNSTABLE}
+    for table, key, row in sorted(state.rows.items(), key=lambda item: (item[0], item[2].rank)):
+        for name, value in _fields(row).items():
+            if name not in ("rank", "at"):
+                flat[f"{table} {key}: {name}"] = value
+    return flat
+
+
+def _fields(value: Struct) -> dict[str, Any]:
+    """Every field, also those that JSON leaves out while they have their default."""
+    return {n: msgspec.to_builtins(getattr(value, n)) for n in value.__struct_fields__}

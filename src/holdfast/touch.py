@@ -1,0 +1,94 @@
+"""Files that work touches: what a change to one amounts to, and keeping one as an artifact.
+
+Digests are SHA-256 of the bytes. Content is kept only where the user asks for it (`artifact`),
+and never when it holds a secret: then the digest alone is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from holdfast import files
+from holdfast.config import child_environment
+from holdfast.errors import InvalidInput
+from holdfast.model.event import ArtifactSaved, FileChanged
+from holdfast.model.state import File, Row
+from holdfast.place import Tree, file_facts, relative
+
+MAX_ARTIFACT = 64 * 1024 * 1024
+_HEX = frozenset("0123456789abcdef")
+
+
+def file_change(given: FileChanged, tree: Tree, known: Row | None) -> FileChanged:
+    """Complete a change: action, digests and line counts, where they are absent."""
+    path = given.path
+    for digest in (given.before, given.after):
+        if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
+            raise InvalidInput(f"{digest[:20]} is no SHA-256", why="it has 64 hexadecimal digits")
+    last = known.after if isinstance(known, File) else ""
+    facts = file_facts(os.path.join(tree.root, path))
+    after = given.after or (facts[0] if facts else "") or ""
+    before = given.before or last or _committed_digest(tree, path)
+    action = given.action or _action(exists=facts is not None, before=before)
+    if action == "deleted":
+        after = given.after
+    counts = {"added": given.added, "removed": given.removed}
+    if given.added is None and given.removed is None:
+        counts = _line_counts(tree, path)
+    return replace(given, action=action, before=before, after=after, **counts)
+
+
+def _action(*, exists: bool, before: str) -> str:
+    if not exists:
+        return "deleted"
+    return "modified" if before else "created"
+
+
+def _git(tree: Tree, *arguments: str) -> bytes | None:
+    if tree.git_dir is None:
+        return None
+    clean = {k: v for k, v in child_environment().items() if not k.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", tree.root, *arguments],
+            env={**clean, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _committed_digest(tree: Tree, path: str) -> str:
+    content = _git(tree, "cat-file", "blob", f"HEAD:{path}")
+    return "" if content is None else sha256(content).hexdigest()
+
+
+def _line_counts(tree: Tree, path: str) -> dict[str, int | None]:
+    found = _git(tree, "diff", "--numstat", "--no-ext-diff", "--no-textconv", "HEAD", "--", path)
+    parts = (found or b"").split(b"\t")
+    if len(parts) < 3 or not parts[0].isdigit() or not parts[1].isdigit():
+        return {"added": None, "removed": None}
+    return {"added": int(parts[0]), "removed": int(parts[1])}
+
+
+def artifact(
+    path: str, tree: Tree, secrets_in: Callable[[str], list[str]]
+) -> tuple[ArtifactSaved, list[tuple[str, bytes]]]:
+    """The event that keeps a file, and its content unless that holds secrets."""
+    inside = relative(path, tree.root)
+    data = files.read_bounded(os.path.join(tree.root, inside), MAX_ARTIFACT)
+    digest = sha256(data).hexdigest()
+    found = secrets_in(data.decode("utf-8", "replace"))
+    body = ArtifactSaved(
+        path=inside, digest=digest, size=len(data), kept=not found, redacted=sorted(set(found))
+    )
+    return body, [] if found else [(digest, data)]

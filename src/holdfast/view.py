@@ -1,0 +1,78 @@
+"""How a session looks from outside: the values behind `--json`, made from the catalogue alone.
+
+The catalogue row carries a summary that is rewritten with every event, so listing ten thousand
+sessions or asking for the status of one needs neither the journal nor the model.
+"""
+
+from __future__ import annotations
+
+import json
+
+from holdfast.clock import iso
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from holdfast.store.local import Holder
+
+
+def listing(row: dict[str, object]) -> dict[str, Any]:
+    """One session as `list` shows it."""
+    summary = _summary(row)
+    return {
+        "session": row["id"],
+        "status": row["status"],
+        "goal": row["goal"],
+        "progress": summary.get("progress", 0.0),
+        "progress_from": summary.get("progress_from", "none"),
+        "seq": row["seq"],
+        "next": summary.get("next", ""),
+        "attention": list(summary.get("attention", [])),
+        "archived": bool(row["archived"]),
+        "began_at": _stamp(row["began"]),
+        "updated_at": _stamp(row["updated"]),
+    }
+
+
+def status(
+    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]]
+) -> dict[str, Any]:
+    """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
+    shown = listing(row)
+    summary = _summary(row)
+    shown |= {name: value for name, value in summary.items() if name not in shown}
+    shown["project"] = project
+    shown["paused_at"] = _stamp(summary.get("paused_at"))
+    shown["doing"] = ""
+    shown["holders"] = [holder_view(holder, word) for holder, word in held]
+    dead = [holder for holder, word in held if word == "dead"]
+    if dead and len(dead) == len(held) and "interrupted" not in shown["attention"]:
+        shown["attention"].insert(0, "interrupted")
+        shown["doing"] = "; ".join(filter(None, (h.doing or h.agent for h in dead)))
+    return shown
+
+
+def holder_view(holder: Holder, word: str) -> dict[str, Any]:
+    """A process at work; `state` is alive, dead or unknown."""
+    return {
+        "name": holder.name,
+        "agent": holder.agent,
+        "doing": holder.doing,
+        "pid": int(holder.process.split("/")[3]),
+        "since": iso(holder.since),
+        "state": word,
+    }
+
+
+def _summary(row: dict[str, object]) -> dict[str, Any]:
+    try:
+        found = json.loads(str(row["summary"]) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamp(ms: object) -> str | None:
+    return iso(ms) if isinstance(ms, int) and ms else None

@@ -1,0 +1,229 @@
+"""Which session is meant here, whose project this is, and who else is at work.
+
+Words. The *tree* is the folder work happens in, with its own *current* session: what was last
+started, resumed or chosen in it. The *project* is found by keys of the tree (see `project`). A
+*holder* is a live process that works on a session; one that is dead and has not let go means
+the session was *interrupted*.
+
+Writes never guess: without an explicit session, a live agent run above this process, or a
+current session that is open, a writing command changes nothing and is told what to type.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import place
+from holdfast.clock import short_id
+from holdfast.errors import NoSession
+from holdfast.store.local import Holder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.clock import Clock
+    from holdfast.place import Tree
+    from holdfast.project import Match
+    from holdfast.store import Store
+
+OPEN = ("created", "active", "paused", "failed")
+
+
+class Workspace:
+    def __init__(self, store: Store, clock: Clock, cwd: str | None) -> None:
+        self._store = store
+        self._local = store.local
+        self._clock = clock
+        self._cwd = cwd
+        self._tree: Tree | None = None
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = place.find_tree(self._cwd)
+        return self._tree
+
+    # -- which session -------------------------------------------------------------------------
+
+    def current(self) -> str:
+        """The session meant here without being named, or "" when there is none."""
+        return self._above() or self._chosen()
+
+    def require(self, *, open_only: bool) -> str:
+        """The session meant here; `NoSession` with the open ones when that would be a guess."""
+        session = self.current()
+        if not session:
+            raise self._none("no session is current in this folder")
+        if open_only and (status := self._status(session)) not in OPEN:
+            raise self._none(f"the current session {session} is {status}", finished=session)
+        return session
+
+    def only_open(self) -> str:
+        """The one session of this project that can be resumed, or "" when there is not one."""
+        found = self.listed_open()
+        return str(found[0]["id"]) if len(found) == 1 else ""
+
+    def listed_open(self) -> list[dict[str, object]]:
+        project = self.project()
+        rows = self._store.catalogue(where={"archived": 0, "project": project}) if project else []
+        return [row for row in rows if row["status"] in OPEN]
+
+    def choose(self, session: str) -> None:
+        """Make a session the current one of this tree."""
+        project, keys = self._settled_project()
+        self._local.settle(self.tree.root, self._inode, project, keys, session)
+
+    def _above(self) -> str:
+        holders = self._local.holders()
+        if not holders:
+            return ""
+        from holdfast.process import ProcessId, ancestors
+
+        above = {ancestor: depth for depth, ancestor in enumerate(ancestors()) if depth}
+        held = [(above.get(ProcessId.parse(h.process)), h) for h in holders]
+        near = [(depth, h) for depth, h in held if depth is not None]
+        return min(near, key=lambda pair: pair[0])[1].session if near else ""
+
+    def _chosen(self) -> str:
+        known = self._local.tree(self.tree.root)
+        if known is not None and (known[0] == self._inode or known[1] == self.project()):
+            return known[2]
+        match = self._match() if known is None else None
+        # A folder that was moved takes its current session along, if that is beyond doubt.
+        if match is None or match.outcome != "found" or not match.certain:
+            return ""
+        return self._left_behind(match.project)
+
+    @property
+    def _inode(self) -> str:
+        return f"{self.tree.dev}:{self.tree.ino}"
+
+    def _left_behind(self, project: str) -> str:
+        for _, id, keys in self._local.projects():
+            if id == project:
+                for kind, path in keys:
+                    known = self._local.tree(path) if kind == "path" else None
+                    if known and known[0] == self._inode and not os.path.exists(path):
+                        return known[2]
+        return ""
+
+    def _status(self, session: str) -> str:
+        rows = self._store.catalogue(where={"id": session}, limit=1)
+        return str(rows[0]["status"]) if rows else "not there"
+
+    def _none(self, what: str, finished: str = "") -> NoSession:
+        rows = self.listed_open()
+        choices = [(str(r["id"]), str(r["status"]), str(r["goal"])) for r in rows]
+        if choices:
+            hint = f"choose one: holdfast use {choices[0][0]}"
+        elif finished:
+            hint = f'go on with it: holdfast reopen --because "…" --session {finished}'
+        else:
+            hint = 'begin one: holdfast start "GOAL"'
+        return NoSession(what, choices=choices, hint=hint)
+
+    # -- the project ---------------------------------------------------------------------------
+
+    def project(self) -> int:
+        """The number of the project this tree belongs to, or 0 when it is not known."""
+        known = self._local.tree(self.tree.root)
+        if known is not None and known[0] == self._inode:
+            return known[1]
+        match = self._match()
+        return self._number(match.project) if match.outcome == "found" else 0
+
+    def question(self) -> Match | None:
+        """When the tree's keys fit several projects or contradict: what is known about it."""
+        match = self._match()
+        return match if match.outcome == "question" else None
+
+    def mark(self) -> str:
+        """Write the marker that makes this tree recognisable anywhere; returns its path."""
+        from holdfast.project import strong_keys, write_marker
+
+        project, _ = self._settled_project()
+        marker = os.path.join(self.tree.root, place.MARKER)
+        # It may be marked already, here or by whoever committed the marker.
+        if not os.path.exists(marker) or "marker" not in dict(strong_keys(self.tree)):
+            marker = write_marker(self.tree, self._id(project))
+        self._local.settle(self.tree.root, self._inode, project, self._all_keys(), None)
+        return marker
+
+    def _match(self) -> Match:
+        from holdfast.project import KnownProject, match_project, place_keys, strong_keys
+
+        known = [KnownProject.look(id, keys) for _, id, keys in self._local.projects()]
+        match = match_project([*place_keys(self.tree), *strong_keys(self.tree)], known)
+        if known and not match.certain:
+            # Only git knows the first commits, and asking it takes longest.
+            match = match_project(self._all_keys(), known)
+        return match
+
+    def _all_keys(self) -> list[tuple[str, str]]:
+        from holdfast.config import child_environment
+        from holdfast.project import place_keys, root_keys, strong_keys
+
+        roots = root_keys(self.tree, child_environment()) if self.tree.git_dir else []
+        return [*place_keys(self.tree), *strong_keys(self.tree), *roots]
+
+    def _settled_project(self) -> tuple[int, Sequence[tuple[str, str]]]:
+        number = self.project()
+        keys = self._all_keys()
+        if not number:
+            # Keys that contradict or fit several make a project of its own: never merged.
+            name = os.path.basename(self.tree.main) or "/"
+            number = self._local.add_project(short_id(self._clock), name)
+        return number, keys
+
+    def _number(self, id: str) -> int:
+        return next((n for n, known, _ in self._local.projects() if known == id), 0)
+
+    def _id(self, number: int) -> str:
+        return next((id for n, id, _ in self._local.projects() if n == number), "")
+
+    # -- who is at work ------------------------------------------------------------------------
+
+    def holders(self, session: str) -> list[tuple[Holder, str]]:
+        """Everyone who has not let go of the session, with "alive", "dead" or "unknown"."""
+        held = self._local.holders(session)
+        if not held:
+            return []
+        from holdfast.process import ProcessId, liveness
+
+        return [(holder, liveness(ProcessId.parse(holder.process))) for holder in held]
+
+    def died(self, session: str) -> list[Holder]:
+        """The holders of an interrupted session: all dead. Empty while anyone may be alive."""
+        held = self.holders(session)
+        return [h for h, word in held] if held and all(w == "dead" for _, w in held) else []
+
+    def hold(
+        self, session: str, name: str, *, agent: str = "", doing: str = "", pid: int | None = None
+    ) -> Holder | None:
+        """Register a process (this one unless `pid` is given) as working on the session."""
+        from holdfast.process import identity
+
+        process = identity(pid)
+        if process is None:
+            return None
+        holder = Holder(session, str(process), name, agent, doing, self._clock.now())
+        self._local.hold(holder)
+        return holder
+
+    def let_go(self, holders: Sequence[Holder]) -> None:
+        self._local.let_go(holders)
+
+
+def find_session(store: Store, text: str) -> str:
+    """The id a user's text means: whole, or shortened while unique."""
+    found = store.resolve(text)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NoSession(f"there is no session {text}", hint="holdfast list --all", session=text)
+    raise NoSession(
+        f"{text} could be any of {len(found)} sessions",
+        why=", ".join(found[:5]),
+        hint="type more of the id",
+    )

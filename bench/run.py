@@ -1,0 +1,213 @@
+"""The figures we hold ourselves to, each as a ratio to the raw limit measured in the same run.
+
+Contenders take turns, so that a slow moment of the machine hits both; what is printed is the
+ratio of medians after a warm-up. Absolute times depend on the machine; the ratios should not.
+
+    make bench                 50 pairs each
+    make bench ARGS=--quick    15 pairs each
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+import holdfast
+from holdfast.clock import Clock
+from holdfast.journal import Journal
+from holdfast.model.event import NoteAdded, SessionStarted
+from holdfast.redact import Redactor
+from holdfast.store import open_store
+
+SESSIONS = 10_000
+EVENTS = 10_000
+EVENT_BYTES = 300
+WARM_UP = 5
+
+Timed = Callable[[], None]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer pairs, the same set-up")
+    parser.add_argument("--folder", default="build", help="where to measure: a real disk")
+    options = parser.parse_args()
+    pairs = 15 if options.quick else 50
+    os.makedirs(options.folder, exist_ok=True)
+    print_versions(pairs)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        one_event(os.path.join(folder, "a"), pairs)
+        home = long_home(os.path.join(folder, "b"))
+        whole_processes(home, os.path.join(folder, "project"), pairs)
+    return 0
+
+
+def print_versions(pairs: int) -> None:
+    print(
+        f"holdfast {holdfast.__version__} · Python {platform.python_version()} · SQLite"
+        f" {sqlite3.sqlite_version} · msgspec {msgspec.__version__} · {platform.system()}"
+        f" {platform.machine()} · {os.cpu_count()} cores · {pairs} pairs, medians"
+    )
+    print(f"{'what':<52}{'ours':>11}{'raw':>11}{'ratio':>8}{'bar':>7}")
+
+
+def report(what: str, ours: float, raw: float, bar: float, unit: str = "ms") -> None:
+    ratio = ours / raw
+    mark = "" if ratio <= bar else "   over the bar"
+    print(f"{what:<52}{ours:>9.2f} {unit}{raw:>8.2f} {unit}{ratio:>7.2f}×{bar:>6.1f}×{mark}")
+
+
+def alternate(ours: Timed, raw: Timed, pairs: int) -> tuple[float, float]:
+    """Medians in milliseconds of two contenders that take turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(pairs + WARM_UP):
+        for contender, into in ((ours, times[0]), (raw, times[1])):
+            began = time.perf_counter()
+            contender()
+            if turn >= WARM_UP:
+                into.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+# -- one event ---------------------------------------------------------------------------------
+
+
+def one_event(folder: str, pairs: int) -> None:
+    os.makedirs(folder)
+    journal = new_journal(folder)
+    start(journal, "s")
+    raw = raw_inserter(os.path.join(folder, "raw.db"))
+    # Events are quick and noisy: many pairs for one figure.
+    many = pairs * 20
+    early, limit = alternate(lambda: note(journal, "s"), raw, many)
+    report("one durable event through the library", early, limit, 1.6)
+    fill(journal, "s", EVENTS - many - WARM_UP)
+    late, limit_then = alternate(lambda: note(journal, "s"), raw, many)
+    report("the 10,000th event, beside its raw insert", late, limit_then, 1.6)
+    report("the 10,000th event against the first ones", late / limit_then, early / limit, 1.2, "× ")
+    disk_use(folder)
+
+
+def disk_use(folder: str) -> None:
+    home = os.path.join(folder, "disk")
+    with in_memory(home):
+        journal = new_journal(home)
+        start(journal, "s")
+        fill(journal, "s", EVENTS)
+        journal.store.close()
+    used = sum(os.path.getsize(os.path.join(home, name)) for name in os.listdir(home))
+    raw = EVENTS * EVENT_BYTES
+    report(
+        f"disk after {EVENTS:,} events of {EVENT_BYTES} bytes", used / 2**20, raw / 2**20, 2.5, "MB"
+    )
+
+
+def raw_inserter(path: str) -> Timed:
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute("PRAGMA journal_mode=WAL")
+    raw.execute("PRAGMA synchronous=FULL")
+    raw.execute("CREATE TABLE event (id INTEGER PRIMARY KEY, data BLOB)")
+    data = b"x" * EVENT_BYTES
+
+    def insert() -> None:
+        raw.execute("INSERT INTO event (data) VALUES (?)", (data,))
+
+    return insert
+
+
+# -- whole processes ---------------------------------------------------------------------------
+
+
+def whole_processes(home: str, project: str, pairs: int) -> None:
+    os.makedirs(project)
+    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
+    environ = {**os.environ, "HOLDFAST_HOME": home, "HOLDFAST_SESSION": "long"}
+    environ["HOLDFAST_BACKUP_EVERY_MINUTES"] = "0"
+
+    def runner(*command: str) -> Timed:
+        def run() -> None:
+            subprocess.run(
+                command,
+                cwd=project,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+
+        return run
+
+    bare = runner(sys.executable, "-c", "pass")
+    for command, bar in (
+        (("status",), 3.5),
+        (("list", "--all", "-n", "20"), 3.5),
+        (("note", "one more remark"), 6.5),
+        (("brief",), 6.5),
+        (("resume",), 6.5),
+    ):
+        ours, raw = alternate(runner(program, *command), bare, pairs)
+        what = f"holdfast {command[0]} (whole process)"
+        report(what, ours, raw, bar)
+
+
+def long_home(folder: str) -> str:
+    """A home with 10,000 sessions, one of them 10,000 events long, on the measured disk."""
+    with in_memory(folder):
+        journal = new_journal(folder)
+        start(journal, "long")
+        for number in range(SESSIONS - 1):
+            start(journal, f"s{number}")
+        fill(journal, "long", EVENTS)
+        journal.store.close()
+    return folder
+
+
+@contextmanager
+def in_memory(folder: str) -> Iterator[None]:
+    """Make `folder` on a memory disk where there is one, then move it to its place."""
+    memory = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    os.symlink(memory, folder)
+    try:
+        yield
+    finally:
+        os.unlink(folder)
+        shutil.move(memory, folder)
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+def new_journal(home: str) -> Journal:
+    clock = Clock()
+    store = open_store("", os.path.realpath(home), clock=clock, machine="bench")
+    return Journal(store, clock, Redactor())
+
+
+def start(journal: Journal, session: str) -> None:
+    body = SessionStarted(goal="measure how fast this is")
+    journal.append(session, body, actor="bench", create=True)
+
+
+def note(journal: Journal, session: str) -> None:
+    journal.append(session, NoteAdded(text=("a remark of usual length " * 20)[:285]), actor="bench")
+
+
+def fill(journal: Journal, session: str, count: int) -> None:
+    for _ in range(count):
+        note(journal, session)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The main job, shown: two agents at work, one killed in the middle of a write, then resumed.
+
+Runs in a scratch folder with a home of its own and leaves nothing behind. Everything below is
+done with the library; the last line is the command to try next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+
+import holdfast
+
+AGENT = """
+import os, signal, sys, time
+import holdfast
+
+home, session, name, task, doomed = sys.argv[1:]
+hf = holdfast.open(home)
+s = hf.session(session)
+with s.agent(name, type="feature-dev", task=task) as agent:
+    for step in range(1, 6):
+        agent.progress(step / 10)
+        agent.note(f"{name}: finished part {step} of {task}")
+        print(f"{name} acknowledged part {step}", flush=True)
+        if doomed == "yes" and step == 3:
+            print("ready to die", flush=True)
+            while True:
+                agent.note(f"{name}: a write that may or may not have finished")
+    agent.done(f"{task}: all parts done")
+hf.close()
+"""
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        return show(os.path.join(folder, "home"))
+
+
+def show(home: str) -> int:
+    with holdfast.open(home) as hf:
+        session = hf.start("Add password reset by e-mail")
+        title("A session begins")
+        print(f"session {session.id}: Add password reset by e-mail")
+        session.task_add("send the reset mail", id="mail")
+        session.task_add("the form for a new password", id="form")
+        session.decide(
+            "tokens are single-use and expire after an hour",
+            because="a leaked mail must not open the account later",
+            options=["single-use, one hour", "signed link, one day"],
+            chosen="single-use, one hour",
+        )
+        title("Two agents record work; one is killed in the middle of a write")
+        agents(home, session.id)
+    with holdfast.open(home) as hf:
+        return pick_up(hf, session.id)
+
+
+def agents(home: str, session: str) -> None:
+    steady = agent(home, session, "code-1", "the reset mail", doomed="no")
+    doomed = agent(home, session, "code-2", "the form", doomed="yes")
+    assert doomed.stdout is not None
+    for line in doomed.stdout:
+        if line.strip() == "ready to die":
+            break
+        print(f"  {line.strip()}")
+    time.sleep(0.05)
+    doomed.send_signal(signal.SIGKILL)
+    doomed.wait()
+    print("  code-2 was killed with SIGKILL")
+    out, _ = steady.communicate()
+    print(textwrap.indent(out.strip(), "  "))
+
+
+def agent(home: str, session: str, name: str, task: str, *, doomed: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", AGENT, home, session, name, task, doomed]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def pick_up(hf: holdfast.Holdfast, id: str) -> int:
+    session = hf.session(id)
+    title("Someone picks it up: the briefing")
+    print(session.resume(budget=700, fenced=False).text)
+    title("Nothing that was acknowledged is lost: the journal verifies")
+    report = session.verify()
+    print(f"{report.events} events, {'sound' if report.ok else 'DAMAGED'}")
+    for finding in report.findings:
+        print(f"  {finding.message}")
+    title("Try it next, in a project of yours")
+    print(
+        f'{os.path.join(os.path.dirname(sys.executable), "holdfast")} start "what you are about to do"'
+    )
+    return 0 if report.ok else 1
+
+
+def title(text: str) -> None:
+    print(f"\n── {text} ".ljust(80, "─"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

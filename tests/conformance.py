@@ -1,0 +1,240 @@
+"""Holds docs/requirements.md and the tests to each other (a pytest plugin).
+
+A *number* names one requirement, such as S0-12; its *document* is the part before the hyphen.
+Each number stands on one line of the list, with exactly one *class*:
+
+    - S0-12 [tested] …                        a test marked req("S0-12") ran and passed
+    - S0-12 [documented: docs/x.md#anchor] …  a statement about people or process; the place exists
+    - S0-12 [refused: reason] …               not done, on purpose
+    - S0-12 [later: feature] …                comes with a feature that is not there yet
+
+With `--conformance` a run fails when list, marks and outcomes disagree, and prints one line per
+document. Reading, judging and counting are plain functions; the hooks below only feed them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+LIST = Path("docs/requirements.md")
+CLASSES = ("tested", "documented", "refused", "later")
+FEATURES = ("layouts", "plans", "agents", "teleport", "server")
+
+_HEADING = re.compile(r"^## (?P<document>[SX]\d) .*\((?P<total>\d+)\)$")
+_LINE = re.compile(
+    r"^- (?P<number>(?P<document>[SX]\d)-(?P<n>\d+)) "
+    r"(?:\[(?P<kind>\w+)(?:: (?P<detail>[^\]]+))?\] )?(?P<text>\S.*)$"
+)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    number: str
+    document: str
+    kind: str
+    detail: str
+    text: str
+
+
+@dataclass
+class Requirements:
+    """The list as read: totals as the headings give them, and one entry per number."""
+
+    totals: dict[str, int] = field(default_factory=dict)
+    entries: dict[str, Requirement] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one marked test: passed, failed or skipped."""
+
+    test: str
+    number: str
+    result: str
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read(text: str) -> Requirements:
+    """The list in `text`; whatever is wrong with its form is among `problems`."""
+    found = Requirements()
+    for line in text.splitlines():
+        if heading := _HEADING.match(line):
+            found.totals[heading["document"]] = int(heading["total"])
+        elif re.match(r"^- [SX]\d", line):
+            _read_line(line, found)
+    found.problems += _gaps(found)
+    return found
+
+
+def _read_line(line: str, found: Requirements) -> None:
+    match = _LINE.match(line)
+    if match is None:
+        found.problems.append(f"cannot be read: {line}")
+        return
+    number, kind, detail = match["number"], match["kind"] or "", match["detail"] or ""
+    if number in found.entries:
+        found.problems.append(f"{number} is listed twice")
+    found.entries[number] = Requirement(number, match["document"], kind, detail, match["text"])
+
+
+def _gaps(found: Requirements) -> Iterator[str]:
+    """The headings' totals make a lost line visible, the last one of a document too."""
+    for document, total in found.totals.items():
+        for n in range(1, total + 1):
+            if f"{document}-{n}" not in found.entries:
+                yield f"{document}-{n} is in no class: it is not in the list"
+    for entry in found.entries.values():
+        total = found.totals.get(entry.document, 0)
+        if not 1 <= int(entry.number.partition("-")[2]) <= total:
+            yield f"{entry.number} is beyond the {total} its document's heading announces"
+
+
+# --- judging -----------------------------------------------------------------------------------
+
+
+def judge(found: Requirements, outcomes: Sequence[Outcome], root: Path) -> list[str]:
+    """Every disagreement between the list, the marks and what the tests did."""
+    problems = list(found.problems)
+    for entry in found.entries.values():
+        problems += _judge_class(entry, root)
+    problems += _judge_marks(found, outcomes)
+    passed = {outcome.number for outcome in outcomes if outcome.result == "passed"}
+    for entry in found.entries.values():
+        if entry.kind == "tested" and entry.number not in passed:
+            problems.append(f"{entry.number} is [tested], but no test marked with it has passed")
+    return problems
+
+
+def _judge_class(entry: Requirement, root: Path) -> Iterator[str]:
+    number, kind, detail = entry.number, entry.kind, entry.detail
+    if kind not in CLASSES:
+        yield f"{number} is in no class: begin with one of [{'], ['.join(CLASSES)}]"
+    elif kind == "tested" and detail:
+        yield f"{number}: [tested] takes nothing after it; the marks say where"
+    elif kind != "tested" and not detail:
+        yield f"{number}: [{kind}: …] must say {_OWED[kind]}"
+    elif kind == "later" and detail not in FEATURES:
+        yield f"{number}: [later: {detail}] names no feature; they are {', '.join(FEATURES)}"
+    elif kind == "documented" and not place_exists(detail, root):
+        yield f"{number}: [documented: {detail}] is a place that does not exist"
+
+
+_OWED = {"documented": "where (file#heading)", "refused": "why", "later": "with which feature"}
+
+
+def _judge_marks(found: Requirements, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        entry = found.entries.get(outcome.number)
+        if entry is None:
+            yield f"{outcome.test} is marked with {outcome.number}, which is in no list"
+        elif entry.kind != "tested":
+            yield f"{outcome.test} is marked with {outcome.number}, which is [{entry.kind}]"
+        if outcome.result == "skipped":
+            yield f"{outcome.test}, marked with {outcome.number}, was skipped"
+
+
+def place_exists(place: str, root: Path) -> bool:
+    """Whether `file#heading` names a heading of a file of the project."""
+    name, _, anchor = place.partition("#")
+    path = root / name
+    if not anchor or not path.is_file():
+        return False
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return anchor in {slug(line.lstrip("#")) for line in lines if line.startswith("#")}
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading gets when the file is shown as a page."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+# --- counting ----------------------------------------------------------------------------------
+
+
+def summary(found: Requirements) -> list[str]:
+    """One line per document, then the total."""
+    rows = [
+        (document, [e.kind for e in found.entries.values() if e.document == document], total)
+        for document, total in found.totals.items()
+    ]
+    everything = [entry.kind for entry in found.entries.values()]
+    rows.append(("total", everything, sum(found.totals.values())))
+    return [_row(name, kinds, total) for name, kinds, total in rows]
+
+
+def _row(name: str, kinds: Sequence[str], total: int) -> str:
+    counts = " ".join(f"{kind} {kinds.count(kind)}" for kind in CLASSES)
+    return f"{name} {counts} of {total}"
+
+
+# --- the plugin --------------------------------------------------------------------------------
+
+
+class Conformance:
+    """Collects the outcomes of marked tests; reports come from worker processes too."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.results: dict[tuple[str, str], str] = {}
+        self.problems: list[str] = []
+        self.lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == "req":
+                key = (report.nodeid, str(value))
+                self.results[key] = _worse(self.results.get(key, "passed"), report.outcome)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        found = read((self.root / LIST).read_text(encoding="utf-8"))
+        outcomes = [
+            Outcome(test, number, result) for (test, number), result in self.results.items()
+        ]
+        self.problems = judge(found, outcomes, self.root)
+        self.lines = summary(found)
+        if self.problems:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("conformance")
+        for line in self.lines:
+            terminalreporter.line(line)
+        for problem in self.problems:
+            terminalreporter.line(f"PROBLEM {problem}", red=True)
+
+
+def _worse(one: str, other: str) -> str:
+    """A test is passed only if its set-up, its call and its tear-down all are."""
+    return max(one, other, key=("passed", "skipped", "failed").index)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--conformance",
+        action="store_true",
+        help="fail when docs/requirements.md and the marked tests disagree; print the counts",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if config.getoption("--conformance") and not is_worker:
+        config.pluginmanager.register(Conformance(config.rootpath), "holdfast-conformance")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("req"):
+            item.user_properties += [("req", str(number)) for number in mark.args]

@@ -1,0 +1,83 @@
+"""A clean, equal environment around every test, and the settings of property tests.
+
+No test sees the developer's home, settings, git configuration, time zone or umask, so that
+none can depend on them or damage them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.conformance", "pytester"]
+pytest.register_assert_rewrite("holdfast.testing")
+
+SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)
+
+settings.register_profile(
+    "default",
+    max_examples=100,
+    deadline=None,  # two busy cores make any limit in milliseconds a coin toss
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    max_examples=5_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("default")
+
+_FOREIGN_PREFIXES = ("HOLDFAST_", "XDG_", "GIT_", "CLICOLOR", "LC_")
+_FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
+
+
+@pytest.fixture
+def soak_seconds(request: pytest.FixtureRequest) -> float:
+    """How long this long-running test may take: its share of `make soak SECONDS=`."""
+    return SOAK_SECONDS / sum(
+        1 for item in request.session.items if item.get_closest_marker("soak")
+    )
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # Neither `tmp_path` nor `monkeypatch` are asked for here: they would count as
+    # function-scoped fixtures in property tests, which Hypothesis rightly warns of.
+    home = tmp_path_factory.mktemp("home")
+    umask = os.umask(0o022)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN:
+                patch.delenv(name)
+        for name, value in _environment(home).items():
+            patch.setenv(name, value)
+        time.tzset()
+        yield
+    time.tzset()
+    os.umask(umask)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_RUNTIME_DIR": str(home / ".run"),
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Test",
+        "GIT_AUTHOR_EMAIL": "test@example.invalid",
+        "GIT_COMMITTER_NAME": "Test",
+        "GIT_COMMITTER_EMAIL": "test@example.invalid",
+    }

@@ -1,0 +1,144 @@
+"""Every fault at every call: plans the points of a scenario, runs them, and tells what went wrong.
+
+To add a scenario: write `prepare`, `run` and `check` over a home (see `scenario.py`), bind them to
+a module-level `Scenario`, and sweep it by its name, `"tests.crash.my_module:NAME"`.
+"""
+
+import math
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.crash.forkserver import SUFFERED_BY, Fault, ForkServer, Point
+
+EVERY_FAULT = tuple(SUFFERED_BY)
+
+# Memory will do, because the shim itself knows what was synced. (Read here: tests clean their
+# environment.)
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+GROUND = os.environ.get("HOLDFAST_CRASH_DIR", MEMORY)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep saw."""
+
+    scenario: str
+    points: list[Point]
+    calls: int
+    planned: int
+    seconds: float
+    seed: int
+
+    @property
+    def violations(self) -> list[Point]:
+        return [point for point in self.points if point.problems]
+
+    @property
+    def unfired(self) -> list[Point]:
+        return [point for point in self.points if not point.fired]
+
+    def __str__(self) -> str:
+        pace = 1000 * self.seconds / max(1, len(self.points))
+        head = (
+            f"{self.scenario}: {len(self.points)} of {self.planned} points over {self.calls} calls,"
+            f" {len(self.violations)} violations, {len(self.unfired)} not fired,"
+            f" {self.seconds:.1f} s, {pace:.1f} ms a point, seed {self.seed}"
+        )
+        wrong = [point for point in self.points if point.problems or not point.fired]
+        return "\n  ".join([head, *map(str, wrong[:20])])
+
+
+def sweep(
+    shim: Path,
+    scenario: str,
+    *,
+    faults: Sequence[Fault] = EVERY_FAULT,
+    limit: int | None = None,
+    seconds: float = math.inf,
+    seed: int = 0,
+) -> Swept:
+    """Runs every point of the scenario, or as many as the limits allow, chosen by `seed`."""
+    began = time.monotonic()
+    with _ground() as ground, _servers(shim, ground) as servers:
+        for server in servers:
+            server.prepare(scenario)
+        quiet = _quiet(servers, scenario)
+        plan = _plan(quiet.run.kinds, faults)
+        random.Random(seed).shuffle(plan)
+        points = _run_all(servers, scenario, plan[:limit], began + seconds)
+    took = time.monotonic() - began
+    return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
+
+
+def _quiet(servers: Sequence[ForkServer], scenario: str) -> Point:
+    """The run in which nothing goes wrong: on each server twice, and always with the same calls.
+
+    It is a point too, because the power may fail when all is done.
+    """
+    quiet = [server.point(scenario, Fault.NOTHING, 0) for server in servers for _ in range(2)]
+    for point in quiet:
+        if point.run.end != "returned" or point.left:
+            raise AssertionError(f"{scenario} fails without any fault: {point.run.end} {point}")
+        if point.run.kinds != quiet[0].run.kinds:
+            raise AssertionError(f"{scenario} does not make the same calls twice")
+    if not 0 < quiet[0].run.calls == len(quiet[0].run.kinds):
+        raise AssertionError(f"{scenario} makes {quiet[0].run.calls} calls: too few or too many")
+    return quiet[0]
+
+
+def _plan(kinds: Sequence[int], faults: Sequence[Fault]) -> list[tuple[Fault, int]]:
+    return [
+        (fault, at)
+        for fault in faults
+        for at, kind in enumerate(kinds, start=1)
+        if kind & SUFFERED_BY[fault]
+    ]
+
+
+def _run_all(
+    servers: Sequence[ForkServer], scenario: str, plan: list[tuple[Fault, int]], deadline: float
+) -> list[Point]:
+    idle: SimpleQueue[ForkServer] = SimpleQueue()
+    for server in servers:
+        idle.put(server)
+
+    def run(step: tuple[Fault, int]) -> Point | None:
+        server = idle.get()
+        try:
+            return server.point(scenario, *step) if time.monotonic() < deadline else None
+        finally:
+            idle.put(server)
+
+    with ThreadPoolExecutor(len(servers)) as pool:
+        points = [point for point in pool.map(run, plan) if point is not None]
+    return sorted(points, key=lambda point: (point.fault, point.at))
+
+
+@contextmanager
+def _ground() -> Iterator[Path]:
+    ground = Path(tempfile.mkdtemp(prefix="holdfast-crash.", dir=GROUND)).resolve()
+    try:
+        yield ground
+    finally:
+        shutil.rmtree(ground)
+
+
+@contextmanager
+def _servers(shim: Path, ground: Path) -> Iterator[list[ForkServer]]:
+    """One server per core, or one if the tests themselves already run side by side."""
+    count = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
+    servers = [ForkServer(shim, ground / f"{number:03}") for number in range(count)]
+    try:
+        yield servers
+    finally:
+        for server in servers:
+            server.close()

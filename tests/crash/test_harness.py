@@ -1,0 +1,148 @@
+"""The harness itself: every fault fires, right writers pass, and every classic mistake is seen."""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.crash import disk
+from tests.crash.forkserver import Fault, ForkServer, Kind
+from tests.crash.scenario import judge
+from tests.crash.sweep import EVERY_FAULT, Swept, sweep
+
+ERRORS_ONCE = {Fault.EIO_ONCE, Fault.ENOSPC_ONCE}
+
+MISTAKES = {
+    "REWRITING": set(EVERY_FAULT) - {Fault.SHORT_WRITE},
+    "EARLY": set(EVERY_FAULT) - {Fault.SHORT_WRITE},
+    "UNSYNCED": {Fault.NOTHING, Fault.KILL_BEFORE, Fault.KILL_AFTER},
+    "ONCE_WRITTEN": {Fault.SHORT_WRITE},
+    "SWALLOWING": ERRORS_ONCE | {Fault.EIO_STICKY, Fault.ENOSPC_STICKY},
+    "RETRYING": ERRORS_ONCE,
+    "RENAMING": {Fault.NOTHING, Fault.KILL_BEFORE, Fault.KILL_AFTER},
+    "LEAVING_A_LOCK": {Fault.NOTHING, Fault.KILL_BEFORE, Fault.KILL_AFTER},
+    "SQLITE_ALONE": ERRORS_ONCE,
+}
+
+
+def swept(
+    shim: Path,
+    writer: str,
+    faults: Collection[Fault] = EVERY_FAULT,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Swept:
+    name = f"tests.crash.writers:{writer}"
+    result = sweep(shim, name, faults=sorted(faults), limit=limit, seed=seed)
+    print(result)
+    return result
+
+
+def assert_right(result: Swept) -> None:
+    assert result.unfired == []
+    assert result.violations == []
+    assert {point.fault for point in result.points} == {Fault.NOTHING, *EVERY_FAULT}
+
+
+def test_a_right_writer_passes_at_every_point_and_every_fault_fires(shim: Path) -> None:
+    assert_right(swept(shim, "GOOD"))
+
+
+def test_a_right_writer_on_sqlite_passes_and_its_calls_are_seen(shim: Path) -> None:
+    result = swept(shim, "SQLITE")
+    assert_right(result)
+    runs = [point.run for point in result.points]
+    assert {
+        ("pwrite", "base.db"),
+        ("pwrite", "base.db-wal"),
+        ("fdatasync", "base.db"),
+        ("fdatasync", "base.db-wal"),
+        ("fcntl", "base.db-shm"),
+        ("unlink", "base.db-wal"),
+    } <= {(run.call.removesuffix("64"), Path(run.path).name) for run in runs}
+
+
+@pytest.mark.parametrize("writer", MISTAKES)
+def test_a_known_mistake_is_seen_under_each_fault_that_brings_it_out(
+    shim: Path, writer: str
+) -> None:
+    result = swept(shim, writer, MISTAKES[writer] - {Fault.NOTHING})
+    assert result.unfired == []
+    assert {point.fault for point in result.violations} == MISTAKES[writer]
+
+
+def test_a_sweep_is_chosen_by_its_seed(shim: Path) -> None:
+    first, again, other = (swept(shim, "GOOD", limit=10, seed=seed) for seed in (1, 1, 2))
+    chosen = [[(point.fault, point.at) for point in run.points] for run in (first, again, other)]
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_a_fault_that_never_comes_is_told(shim: Path, tmp_path: Path) -> None:
+    server = ForkServer(shim, tmp_path / "room")
+    try:
+        server.prepare("tests.crash.writers:GOOD")
+        quiet = server.point("tests.crash.writers:GOOD", Fault.NOTHING, 0)
+        beyond = quiet.run.calls + 1
+        late = server.point("tests.crash.writers:GOOD", Fault.KILL_BEFORE, beyond)
+    finally:
+        server.close()
+    assert quiet.run.acked == ["during-1", "during-2"]
+    assert Kind.SYNCS & quiet.run.kinds[3]
+    assert not late.fired and late.run.end == "returned"
+
+
+JUDGED = {
+    "all is well": ("abc", "abc", "abc", ""),
+    "one in flight": ("abc", "ab", "a", ""),
+    "lost": ("abc", "a", "ab", "acknowledged but lost: b"),
+    "doubled": ("abc", "abb", "ab", "doubled: b"),
+    "out of order": ("abc", "ba", "ab", "not a beginning"),
+    "two in flight": ("abc", "abc", "a", "only 1 acknowledged"),
+    "a move in flight": (["a", "bc"], "abc", "a", ""),
+    "half a move": (["a", "bc"], "ab", "a", "half a move"),
+    "never meant": ("abc", "abx", "ab", "not a beginning"),
+}
+
+
+@pytest.mark.parametrize("meant, found, acked, problem", JUDGED.values(), ids=list(JUDGED))
+def test_the_judge_names_what_is_wrong(
+    meant: Sequence[str], found: str, acked: str, problem: str
+) -> None:
+    problems = judge(meant, found, acked)
+    assert problem in " ".join(problems) and bool(problem) == bool(problems)
+
+
+def test_a_power_cut_keeps_only_what_was_synced(tmp_path: Path) -> None:
+    original, copy, stable = tmp_path / "original", tmp_path / "copy", tmp_path / "stable"
+    for folder in (original, copy):
+        folder.mkdir()
+        (folder / "old").write_text("old")
+    before = disk.baseline(str(copy), str(original))
+    stable.mkdir()
+    (copy / "old").write_text("rewritten, never synced")
+    (copy / "named").write_text("its name was synced, its content was not")
+    _keep_names(copy, stable)
+    (copy / "nameless").write_text("made after the names were synced")
+    disk.after_power_cut(before, str(stable), str(tmp_path / "cut"))
+    left = {path.name: path.read_text() for path in (tmp_path / "cut").iterdir()}
+    assert left == {"old": "old", "named": ""}
+
+
+def test_laying_out_keeps_the_inode_of_a_file_that_is_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source, target):
+        (folder / "sub").mkdir(parents=True)
+        (folder / "sub" / "file").write_text(folder.name)
+    (target / "extra").write_text("to be removed")
+    inode = (target / "sub" / "file").stat().st_ino
+    disk.lay_out(str(source), str(target))
+    assert (target / "sub" / "file").read_text() == "source"
+    assert (target / "sub" / "file").stat().st_ino == inode
+    assert os.listdir(target) == ["sub"]
+
+
+def _keep_names(folder: Path, stable: Path) -> None:
+    with os.scandir(folder) as entries:
+        names = [f"f {entry.inode()} {entry.name}\n" for entry in entries]
+    (stable / str(folder.stat().st_ino)).write_text("".join(names))

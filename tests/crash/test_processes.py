@@ -1,0 +1,97 @@
+"""Eight processes on one session, some killed and stopped: nothing lost, nothing doubled."""
+
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.model.event import NoteAdded
+from tests.crash.herd import Herded, drive, writer_module, wrong_numbers
+from tests.crash.herd_writers import SESSION, toy_journal
+
+WRITERS = 8
+EVENTS = 1000
+SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """In memory where there is such a place: no power is cut here, and syncs cost time."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    home = Path(tempfile.mkdtemp(prefix="holdfast-herd.", dir=place))
+    yield home
+    shutil.rmtree(home)
+
+
+def herded(writer: str, home: Path, *, count: int, calm: int, seed: int = SEED) -> Herded:
+    result = drive(writer_module(writer, home), writers=WRITERS, count=count, calm=calm, seed=seed)
+    print(result)
+    return result
+
+
+def assert_store_is_sound(home: Path, result: Herded) -> None:
+    with holdfast.open(str(home), cwd=str(home), trust_env=False) as opened:
+        session = opened.session(SESSION)
+        bodies = [line.event.body for line in session.log()]
+        found = [body.text for body in bodies if isinstance(body, NoteAdded)]
+        assert result.problems(found) == []
+        assert session.verify().findings == []
+
+
+def start(home: Path) -> None:
+    with holdfast.open(str(home), cwd=str(home), trust_env=False) as opened:
+        opened.start("a herd", id=SESSION)
+
+
+def test_eight_processes_lose_and_double_nothing(home: Path) -> None:
+    start(home)
+    result = herded("store", home, count=EVENTS, calm=80)
+    assert_store_is_sound(home, result)
+    assert min(result.hits["killed"], result.hits["stopped"]) >= WRITERS
+
+
+@pytest.mark.soak
+def test_a_herd_after_the_other_loses_and_doubles_nothing(home: Path, soak_seconds: float) -> None:
+    ends = time.monotonic() + soak_seconds
+    for number in itertools.count():
+        seed = int.from_bytes(os.urandom(4))
+        place = home / str(number)
+        place.mkdir(mode=0o700)
+        start(place)
+        assert_store_is_sound(place, herded("store", place, count=1000, calm=50, seed=seed))
+        shutil.rmtree(place)
+        if time.monotonic() > ends:
+            return
+
+
+def test_a_right_toy_comes_through_the_herd(home: Path) -> None:
+    result = herded("right", home, count=100, calm=50)
+    assert result.problems(toy_journal(str(home))) == []
+
+
+@pytest.mark.parametrize("writer, mistake", [("keyless", "doubled"), ("early", "lost")])
+def test_a_wrong_toy_does_not(home: Path, writer: str, mistake: str) -> None:
+    result = herded(writer, home, count=20, calm=5)
+    assert mistake in " ".join(result.problems(toy_journal(str(home))))
+
+
+@pytest.mark.parametrize(
+    "numbers, problems",
+    [
+        ([1, 2, 3], []),
+        ([1, 3], ["lost [2]"]),
+        ([1, 2, 2, 3], ["doubled [2]"]),
+        ([2, 1, 3], ["out of order"]),
+        ([1, 2, 3, 2], ["doubled [2]", "out of order"]),
+    ],
+)
+def test_numbers_that_are_not_one_two_three_are_named(
+    numbers: list[int], problems: list[str]
+) -> None:
+    assert wrong_numbers(numbers, 3) == problems

@@ -1,0 +1,51 @@
+"""The product, killed, starved and failed at its calls: what it acknowledged is there, once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.forkserver import Fault
+from tests.crash.sweep import EVERY_FAULT, Swept, sweep
+
+SCENARIOS = ["FIRST", "APPEND", "TWO_SESSIONS", "LEFT_OPEN", "RETRIED", "CHECKPOINT"]
+SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SAMPLE = 80
+
+
+def assert_sound(result: Swept) -> None:
+    print(result)
+    assert not result.unfired, str(result)
+    assert not result.violations, str(result)
+
+
+KILLS = [fault for fault in EVERY_FAULT if fault.kills]
+FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
+
+
+@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+def test_an_append_is_sound_at_every_point(shim: Path, faults: list[Fault]) -> None:
+    result = sweep(shim, "tests.crash.store:APPEND", faults=faults)
+    assert_sound(result)
+    assert len(result.points) == result.planned
+    assert {point.fault for point in result.points} == {Fault.NOTHING, *faults}
+    refused = {point.fault for point in result.points if point.run.end == "refused"}
+    assert refused == set(faults) - {*KILLS, Fault.SHORT_WRITE}
+
+
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "APPEND"])
+def test_other_work_is_sound_at_sampled_points(shim: Path, scenario: str) -> None:
+    assert_sound(sweep(shim, f"tests.crash.store:{scenario}", limit=SAMPLE, seed=SEED))
+
+
+def test_the_checkpoint_scenario_meets_a_checkpoint(shim: Path) -> None:
+    scenario = "tests.crash.store:CHECKPOINT"
+    points = sweep(shim, scenario, faults=[Fault.TORN_WRITE], limit=30, seed=SEED).points
+    assert any(point.run.path.endswith("/holdfast.db") for point in points)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_all_work_is_sound_at_every_point(shim: Path, scenario: str, soak_seconds: float) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    assert_sound(sweep(shim, f"tests.crash.store:{scenario}", seconds=soak_seconds, seed=seed))

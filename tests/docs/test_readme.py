@@ -1,0 +1,76 @@
+"""README's first screen works when pasted, in an empty folder, with and without git."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    shown = [line[2:] for kind, block in BLOCKS if kind == "console" for line in block.split("\n")]
+    return [line for line in shown if line.startswith("holdfast ")]
+
+
+def environment(home: Path) -> dict[str, str]:
+    program = os.path.dirname(sys.executable)
+    return {**os.environ, "HOLDFAST_HOME": str(home), "PATH": f"{program}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("with_git", [False, True])
+def test_the_terminal_session_works_when_pasted(tmp_path: Path, with_git: bool) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    if with_git:
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    assert len(commands()) > 5
+    for line in commands():
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=folder,
+            env=environment(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    assert "the template is in mail/reset.txt" in done.stdout
+    assert "one day" in done.stdout
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    (example,) = [block for kind, block in BLOCKS if kind == "python"]
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "sensitivity analysis" in done.stdout
+
+
+def test_the_first_screen_says_what_it_is_how_to_install_and_what_to_type() -> None:
+    screen = "\n".join(README.split("\n")[:24])
+    assert "pip install holdfast" in screen
+    assert 'holdfast start "' in screen
+    assert "make run" in README
+    assert "make test" in README
+
+
+def test_every_linked_document_exists() -> None:
+    linked = re.findall(r"\]\(([\w./-]+)\)", README)
+    missing = [name for name in linked if not (Path(__file__).parents[2] / name).exists()]
+    assert not missing
+
+
+def test_commands_are_quoted_so_that_a_shell_reads_them() -> None:
+    assert all(shlex.split(line)[0] == "holdfast" for line in commands())

@@ -1,0 +1,92 @@
+"""What users install: the built wheel with its two dependencies and no development package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **variables}
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environ, capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel in it, as pip would leave it; returns its bin folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    keep = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, source, ignore=keep)
+    built = run(
+        sys.executable, "-m", "build", "-q", "--wheel", "--no-isolation", "-o", folder, cwd=source
+    )
+    assert built.returncode == 0, built.stderr
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env/bin/python"
+    (wheel,) = folder.glob("*.whl")
+    done = run(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    copy_dependencies(next((folder / "env/lib").glob("python*")) / "site-packages")
+    return python.parent
+
+
+def copy_dependencies(target: Path) -> None:
+    here = Path(sysconfig.get_path("purelib"))
+    for requirement in requires("holdfast") or []:
+        if "extra ==" in requirement:
+            continue
+        found = re.match(r"[\w.-]+", requirement)
+        assert found
+        for file in distribution(found.group()).files or []:
+            if ".." not in file.parts:
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(here / file, target / file)
+
+
+def test_the_wheel_holds_the_typed_package_and_nothing_else(installed: Path) -> None:
+    site = next((installed.parent / "lib").glob("python*")) / "site-packages"
+    assert (site / "holdfast/py.typed").exists()
+    assert not (site / "tests").exists()
+
+
+def test_the_installed_program_does_its_main_job(installed: Path, tmp_path: Path) -> None:
+    home = {"HOLDFAST_HOME": str(tmp_path / "home")}
+    program = installed / "holdfast"
+    for command in (["start", "try the wheel"], ["note", "it works"], ["pause"]):
+        done = run(program, *command, cwd=tmp_path, **home)
+        assert done.returncode == 0, done.stderr
+    resumed = run(program, "resume", "--json", cwd=tmp_path, **home)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["goal"] == "try the wheel"
+    assert run(program, "verify", cwd=tmp_path, **home).returncode == 0
+
+
+def test_the_installed_program_knows_its_version(installed: Path, tmp_path: Path) -> None:
+    import holdfast
+
+    said = run(installed / "holdfast", "--version", cwd=tmp_path)
+    assert holdfast.__version__ in said.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_works_without_development_packages(
+    installed: Path, tmp_path: Path, shell: str
+) -> None:
+    done = run(installed / "holdfast", "completion", shell, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "holdfast" in done.stdout

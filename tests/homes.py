@@ -1,0 +1,93 @@
+"""A home for tests: a store, a journal and a clock of its own, and ways to do harm to them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from holdfast import backup, config
+from holdfast.clock import FakeClock
+from holdfast.journal import Journal
+from holdfast.model import event as ev
+from holdfast.model.event import Body, Sealed
+from holdfast.redact import Redactor
+from holdfast.store import open_store
+from holdfast.store.sqlite import SqliteStore
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def hashes(events: list[Sealed]) -> set[str]:
+    return {sealed.hash for sealed in events}
+
+
+class Home:
+    """A home with its store, its journal and a clock of its own."""
+
+    def __init__(self, path: Path, seed: int = 0) -> None:
+        self.path = path
+        self.clock = FakeClock(seed=seed)
+        store = open_store("", str(path), clock=self.clock, machine=f"m{seed}", busy_timeout=1)
+        assert isinstance(store, SqliteStore)
+        self.store = store
+        self.journal = Journal(store, self.clock, Redactor())
+        self.settings = config.load(
+            str(path), trust_env=False, overrides={"busy_timeout": 1, "backup_keep": 2}
+        )
+
+    @property
+    def folder(self) -> str:
+        return str(self.path / "backups")
+
+    @property
+    def database(self) -> Path:
+        return self.path / "holdfast.db"
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def start(self, session: str = "s-1") -> None:
+        self.do(session, ev.SessionStarted(goal=f"the goal of {session}"), create=True)
+
+    def do(self, session: str, body: Body, *, create: bool = False, content: bytes = b"") -> None:
+        blobs = [(digest_of(content), content)] if content else []
+        self.journal.append(session, body, actor="cli", create=create, blobs=blobs)
+
+    def note(self, text: str, session: str = "s-1") -> None:
+        self.do(session, ev.NoteAdded(text=text))
+
+    def keep(self, content: bytes, session: str = "s-1") -> str:
+        body = ev.ArtifactSaved(path="out.txt", digest=digest_of(content), size=len(content))
+        self.do(session, body, content=content)
+        return digest_of(content)
+
+    def events(self, session: str = "s-1") -> list[Sealed]:
+        with self.store.view(session) as view:
+            return [Sealed(s.header, s.salt, s.data) for s in view.events()]
+
+    def is_sound(self, session: str = "s-1") -> bool:
+        return self.journal.verify(session).ok
+
+    # -- packs ---------------------------------------------------------------------------------
+
+    def export(self, session: str = "s-1") -> bytes:
+        return b"".join(backup.export(self.journal, session, clock=self.clock))
+
+    def absorb(self, source: str | bytes, *, partial: bool = False) -> backup.Outcome:
+        return backup.absorb(self.journal, source, partial=partial)
+
+    def save(self, keep: int = 2) -> backup.Saved:
+        return backup.save(self.store, self.journal, self.folder, clock=self.clock, keep=keep)
+
+    def save_new(self, keep: int = 2) -> backup.Saved | None:
+        return backup.backup_if_due(
+            self.store, self.journal, self.folder, clock=self.clock, keep=keep
+        )
+
+    # -- harm ----------------------------------------------------------------------------------
+
+    def write(self, sql: str, *values: object) -> None:
+        """Change the tables, as no code of ours ever would."""
+        self.store.write(lambda connection: connection.execute(sql, values))
+        self.journal = Journal(self.store, self.clock, Redactor())

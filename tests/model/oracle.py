@@ -1,0 +1,169 @@
+"""What the model must answer, worked out the slow and obvious way.
+
+Nothing here uses the code under test beyond reading events: the past by following links, disputes
+by comparing every pair of statements. The words are those of the design: two outcomes for a step
+or an agent, an ending against work that went on, two choices for one decision, one file with two
+last digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import event as ev
+from holdfast.model.event import Event
+
+ENDS = {
+    "session.completed": "completed",
+    "session.failed": "failed",
+    "session.aborted": "aborted",
+    "session.abandoned": "abandoned",
+}
+STATUS = {
+    **ENDS,
+    "session.started": "active",
+    "session.paused": "paused",
+    "session.resumed": "active",
+    "session.reopened": "active",
+}
+OUTCOMES = {
+    "step.completed": "done",
+    "step.failed": "failed",
+    "step.blocked": "blocked",
+    "step.skipped": "skipped",
+    "agent.finished": "done",
+    "agent.failed": "failed",
+    "agent.timed_out": "timed_out",
+}
+SAYS_NOTHING = ("step.added", "step.progressed", "agent.progressed")
+WORK_FAMILIES = ("plan", "step", "checkpoint", "agent", "decision", "file", "artifact", "command")
+WORK_KINDS = ("session.resumed", "session.reopened")
+
+
+def in_merge_order(events: Sequence[Event]) -> list[Event]:
+    unique = {e.hash: e for e in events}.values()
+    return sorted(unique, key=lambda e: (e.head.clock, e.head.device, e.head.n, e.hash))
+
+
+def pasts(ordered: Sequence[Event]) -> dict[str, set[str]]:
+    """For every event, itself and all it can reach by links that lead back in merge order."""
+    past: dict[str, set[str]] = {}
+    for event in ordered:
+        links = {event.head.prev, *(link for flat in event.head.seen.values() for link in flat)}
+        past[event.hash] = {event.hash}.union(*(past[link] for link in links if link in past))
+    return past
+
+
+def first_copies(ordered: Sequence[Event]) -> list[Event]:
+    """One event per id: the first in merge order."""
+    found: dict[str, Event] = {}
+    for event in ordered:
+        found.setdefault(event.id, event)
+    return list(found.values())
+
+
+def withdrawn(ordered: Sequence[Event]) -> set[str]:
+    """Ids whose retraction stands: one that comes later and is not itself withdrawn."""
+    firsts = first_copies(ordered)
+
+    def is_gone(i: int) -> bool:
+        if firsts[i].kind in ("session.started", "session.adopted", "session.forgotten"):
+            return False
+        return any(
+            isinstance(body := firsts[j].body, ev.EventRetracted)
+            and body.event == firsts[i].id
+            and not is_gone(j)
+            for j in range(i + 1, len(firsts))
+        )
+
+    return {firsts[i].id for i in range(len(firsts)) if is_gone(i)}
+
+
+def says(event: Event) -> tuple[str, str] | None:
+    """The subject an event speaks about and the outcome it states, if it speaks at all."""
+    body, kind = event.body, event.kind
+    if isinstance(body, ev.Unknown | ev.Erased):
+        return None
+    if isinstance(body, ev.SessionAdopted):
+        return "session", body.status if body.status in ENDS.values() else ""
+    if kind in STATUS:
+        return "session", ENDS.get(kind, "")
+    if isinstance(body, ev.DecisionMade):
+        return f"decision:{body.decision}", body.chosen or body.what
+    if isinstance(body, ev.FileChanged):
+        return f"file:{body.path}", body.after or ("deleted" if body.action == "deleted" else "")
+    family = kind.partition(".")[0]
+    if family in ("step", "agent") and kind not in SAYS_NOTHING:
+        return f"{family}:{getattr(body, family)}", OUTCOMES.get(kind, "")
+    return None
+
+
+def is_work(event: Event) -> bool:
+    if isinstance(event.body, ev.Unknown | ev.Erased):
+        return False
+    family = event.kind.partition(".")[0]
+    return family in (*WORK_FAMILIES, "claim") or event.kind in WORK_KINDS
+
+
+class Disputes:
+    """Open disputes of a whole history, by comparing everything with everything."""
+
+    def __init__(self, ordered: Sequence[Event]) -> None:
+        self.past = pasts(ordered)
+        gone = withdrawn(ordered)
+        firsts = {event.id: event for event in first_copies(ordered)}
+        self.copies: dict[str, set[str]] = {}
+        for event in ordered:
+            if says(event) == says(firsts[event.id]):
+                self.copies.setdefault(event.id, set()).add(event.hash)
+        self.valid = [event for event in firsts.values() if event.id not in gone]
+
+    def knows(self, later: Event, earlier: Event) -> bool:
+        """Whether the writer of any copy of `later` had any copy of `earlier`."""
+        return any(
+            self.past[a] & self.copies[earlier.id]
+            for a in self.copies[later.id]
+            if a not in self.copies[earlier.id]
+        )
+
+    def standing(self, subject: str) -> list[Event]:
+        spoken = [e for e in self.valid if (said := says(e)) and said[0] == subject]
+        return [e for e in spoken if not any(self.knows(o, e) for o in spoken if o is not e)]
+
+    def sides(self, subject: str) -> set[str]:
+        """Hashes of the statements in dispute, of work too; empty when there is no dispute."""
+        stated = [e for e in self.standing(subject) if (said := says(e)) and said[1]]
+        outcomes = {said[1] for e in stated if (said := says(e))}
+        unaware = set()
+        if subject == "session":
+            unaware = {w.hash for w in self.valid for e in stated if self.went_on(w, e)}
+        if len(outcomes) + bool(unaware) < 2:
+            return set()
+        return {e.hash for e in stated} | unaware
+
+    def went_on(self, work: Event, ending: Event) -> bool:
+        """Whether this is work, concurrent with that ending."""
+        copies = self.copies[ending.id]
+        knows = self.past[work.hash] & copies
+        known = any(work.hash in self.past[copy] for copy in copies)
+        return is_work(work) and not knows and not known
+
+    def open(self) -> dict[str, set[str]]:
+        subjects = {said[0] for e in self.valid if (said := says(e))}
+        return {subject: sides for subject in subjects if (sides := self.sides(subject))}
+
+
+def status(ordered: Sequence[Event]) -> str:
+    """The last word on the session, unless it was forgotten or its end is disputed."""
+    disputes = Disputes(ordered)
+    word = ""
+    for event in disputes.valid:
+        if event.kind == "session.forgotten" and not isinstance(event.body, ev.Unknown):
+            return "abandoned"
+        if isinstance(event.body, ev.Unknown | ev.Erased):
+            continue
+        if isinstance(event.body, ev.SessionAdopted):
+            legal = ("created", "active", "paused", *ENDS.values())
+            word = event.body.status if event.body.status in legal else "active"
+        word = STATUS.get(event.kind, word)
+    return "active" if disputes.sides("session") else word

@@ -1,0 +1,134 @@
+"""Short ways to open a home, to look at its files from outside, and to run another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import Clock
+from holdfast.journal import Journal
+from holdfast.redact import Redactor
+from holdfast.store import Batch, View
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.contracts import batch
+
+PRELUDE = """
+    import os, signal, sqlite3, sys, time
+    from holdfast.clock import Clock
+    from holdfast.store.sqlite import SqliteStore
+    from holdfast.testing.contracts import batch, head, put, texts
+    home = sys.argv[1]
+    def opened(timeout=20.0):
+        return SqliteStore(home, clock=Clock(), busy_timeout=timeout, machine="m")
+    def say(word):
+        print(word, flush=True)
+"""
+
+LOOK = """
+    import hashlib, json, os, sys
+    found = {}
+    for folder, _, names in os.walk(sys.argv[1]):
+        for name in names:
+            path = os.path.join(folder, name)
+            facts = os.lstat(path)
+            digest = hashlib.sha256(open(path, "rb").read()).hexdigest()
+            shown = os.path.relpath(path, sys.argv[1])
+            found[shown] = [facts.st_mode & 0o777, facts.st_size, facts.st_mtime_ns, digest]
+    print(json.dumps(found))
+"""
+
+Files = dict[str, list[object]]
+
+
+def opened(home: Path, timeout: float = 20.0, machine: str = "m") -> SqliteStore:
+    return SqliteStore(str(home), clock=Clock(), busy_timeout=timeout, machine=machine)
+
+
+def start(code: str, *arguments: object, umask: int | None = None) -> subprocess.Popen[str]:
+    """Another Python process with `PRELUDE` and the home as first argument; it can be talked to."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(code)]
+        + [str(argument) for argument in arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        umask=-1 if umask is None else umask,
+    )
+
+
+def run(code: str, *arguments: object, umask: int | None = None) -> str:
+    """What such a process prints; it must succeed."""
+    process = start(code, *arguments, umask=umask)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+def until_said(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == word
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out.strip(), err
+
+
+def look(home: Path) -> Files:
+    """Mode, size, time and digest of every file of a home.
+
+    In a process of its own: closing a file of the database here would drop our locks.
+    """
+    script = [sys.executable, "-c", textwrap.dedent(LOOK), str(home)]
+    found: Files = json.loads(subprocess.run(script, capture_output=True, check=True).stdout)
+    return found
+
+
+def size(path: Path) -> int:
+    return os.stat(path).st_size if path.exists() else 0
+
+
+def journal_of(store: SqliteStore) -> Journal:
+    return Journal(store, Clock(), Redactor())
+
+
+def raising(view: View) -> Batch:
+    raise LookupError
+
+
+def unkeepable() -> Batch:
+    """A batch whose last row no table takes."""
+    bad = batch("x")
+    bad.rows = [("step", "t", True, "no number", b"")]  # type: ignore[list-item]
+    return bad
+
+
+@contextmanager
+def mounted(*arguments: str) -> Iterator[None]:
+    """A mount that is gone afterwards; skipped where mounting is not allowed."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount")
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", arguments[-1]], check=True)

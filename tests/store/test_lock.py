@@ -1,0 +1,340 @@
+"""The writer lock: one at a time, fair enough, and it says whom we are waiting for."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import Clock, FakeClock
+from holdfast.errors import Busy, HoldfastError, ReadOnly, StoreFailed
+from holdfast.store.lock import WriterLock, open_private
+from tests.store.support import end, go_on, run, start, until_said
+
+
+class Resting(FakeClock):
+    """Time passes only while someone sleeps; how long is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        super().sleep(seconds)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "writer.lock")
+
+
+def lock_at(path: str, timeout: float = 5.0, clock: Clock | None = None) -> WriterLock:
+    return WriterLock(path, clock=clock or Clock(), timeout=timeout)
+
+
+@contextmanager
+def held_elsewhere(path: str) -> Iterator[int]:
+    """Held by someone who is no lock of ours."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def queue_of(path: str) -> str:
+    return path.replace(".lock", ".queue")
+
+
+def is_free(path: str) -> bool:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def test_it_is_held_inside_and_free_outside(path: str) -> None:
+    lock = lock_at(path)
+    for _ in range(3):
+        with lock:
+            assert not is_free(path)
+            assert is_free(queue_of(path))
+        assert is_free(path)
+    lock.close()
+    lock.close()
+
+
+def test_an_error_inside_lets_go(path: str) -> None:
+    lock = lock_at(path)
+    with pytest.raises(LookupError):
+        with lock:
+            raise LookupError
+    assert is_free(path)
+    with lock:
+        pass
+
+
+def test_the_holder_signs_with_pid_and_name(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/agent-7", "x"])
+    with lock_at(path) as _:
+        assert lock_at(path).holder() == f"pid {os.getpid()} (agent-7)"
+    assert os.path.getsize(path) == 160
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["/x/" + "n" * 300], ["\udc80ü"]])
+def test_any_name_will_do(path: str, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    with lock_at(path):
+        assert lock_at(path).holder().startswith(f"pid {os.getpid()} (")
+    assert os.path.getsize(path) == 160
+
+
+def test_who_holds_it_may_be_unknown(path: str) -> None:
+    assert lock_at(path).holder() == "unknown"
+    Path(path).write_bytes(b"")
+    assert lock_at(path).holder() == "unknown"
+
+
+def test_after_the_time_is_up_the_holder_is_named(path: str) -> None:
+    Path(path).write_bytes(b"pid 42 (agent)".ljust(159) + b"\n")
+    clock = Resting()
+    with held_elsewhere(path):
+        with pytest.raises(Busy) as busy:
+            with lock_at(path, timeout=3.0, clock=clock):
+                raise AssertionError("must not get here")
+    assert "pid 42 (agent)" in busy.value.what
+    assert "3 s" in busy.value.why
+    assert busy.value.hint and busy.value.file == path
+    assert sum(clock.slept) == pytest.approx(3.0)
+
+
+def test_pauses_grow_have_jitter_and_stay_short(path: str) -> None:
+    clock = Resting()
+    with held_elsewhere(path), held_elsewhere(queue_of(path)):
+        with pytest.raises(Busy):
+            with lock_at(path, timeout=3.0, clock=clock):
+                raise AssertionError("must not get here")
+    first, later = clock.slept[:5], clock.slept[10:-1]
+    for doublings, pause in enumerate(first):
+        assert 0.5 <= pause / (0.0005 * 2**doublings) <= 1.5
+    assert all(0.005 <= pause <= 0.015 for pause in later)
+    assert len(set(later)) > 20
+
+
+def test_no_time_to_wait_means_one_try(path: str) -> None:
+    clock = Resting()
+    with lock_at(path, timeout=0, clock=clock):
+        pass
+    with held_elsewhere(path), pytest.raises(Busy):
+        with lock_at(path, timeout=0, clock=clock):
+            raise AssertionError("must not get here")
+    assert clock.slept == []
+
+
+def test_one_who_is_next_but_was_stopped_does_not_keep_the_others_out(path: str) -> None:
+    clock = Resting()
+    with held_elsewhere(queue_of(path)):
+        with lock_at(path, clock=clock):
+            assert not is_free(path)
+    assert 0.2 < sum(clock.slept) < 0.5
+
+
+def test_whoever_waited_in_vain_leaves_the_queue(path: str) -> None:
+    with held_elsewhere(path):
+        with pytest.raises(Busy):
+            with lock_at(path, timeout=0.01):
+                raise AssertionError("must not get here")
+        assert is_free(queue_of(path))
+
+
+def test_threads_take_turns_and_wait_no_longer_than_they_may(path: str) -> None:
+    lock = lock_at(path, timeout=0.2)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            inside.set()
+            leave.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert inside.wait(10)
+    with pytest.raises(Busy, match="another thread"):
+        with lock:
+            raise AssertionError("must not get here")
+    leave.set()
+    holder.join()
+    with lock:
+        pass
+
+
+def test_a_write_inside_a_write_is_a_mistake(path: str) -> None:
+    lock = lock_at(path)
+    with lock:
+        with pytest.raises(RuntimeError):
+            with lock:
+                raise AssertionError("must not get here")
+        assert not is_free(path)
+    assert is_free(path)
+
+
+def test_a_full_disk_keeps_the_name_out_not_the_writer(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pwrite(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with lock_at(path):
+        assert not is_free(path)
+    assert is_free(path)
+
+
+def test_an_interrupt_while_signing_lets_go(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pwrite(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    lock = lock_at(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", pwrite)
+        with pytest.raises(KeyboardInterrupt):
+            with lock:
+                raise AssertionError("must not get here")
+    assert is_free(path)
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize(
+    "code, error", [(errno.EIO, StoreFailed), (errno.EACCES, ReadOnly), (errno.ENOLCK, StoreFailed)]
+)
+def test_errors_of_the_system_are_ours(
+    path: str, code: int, error: type[HoldfastError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    lock = lock_at(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", flock)
+        with pytest.raises(error):
+            with lock:
+                raise AssertionError("must not get here")
+    with lock:
+        pass
+
+
+def test_a_link_in_its_place_is_not_followed(path: str, tmp_path: Path) -> None:
+    os.symlink(tmp_path / "elsewhere", path)
+    with pytest.raises(HoldfastError):
+        with lock_at(path):
+            raise AssertionError("must not get here")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_lock_on_a_removed_file_is_noticed(path: str) -> None:
+    """Someone removes `stale` lock files: two who hold different files would both be inside."""
+    clock = Resting()
+    lock = lock_at(path, timeout=0.5, clock=clock)
+    with lock:
+        pass
+    clock.sleep(2)
+    os.unlink(path)
+    with lock:
+        assert not is_free(path)
+    os.unlink(path)
+    with held_elsewhere(path):
+        clock.sleep(2)
+        with pytest.raises(Busy):
+            with lock:
+                raise AssertionError("must not get here")
+
+
+def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
+    out = run(
+        """
+        from holdfast.store.lock import WriterLock
+        lock = WriterLock(home + "/lock", clock=Clock(), timeout=0.2)
+        with lock:
+            child = os.fork()
+            if child == 0:
+                lock.start_anew()
+                try:
+                    with lock:
+                        say("inside")
+                except Exception as error:
+                    say(type(error).__name__)
+                os._exit(0)
+            os.wait()
+        if os.fork() == 0:
+            lock.start_anew()
+            with lock:
+                say("inside")
+            os._exit(0)
+        os.wait()
+        """,
+        tmp_path,
+    )
+    assert out.split() == ["Busy", "inside"]
+
+
+def test_the_kernel_lets_go_when_a_holder_is_killed(path: str) -> None:
+    holder = start(
+        """
+        from holdfast.store.lock import WriterLock
+        with WriterLock(home, clock=Clock(), timeout=1):
+            say("holding")
+            sys.stdin.readline()
+        """,
+        path,
+    )
+    until_said(holder, "holding")
+    with pytest.raises(Busy, match=f"pid {holder.pid} "):
+        with lock_at(path, timeout=0.05):
+            raise AssertionError("must not get here")
+    holder.kill()
+    holder.communicate()
+    with lock_at(path, timeout=5):
+        pass
+
+
+def test_waiting_ends_as_soon_as_it_is_free(path: str) -> None:
+    holder = start(
+        """
+        from holdfast.store.lock import WriterLock
+        with WriterLock(home, clock=Clock(), timeout=1):
+            say("holding")
+            sys.stdin.readline()
+        """,
+        path,
+    )
+    until_said(holder, "holding")
+    threading.Timer(0.1, lambda: go_on(holder)).start()
+    with lock_at(path, timeout=20):
+        assert not is_free(path)
+    end(holder)
+
+
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_private_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        os.close(open_private(str(tmp_path / "file")))
+    finally:
+        os.umask(before)
+    assert os.stat(tmp_path / "file").st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        open_private(str(tmp_path / "file"), os.O_EXCL)

@@ -1,0 +1,134 @@
+"""Formats and migrations: only added, in place, in one transaction, and old processes stop."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Outdated
+from holdfast.store.schema import FORMAT, MIGRATIONS, MIN_WRITER, migrate
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.contracts import batch, found, put, texts
+from tests.store.support import opened, run, start
+
+# --- format and migration -----------------------------------------------------------------------
+
+NEWER = """
+    from holdfast.store import database, schema
+    def newer(min_writer, script="CREATE TABLE added (a INTEGER) STRICT"):
+        schema.MIGRATIONS = (*schema.MIGRATIONS, script)
+        schema.FORMAT = database.FORMAT = len(schema.MIGRATIONS)
+        schema.MIN_WRITER = min_writer
+"""
+
+
+def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) -> None:
+    old = opened(home)
+    put(old, "s1", batch("before"))
+    run(NEWER + '    newer(schema.FORMAT + 1)\n    put(opened(), "s1", batch("newer"))', home)
+    for write in (
+        lambda: put(old, "s1", batch("too late")),
+        lambda: old.local.add_project("p", "n"),
+        lambda: old.erase("s1", lambda view: batch("gone", forgotten=1)),
+    ):
+        with pytest.raises(Outdated) as outdated:
+            write()
+        assert outdated.value.exit_code == 6
+        assert "restart" in outdated.value.hint
+    assert texts(old, "s1") == ["before", "newer"]
+    assert found(old, "newer") == [("s1", 2)]
+    old.close()
+    with pytest.raises(Outdated):
+        put(opened(home), "s1", batch("also too late"))
+    run('assert texts(opened(), "s1") == ["before", "newer"]', home)
+
+
+def test_a_newer_format_that_lets_us_write_is_written(home: Path) -> None:
+    old = opened(home)
+    put(old, "s1", batch("before"))
+    run(NEWER + '    newer(schema.FORMAT)\n    put(opened(), "s1", batch("newer"))', home)
+    put(old, "s1", batch("still here"))
+    fresh = opened(home)
+    put(fresh, "s1", batch("and I"))
+    assert texts(fresh, "s1") == ["before", "newer", "still here", "and I"]
+    fresh.close()
+    old.close()
+
+
+def test_a_migration_that_dies_halfway_leaves_the_old_format(home: Path) -> None:
+    run('store = opened(); put(store, "s1", batch("before")); store.close()', home)
+    for death in ("SELECT 1; CREATE TABLE session (a)", "SELECT die()"):
+        process = start(
+            NEWER
+            + f"""
+    newer(2, "CREATE TABLE added (a INTEGER) STRICT; {death}")
+    plain = schema.migrate
+    def migrate(connection, have):
+        connection.create_function("die", 0, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        plain(connection, have)
+    database.migrate = migrate
+    put(opened(), "s1", batch("never"))
+            """,
+            home,
+        )
+        process.communicate()
+        assert process.returncode != 0
+        store = opened(home)
+        assert store.read("SELECT value FROM meta WHERE key = 'format'") == [("1",)]
+        assert store.read("SELECT 1 FROM sqlite_schema WHERE name = 'added'") == []
+        put(store, "s1", batch("after"))
+        store.close()
+    assert texts(opened(home), "s1") == ["before", "after", "after"]
+
+
+def test_a_migration_happens_in_place_while_others_read(home: Path) -> None:
+    store = opened(home)
+    put(store, "s1", batch("before"))
+    inode = os.stat(home / "holdfast.db").st_ino
+    with store.view("s1") as view:
+        run(NEWER + '    newer(1)\n    put(opened(), "s1", batch("newer"))', home)
+        assert [stored.seq for stored in view.events()] == [1]
+    assert texts(store, "s1") == ["before", "newer"]
+    assert os.stat(home / "holdfast.db").st_ino == inode
+    store.close()
+
+
+# --- the tables ---------------------------------------------------------------------------------
+
+
+def test_a_fresh_database_has_the_newest_format(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"))
+    meta = dict(store.read("SELECT key, value FROM meta"))
+    assert (meta["format"], meta["min_writer"]) == (str(FORMAT), str(MIN_WRITER))
+    assert len(MIGRATIONS) == FORMAT
+    assert MIN_WRITER <= FORMAT
+
+
+def test_published_migrations_never_change() -> None:
+    """They are only added. Whoever changes one that was released breaks every database there is."""
+    digests = [sha256(" ".join(script.split()).encode()).hexdigest()[:16] for script in MIGRATIONS]
+    assert digests == ["c2edb11df7d03c13"]
+
+
+def test_a_database_can_be_brought_up_from_any_format() -> None:
+    whole = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(whole, 0)
+    tables = "SELECT name, sql FROM sqlite_schema ORDER BY name"
+    for have in range(1, FORMAT + 1):
+        part = sqlite3.connect(":memory:", isolation_level=None)
+        for script in MIGRATIONS[:have]:
+            part.executescript(script)
+        migrate(part, have)
+        assert part.execute(tables).fetchall() == whole.execute(tables).fetchall()
+
+
+def test_listing_sessions_does_not_touch_their_cores() -> None:
+    """The core is large and comes last, so what lists show lies before it on the first page."""
+    connection = sqlite3.connect(":memory:")
+    migrate(connection, 0)
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
+    assert columns[-1] == "core"

@@ -1,0 +1,900 @@
+"""The rules of the SQLite store that were learned by experiment: a test for each.
+
+Where it can be done in a moment, a test also shows on a scratch database what happens without the
+rule, so that nobody takes it for superstition.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import files
+from holdfast.errors import (
+    Busy,
+    Damaged,
+    NoSession,
+    ReadOnly,
+    Refused,
+    StoreFailed,
+)
+from holdfast.journal import Journal
+from holdfast.model.event import NoteAdded, SessionStarted
+from holdfast.store import database
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.contracts import batch, found, head, put, text_of, texts
+from tests.store.support import (
+    end,
+    go_on,
+    journal_of,
+    look,
+    mounted,
+    opened,
+    raising,
+    run,
+    size,
+    start,
+    unkeepable,
+    until_said,
+)
+
+DATABASE_FILES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm")
+
+
+# --- one writer lock ----------------------------------------------------------------------------
+
+
+def is_locked(path: str) -> bool:
+    if not os.path.exists(path):
+        return False
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+class Spy(database.Reader):
+    """A connection that notes whether the writer lock was held when it was used."""
+
+    path = ""
+    log: list[tuple[int, str, bool]] = []  # noqa: RUF012 - shared by all of them, on purpose
+
+    def note(self, what: str) -> None:
+        self.log.append((id(self), what, is_locked(Spy.path)))
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self.note(sql)
+        return super().execute(sql, *values)
+
+    def executescript(self, sql: str) -> sqlite3.Cursor:
+        self.note(sql)
+        return super().executescript(sql)
+
+    def close(self) -> None:
+        self.note("close")
+        super().close()
+
+
+def test_all_use_of_the_writer_is_under_the_lock(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "Reader", Spy)
+    monkeypatch.setattr(Spy, "path", store._database.lock.path)
+    monkeypatch.setattr(Spy, "log", [])
+    put(store, "s1", batch("a word", head=head(1)))
+    store.local.add_project("p1", "project")
+    assert found(store, "word") == [("s1", 1)]
+    with pytest.raises(LookupError):
+        store.append("s1", raising)
+    with pytest.raises(Damaged):
+        put(store, "s1", unkeepable())
+    put(store, "s1", batch("b"))
+    store.erase("s1", lambda view: batch("tombstone", forgotten=1))
+    store.close()
+    writers = {who for who, what, _ in Spy.log if what == "BEGIN IMMEDIATE"}
+    used = [(what, held) for who, what, held in Spy.log if who in writers]
+    assert [what for what, held in used if not held] == []
+    assert {"COMMIT", "ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)", "close"} <= {
+        w for w, _ in used
+    }
+    assert not any(held for who, what, held in Spy.log if who not in writers)
+
+
+def test_a_head_is_remembered_before_the_lock_is_let_go(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise two processes could write their slots in the wrong order."""
+    held: list[bool] = []
+    path = store._database.lock.path
+    monkeypatch.setattr(store._database.heads, "remember", lambda *_: held.append(is_locked(path)))
+    put(store, "s1", batch("a", head=head(1)))
+    put(store, "s1", batch("b"))
+    assert held == [True]
+
+
+def test_a_folder_that_cannot_be_synced_is_a_failure(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite passes over it; then a power cut takes the log, and all that is in it."""
+
+    def failing(path: str) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "sync_folder", failing)
+            with pytest.raises(StoreFailed):
+                put(store, "s1", batch("not acknowledged"))
+        assert store.catalogue() == []
+    put(store, "s1", batch("a"))
+    assert texts(store, "s1") == ["a"]
+
+
+def test_a_holder_that_was_stopped_is_named_and_nothing_is_lost(home: Path) -> None:
+    holder = start(
+        """
+        def plan(view):
+            say("holding")
+            sys.stdin.readline()
+            return batch("from the holder")
+        opened().append("s1", plan, create=True)
+        """,
+        home,
+    )
+    until_said(holder, "holding")
+    holder.send_signal(signal.SIGSTOP)
+    store = opened(home, timeout=0.3)
+    began = time.monotonic()
+    with pytest.raises(Busy) as busy:
+        put(store, "s1", batch("mine"))
+    assert 0.25 < time.monotonic() - began < 5
+    assert f"pid {holder.pid}" in str(busy.value)
+    assert (busy.value.exit_code, busy.value.retryable) == (6, True)
+    assert "busy_timeout" in busy.value.hint
+    holder.send_signal(signal.SIGCONT)
+    go_on(holder)
+    end(holder)
+    put(store, "s1", batch("mine"))
+    assert texts(store, "s1") == ["from the holder", "mine"]
+    store.close()
+
+
+def test_a_writer_that_died_in_the_middle_leaves_nothing_and_bars_nobody(home: Path) -> None:
+    writer = start(
+        """
+        store = opened()
+        put(store, "s1", batch("a"))
+        def plan(view):
+            say("holding")
+            sys.stdin.readline()
+            return batch("never")
+        store.append("s1", plan)
+        """,
+        home,
+    )
+    until_said(writer, "holding")
+    writer.kill()
+    writer.communicate()
+    store = opened(home, timeout=1)
+    put(store, "s1", batch("b"))
+    assert texts(store, "s1") == ["a", "b"]
+    store.close()
+
+
+def test_nobody_is_starved_by_a_process_that_writes_all_the_time(home: Path) -> None:
+    store = opened(home, timeout=10)
+    put(store, "s1", batch("start"))
+    greedy = start(
+        """
+        store = opened()
+        say("writing")
+        stop = time.monotonic() + 20
+        while time.monotonic() < stop and not os.path.exists(home + "/../stop"):
+            put(store, "s1", batch("greedy"))
+        """,
+        home,
+    )
+    until_said(greedy, "writing")
+    waits = []
+    for number in range(15):
+        began = time.monotonic()
+        put(store, "s1", batch(f"mine {number}"))
+        waits.append(time.monotonic() - began)
+    (home.parent / "stop").touch()
+    end(greedy)
+    store.close()
+    assert sorted(waits)[7] < 0.5, waits
+
+
+def test_an_interrupt_in_the_middle_of_a_write_leaves_no_trace(home: Path) -> None:
+    out = run(
+        """
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        store = opened()
+        put(store, "s1", batch("a"))
+        def plan(view):
+            signal.raise_signal(signal.SIGINT)
+            return batch("never")
+        try:
+            store.append("s1", plan)
+        except KeyboardInterrupt:
+            put(store, "s1", batch("b"))
+        say(texts(store, "s1"))
+        """,
+        home,
+    )
+    assert out == str(["a", "b"])
+
+
+def test_another_program_that_locks_the_database_makes_us_wait_then_busy(home: Path) -> None:
+    store = opened(home, timeout=0.3)
+    put(store, "s1", batch("a"))
+    for how in ("IMMEDIATE", "EXCLUSIVE"):
+        other = start(
+            """
+            connection = sqlite3.connect(home + "/holdfast.db", isolation_level=None)
+            connection.execute("BEGIN " + sys.argv[2])
+            say("locked")
+            sys.stdin.readline()
+            """,
+            home,
+            how,
+        )
+        until_said(other, "locked")
+        with pytest.raises(Busy, match="another program") as busy:
+            put(store, "s1", batch("not now"))
+        assert busy.value.exit_code == 6
+        assert texts(store, "s1")[0] == "a"
+        go_on(other)
+        end(other)
+        put(store, "s1", batch(f"after {how}"))
+    assert texts(store, "s1") == ["a", "after IMMEDIATE", "after EXCLUSIVE"]
+    store.close()
+
+
+# --- readers ------------------------------------------------------------------------------------
+
+READ_EVERYTHING = """
+    store = opened()
+    assert texts(store, "s1") == ["a", "b"]
+    assert len(store.catalogue()) == 1
+    assert store.resolve("s") == ["s1"]
+    assert store.blob("0" * 64) is None
+    assert store.check() == []
+    assert store.device and store.secret() and store.remembered()
+    assert not store.watch("s1", 2, 0.01)
+    store.local.projects(), store.local.holders()
+    store.close()
+"""
+
+
+def test_readers_write_nothing_and_never_checkpoint(home: Path) -> None:
+    run('put(opened(), "s1", batch("a", "b", head=head(1))); os._exit(0)', home)
+    before = look(home)
+    assert size(home / "holdfast.db-wal") > 0
+    run(READ_EVERYTHING, home)
+    after = look(home)
+    # The -shm is memory that all who have the database open share: readers mark their place there.
+    for name in before.keys() - {"holdfast.db-shm"}:
+        assert after[name] == before[name], name
+    assert after.keys() == before.keys()
+
+
+def test_a_reader_cannot_write_even_if_it_tries(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"))
+    with pytest.raises(ReadOnly):
+        store.read("DELETE FROM event")
+    assert texts(store, "s1") == ["a"]
+
+
+def test_reading_a_home_that_is_not_there_makes_nothing(home: Path) -> None:
+    store = opened(home)
+    assert store.catalogue() == []
+    with pytest.raises(NoSession):
+        store.view("s1")
+    assert store.search("x", text_of=text_of) == []
+    assert store.local.holders() == []
+    store.close()
+    assert not home.exists()
+    home.mkdir()
+    assert store.catalogue() == []
+    assert list(home.iterdir()) == []
+
+
+@contextmanager
+def read_only(home: Path) -> Iterator[None]:
+    with mounted("--bind", str(home), str(home)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(home)], check=True)
+        yield
+
+
+@pytest.mark.parametrize("log", ["with a log", "with an empty log", "without a log"])
+def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, log: str) -> None:
+    leave = "os._exit(0)" if log == "with a log" else "store.close()"
+    run(f'store = opened(); put(store, "s1", batch("a", "b", head=head(1))); {leave}', home)
+    assert bool(size(home / "holdfast.db-wal")) == (log == "with a log")
+    if log == "with an empty log":
+        (home / "holdfast.db-wal").touch(0o600)
+    before = look(home)
+    with read_only(home):
+        run(READ_EVERYTHING, home)
+        store = opened(home)
+        assert found(store, "b") == [("s1", 2)]
+        with pytest.raises(ReadOnly) as refused:
+            put(store, "s1", batch("c"))
+        assert refused.value.exit_code == 6
+        store.close()
+        assert look(home) == before
+    put(store, "s1", batch("c"))
+    assert texts(store, "s1") == ["a", "b", "c"]
+    store.close()
+
+
+def test_a_log_that_cannot_be_read_in_a_read_only_home_is_not_passed_over(home: Path) -> None:
+    run('put(opened(), "s1", batch("a")); os._exit(0)', home)
+    (home / "holdfast.db-shm").unlink()
+    with read_only(home):
+        with pytest.raises(StoreFailed) as failed:
+            opened(home).catalogue()
+        assert "copy" in failed.value.hint
+
+
+def test_a_long_look_does_not_hinder_writers_and_the_log_shrinks_after_it(
+    store: SqliteStore, home: Path
+) -> None:
+    put(store, "s1", batch("a"))
+    with store.view("s1") as view:
+        for number in range(20):
+            put(store, "s1", batch(str(number)), blobs=[noise(number)])
+        assert size(home / "holdfast.db-wal") > 18_000_000
+        assert [stored.seq for stored in view.events()] == [1]
+    for number in range(20, 24):
+        put(store, "s1", batch(str(number)), blobs=[noise(number)])
+    assert size(home / "holdfast.db-wal") <= 17_000_000
+    assert len(texts(store, "s1")) == 25
+
+
+def test_the_log_does_not_grow_without_bound(store: SqliteStore, home: Path) -> None:
+    for number in range(16):
+        put(store, "s1", batch(str(number)), blobs=[noise(number)])
+    assert size(home / "holdfast.db-wal") < 8_000_000
+
+
+def noise(seed: int) -> bytes:
+    """A megabyte that no compression makes shorter."""
+    return b"".join(sha256(f"{seed}:{n}".encode()).digest() for n in range(32 * 1024))
+
+
+# --- no foreign opens ---------------------------------------------------------------------------
+
+
+def test_opening_and_closing_the_file_beside_sqlite_loses_commits(tmp_path: Path) -> None:
+    """Why the rule: the system drops all locks of a process when it closes any descriptor."""
+    careless = """
+        import subprocess
+        connection = sqlite3.connect(home, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE t (a)")
+        if sys.argv[2] == "careless":
+            open(home, "rb").close()
+        visit = "import sqlite3; sqlite3.connect(%r).execute('SELECT * FROM t').fetchall()" % home
+        subprocess.run([sys.executable, "-c", visit], check=True)
+        connection.execute("INSERT INTO t VALUES ('acknowledged')")
+        os._exit(0)
+    """
+    rows = "print(sqlite3.connect(sys.argv[1]).execute('SELECT a FROM t').fetchall())"
+    for manner, expected in (("careful", "[('acknowledged',)]"), ("careless", "[]")):
+        path = tmp_path / f"{manner}.db"
+        run(careless, path, manner)
+        assert run(rows, path) == expected
+
+
+AUDITED = """
+    import holdfast
+    from holdfast.cli import main
+    opens = []
+    def listen(event, arguments):
+        if event == "open":
+            opens.append(os.fsdecode(arguments[0]) if not isinstance(arguments[0], int) else "")
+    sys.addaudithook(listen)
+    os.chdir(sys.argv[2])
+    quiet = open(os.devnull, "w")
+    with holdfast.open(home, trust_env=False) as hf:
+        s = hf.start("a goal")
+        s.note("a word")
+        s.task_add("a task")
+        s.status(), list(s.log()), s.verify(), s.brief(), s.state(), hf.list()
+        hf.search("word"), hf.verify(), hf.backup()
+        hf.start("another").forget() if hasattr(s, "forget") else None
+    for words in (["start", "x"], ["note", "y"], ["status"], ["list"], ["log"], ["verify"],
+                  ["search", "y"], ["backup"], ["doctor"], ["resume"], ["brief"]):
+        main(["--home", home, *words], quiet, quiet)
+    for path in opens:
+        if os.path.basename(path) in ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm"):
+            say(path)
+"""
+
+
+def test_nothing_of_ours_opens_the_database_but_sqlite(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    assert run(AUDITED, home, tmp_path / "work") == ""
+
+
+# --- forks --------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_a_forked_child_opens_itself_loses_commits(tmp_path: Path) -> None:
+    """Why the rule: it believes in locks that only its parent has; the log goes from under it."""
+    naive = """
+        def connect():
+            return sqlite3.connect(sys.argv[1], isolation_level=None)
+        parent = connect()
+        parent.execute("PRAGMA journal_mode=WAL")
+        parent.execute("CREATE TABLE t (a)")
+        closed, go = os.pipe(), os.pipe()
+        if os.fork() == 0:
+            child = connect()
+            child.execute("INSERT INTO t VALUES ('first')")
+            os.write(go[1], b"x")
+            os.read(closed[0], 1)
+            child.execute("INSERT INTO t VALUES ('acknowledged')")
+            os._exit(0)
+        os.read(go[0], 1)
+        parent.close()
+        os.write(closed[1], b"x")
+        os.wait()
+        print(connect().execute("SELECT a FROM t").fetchall())
+    """
+    assert run(naive, tmp_path / "scratch.db") == "[('first',)]"
+
+
+def test_a_forked_child_and_its_parent_both_write_and_lose_nothing(home: Path) -> None:
+    out = run(
+        """
+        store = opened()
+        put(store, "s1", batch("parent 1", head=head(1)))
+        closed, go = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            put(store, "s1", batch("child 1", head=head(2)))
+            assert store._database.lock.holder().startswith(f"pid {os.getpid()} ")
+            os.write(go[1], b"x")
+            os.read(closed[0], 1)
+            put(store, "s1", batch("child 2", head=head(3)))
+            sys.exit(0)
+        os.read(go[0], 1)
+        put(store, "s1", batch("parent 2"))
+        store.close()
+        os.write(closed[1], b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        put(store, "s1", batch("parent 3"))
+        say(texts(store, "s1"))
+        say(store.check())
+        """,
+        home,
+    )
+    expected = ["parent 1", "child 1", "parent 2", "child 2", "parent 3"]
+    assert out.splitlines() == [str(expected), "[]"]
+
+
+@pytest.mark.parametrize("leaving", ["sys.exit(0)", "os._exit(0)", "store.close(); sys.exit(0)"])
+def test_a_child_that_only_ends_does_not_disturb_its_parent(home: Path, leaving: str) -> None:
+    out = run(
+        f"""
+        store = opened()
+        put(store, "s1", batch("a"))
+        list(store.catalogue())
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                {leaving}
+            assert os.waitpid(child, 0)[1] == 0
+            put(store, "s1", batch("b"))
+        os.kill(os.getpid(), signal.SIGKILL) if os.fork() == 0 else os.wait()
+        put(store, "s1", batch("c"))
+        say(texts(opened(), "s1"))
+        """,
+        home,
+    )
+    assert out == str(["a", "b", "b", "b", "c"])
+
+
+def test_a_child_that_outlives_its_parent_loses_nothing(home: Path) -> None:
+    run(
+        """
+        store = opened()
+        put(store, "s1", batch("a"))
+        if os.fork() == 0:
+            put(store, "s1", batch("b"))
+            while os.getppid() == int(sys.argv[2]):
+                time.sleep(0.01)
+            time.sleep(0.05)
+            put(store, "s1", batch("c"))
+            store.close()
+            open(home + "/../done", "w").close()
+            sys.exit(0)
+        """.replace("int(sys.argv[2])", "parent").replace(
+            "store = opened()", "store = opened(); parent = os.getpid()"
+        ),
+        home,
+    )
+    for _ in range(500):
+        if (home.parent / "done").exists():
+            break
+        time.sleep(0.01)
+    assert texts(opened(home), "s1") == ["a", "b", "c"]
+
+
+def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
+    out = run(
+        """
+        from holdfast.errors import StoreFailed
+        store = opened()
+        put(store, "s1", batch("a"))
+        with store.view("s1") as view:
+            child = os.fork()
+            if child == 0:
+                for use in (lambda: put(store, "s1", batch("x")), lambda: texts(opened(), "s1")):
+                    try:
+                        use()
+                    except StoreFailed as error:
+                        say(error.hint)
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            assert [stored.seq for stored in view.events()] == [1]
+        put(store, "s1", batch("b"))
+        say(texts(store, "s1"))
+        """,
+        home,
+    )
+    hint = "start it afresh; with multiprocessing, by the spawn method"
+    assert out.splitlines() == [hint, hint, "['a', 'b']"]
+
+
+def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:
+    out = run(
+        """
+        import threading
+        store = opened()
+        put(store, "s1", batch("start"))
+        going = True
+        def write():
+            while going:
+                put(store, "s1", batch("thread"))
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        [thread.start() for thread in threads]
+        for _ in range(8):
+            child = os.fork()
+            if child == 0:
+                put(store, "s1", batch("child"))
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        going = False
+        [thread.join() for thread in threads]
+        say(texts(store, "s1").count("child"))
+        say(store.check())
+        """,
+        home,
+    )
+    assert out.splitlines() == ["8", "[]"]
+
+
+def test_a_forked_child_is_a_holder_of_its_own(home: Path) -> None:
+    out = run(
+        """
+        import holdfast
+        hf = holdfast.open(home, cwd=os.path.dirname(home), trust_env=False)
+        s = hf.start("a goal")
+        s.note("parent")
+        child = os.fork()
+        if child == 0:
+            s.note("child")
+            holders = hf.store.local.holders(s.id)
+            pids = {int(h.process.split("/")[3]) for h in holders}
+            assert pids == {os.getpid(), os.getppid()}, pids
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        s.note("parent again")
+        holders = hf.store.local.holders(s.id)
+        assert [int(h.process.split("/")[3]) for h in holders] == [os.getpid()]
+        say(s.verify().ok)
+        hf.close()
+        """,
+        home,
+    )
+    assert out == "True"
+
+
+# --- leaving ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaving", ["", "os._exit(0)", "sys.exit(0)", "del store"])
+def test_a_short_process_leaves_the_checkpoint_to_others(home: Path, leaving: str) -> None:
+    run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
+    before = look(home)["holdfast.db"]
+    run(f'store = opened(); put(store, "s1", batch("b")); store.catalogue(); {leaving}', home)
+    assert look(home)["holdfast.db"] == before
+    assert size(home / "holdfast.db-wal") > 0
+    assert texts(opened(home), "s1") == ["a", "b"]
+
+
+def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+
+    def command(*words: str) -> str:
+        script = [sys.executable, "-c", "from holdfast.cli import entry; entry()"]
+        done = subprocess.run(
+            [*script, "--home", str(home), *words],
+            cwd=tmp_path / "work",
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    command("start", "a goal")
+    before = look(home)["holdfast.db"]
+    command("note", "a remark")
+    assert look(home)["holdfast.db"] == before
+    assert size(home / "holdfast.db-wal") > 0
+    assert "a remark" in command("log")
+
+
+def test_a_close_in_order_moves_everything_into_the_database(home: Path) -> None:
+    store = opened(home)
+    put(store, "s1", batch("a"))
+    store.close()
+    assert not (home / "holdfast.db-wal").exists()
+    assert texts(store, "s1") == ["a"]
+    store.close()
+
+
+def test_closing_while_another_writes_neither_waits_for_ever_nor_fails(home: Path) -> None:
+    store = opened(home, timeout=0.2)
+    put(store, "s1", batch("a"))
+    holder = start(
+        """
+        def plan(view):
+            say("holding")
+            sys.stdin.readline()
+            return batch("b")
+        opened().append("s1", plan)
+        """,
+        home,
+    )
+    until_said(holder, "holding")
+    store.close()
+    go_on(holder)
+    end(holder)
+    assert texts(store, "s1") == ["a", "b"]
+    store.close()
+
+
+# --- homes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "9p", "virtiofs", "fuse.sshfs"])
+def test_a_home_that_other_machines_may_share_is_refused(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"36 35 98:0 / {os.path.realpath(home.parent)} rw - {kind} server:/x rw\n"
+    monkeypatch.setattr(files, "_mount_table", lambda: line.encode())
+    with pytest.raises(StoreFailed) as failed:
+        put(opened(home), "s1", batch("a"))
+    assert kind in failed.value.why
+    assert "HOLDFAST_HOME" in failed.value.hint
+    assert list(home.iterdir()) == []
+
+
+def test_a_home_that_others_may_write_to_is_refused(home: Path) -> None:
+    home.mkdir()
+    home.chmod(0o770)
+    with pytest.raises(Refused, match="others may write"):
+        put(opened(home), "s1", batch("a"))
+    assert list(home.iterdir()) == []
+
+
+def test_a_home_of_another_user_is_refused(home: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    home.mkdir(0o700)
+    os.chown(home, 12345, 12345)
+    with pytest.raises(Refused, match="another user"):
+        put(opened(home), "s1", batch("a"))
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, umask: int) -> None:
+    (tmp_path / "work").mkdir()
+    run(
+        """
+        import holdfast
+        hf = holdfast.open(home, cwd=sys.argv[2], trust_env=False)
+        hf.start("a goal").note("a remark")
+        hf.backup()
+        os._exit(0)
+        """,
+        home,
+        tmp_path / "work",
+        umask=umask,
+    )
+    modes = {name: facts[0] for name, facts in look(home).items()}
+    assert set(DATABASE_FILES) | {"heads", "writer.lock"} <= modes.keys()
+    assert any(name.startswith("backups/") for name in modes)
+    assert {name: oct(int(str(mode))) for name, mode in modes.items() if mode != 0o600} == {}
+    folders = [home, *(path for path in home.rglob("*") if path.is_dir())]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+
+
+def test_any_folder_name_will_do(tmp_path: Path) -> None:
+    for name in (
+        "a b",
+        "100%",
+        "what?",
+        "#1",
+        "näh",
+        "%41",
+        "x&immutable=1",
+        b"\xff\xfe".decode("utf-8", "surrogateescape"),
+    ):
+        store = opened(tmp_path / name / "home")
+        put(store, "s1", batch("a"))
+        assert texts(store, "s1") == ["a"]
+        store.close()
+        assert (tmp_path / name / "home" / "holdfast.db").exists()
+    assert len(os.listdir(tmp_path)) == 8
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"))
+    writer = store._database._writer
+    assert writer is not None
+
+    def pragma(name: str) -> object:
+        return writer.execute(f"PRAGMA {name}").fetchone()[0]
+
+    assert pragma("journal_mode") == "wal"
+    assert pragma("synchronous") == 2
+    assert pragma("secure_delete") == 1
+    assert pragma("auto_vacuum") == 2
+    assert pragma("wal_autocheckpoint") == 128
+    assert pragma("busy_timeout") == 20_000
+
+
+def test_every_table_of_ours_is_strict(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"))
+    tables = store.read("SELECT name, type, strict FROM pragma_table_list WHERE schema = 'main'")
+    ours = {
+        name: strict for name, kind, strict in tables if kind == "table" and name[:7] != "sqlite_"
+    }
+    assert {"event", "session", "row", "holder"} <= ours.keys()
+    assert [name for name, strict in ours.items() if not strict] == []
+
+
+def test_a_log_that_cannot_be_had_is_refused_not_worked_around(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(opened(home), "s1", batch("a"))
+
+    class Stubborn(database.Reader):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            return super().execute(sql.replace("journal_mode=WAL", "encoding"), *values)
+
+    monkeypatch.setattr(database, "Reader", Stubborn)
+    with pytest.raises(Damaged, match="journal mode"):
+        put(opened(home), "s1", batch("b"))
+
+
+def test_an_append_costs_the_same_however_long_the_journal_is(
+    store: SqliteStore, home: Path
+) -> None:
+    journal = journal_of(store)
+    journal.append("s1", SessionStarted(goal="g"), actor="user", create=True)
+    costs = []
+    for length in (10, 5_000):
+        with store.view("s1") as view:
+            missing = length - view.seq
+        notes = [NoteAdded(text=f"note {n}") for n in range(missing)]
+        journal.append_moves("s1", notes, actor="user")
+        costs.append([cost(store, home, journal) for _ in range(5)][2:])
+    assert {statements for statements, _ in costs[0] + costs[1]} == {costs[0][0][0]}
+    assert costs[0][0][0] <= 6
+    assert max(pages for _, pages in costs[1]) <= max(pages for _, pages in costs[0]) + 2
+
+
+def cost(store: SqliteStore, home: Path, journal: Journal) -> tuple[int, int]:
+    """Statements and pages of one append."""
+    writer = store._database._writer
+    statements: list[str] = []
+    assert writer is not None
+    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    writer.set_trace_callback(statements.append)
+    journal.append("s1", NoteAdded(text="one more"), actor="user")
+    writer.set_trace_callback(None)
+    return len(statements), size(home / "holdfast.db-wal") // 4096
+
+
+def test_looking_up_sessions_never_scans_them(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"))
+    asked: list[str] = []
+    reader = store._database.borrow()
+    assert reader is not None
+    reader.set_trace_callback(asked.append)
+    store._database.give_back(reader)
+    store.catalogue(where={"id": "s1"}, limit=1)
+    store.catalogue(where={"archived": 0}, limit=20)
+    store.catalogue(where={"archived": 0, "project": 1}, limit=20)
+    store.catalogue(where={"project": 1}, limit=20)
+    store.resolve("s")
+    store.resolve("s1")
+    store.watch("s1", 5, 0)
+    reader.set_trace_callback(None)
+    assert len(asked) >= 8
+    for sql in asked:
+        plan = " ".join(str(step[3]) for step in store.read(f"EXPLAIN QUERY PLAN {sql}"))
+        assert "SCAN" not in plan, (sql, plan)
+        assert "session_recent (forgotten=?)" not in plan, (sql, plan)
+
+
+# --- threads ------------------------------------------------------------------------------------
+
+
+def test_one_home_may_be_used_by_several_threads(home: Path, tmp_path: Path) -> None:
+    problems: list[BaseException] = []
+    with holdfast.open(str(home), cwd=str(tmp_path), trust_env=False) as hf:
+        session = hf.start("a goal")
+
+        def work(name: str) -> None:
+            try:
+                for number in range(12):
+                    session.note(f"{name} {number}")
+                    session.status(), list(session.log(limit=3)), hf.list()
+            except BaseException as problem:
+                problems.append(problem)
+
+        threads = [threading.Thread(target=work, args=(f"t{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        assert session.verify().ok
+        said = [line.event.body.text for line in session.log() if line.event.kind == "note.added"]  # type: ignore[attr-defined]
+        for name in ("t0", "t1", "t2", "t3"):
+            assert [s for s in said if s.startswith(name)] == [f"{name} {n}" for n in range(12)]
+
+
+def test_a_store_that_is_dropped_unclosed_is_let_go_of(home: Path) -> None:
+    for number in range(50):
+        put(opened(home), "s1", batch(str(number)))
+    mine = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if fd.isdigit() and os.path.exists(f"/proc/self/fd/{fd}")
+    ]
+    assert [path for path in mine if path.startswith(str(home))] == []
+    assert len(texts(opened(home), "s1")) == 50

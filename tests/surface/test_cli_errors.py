@@ -1,0 +1,238 @@
+"""What goes wrong: exit codes, three-part messages, and nothing written for bad input."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors
+from holdfast.cli.table import EXIT_CODES
+from tests.surface.support import Cli
+
+GOALS = {
+    "empty": "",
+    "blank": " \t\n",
+    "invisible": "\u200b\u200e",
+    "too long": "x" * 2001,
+    "NUL": "a\0b",
+    "bell": "a\x07b",
+    "escape": "a\x1b[31mb",
+    "two lines": "a\nb",
+    "half a character": "a\udcffb",
+    "half a pair": "a\ud83d",
+}
+IDS = ["../x", "CON", "x" * 300, "..", ".x", "a/b", "a b", "-x", "é", "a..b", "nul.txt", "a\n"]
+
+
+@pytest.mark.parametrize("case", GOALS)
+def test_a_goal_that_cannot_be_kept_exits_2_and_makes_nothing(
+    cli: Cli, home: Path, case: str
+) -> None:
+    answer = cli("start", GOALS[case])
+    assert answer.code == 2, answer
+    assert answer.err.startswith("error: ")
+    assert not home.exists()
+
+
+def test_a_goal_of_ten_megabytes_exits_2_and_makes_nothing(cli: Cli, home: Path) -> None:
+    assert cli("start", "-", source="x" * 10_000_000).code == 2
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_an_id_that_is_no_file_name_exits_2_and_makes_nothing(
+    cli: Cli, home: Path, id: str
+) -> None:
+    assert cli("start", "goal", f"--id={id}").code == 2
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_ids_of_tasks_and_agents_are_checked(cli: Cli, id: str) -> None:
+    cli.start()
+    assert cli("task", "add", "x", f"--id={id}").code == 2
+    assert cli("agent", "start", "--", id).code == 2
+    assert cli.json("status")["seq"] == 1
+
+
+@pytest.mark.parametrize("id", [*IDS, "no-such", "%", "*", "' OR 1"])
+def test_a_session_that_is_not_there_exits_3(cli: Cli, id: str) -> None:
+    cli.start()
+    assert cli("use", "--", id).code in (2, 3)
+    assert cli("note", "x", f"--session={id}").code in (2, 3)
+    assert cli.json("status")["seq"] == 1
+
+
+TEXTS = ["", " ", "a\0b", "a\x1b[2Jb", "a\udcff", "x" * 2_000_000]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_that_cannot_be_kept_exits_2_and_records_nothing(cli: Cli, text: str) -> None:
+    cli.start()
+    for argv in (["note"], ["decide"], ["error"], ["rename"], ["task", "add"], ["command"]):
+        assert cli(*argv, "--", text).code == 2, argv
+    for argv in (["pause", "--context"], ["fail", "--because"], ["compressed", "--summary"]):
+        if text.strip():
+            assert cli(*argv, text).code == 2, argv
+    assert cli.json("status")["seq"] == 1
+
+
+USAGE = [
+    "nonsense",
+    "task",
+    "task nonsense",
+    "note",
+    "note a b",
+    "note x --nonsense",
+    "start g --mode nonsense",
+    "error x --category nonsense",
+    "tokens many",
+    "tokens -5",
+    "tokens 1.5",
+    "tokens ٣",
+    "log -n x",
+    "log -n -1",
+    "list -n many",
+    "list --status nonsense",
+    "agent progress a 1.5",
+    "agent progress a nan",
+    "agent progress a -0.1",
+    "agent progress a x%",
+    "agent fail a",
+    "task block t",
+    "reopen",
+    "command x --duration-ms soon",
+    "command x --status maybe",
+    "file a --added -1",
+    "pause --reason because",
+    "brief --format html",
+    "brief --budget 1e3",
+    "completion tcsh",
+    "--home",
+    "--session",
+    "search",
+    "diff",
+    "agent start a --pid 99999999999999999999",
+]
+
+
+@pytest.mark.parametrize("line", USAGE)
+def test_wrong_usage_exits_2_with_a_hint(cli: Cli, line: str) -> None:
+    cli.start()
+    answer = cli(*line.split())
+    assert answer.code == 2, answer
+    assert answer.out == ""
+    first, *_, last = answer.err.splitlines()
+    assert first.startswith("error: ") and last.startswith("  → ")
+    assert cli.json("status")["seq"] == 1
+    assert cli("--json", *line.split()).json["error"]["code"] == 2
+
+
+NEAR = {
+    "statsu": "holdfast status",
+    "startt x": "holdfast start",
+    "unblock t1": "holdfast task unblock",
+    "task startt t1": "holdfast task start",
+    "note x --for-nxt": "--for-next",
+    "config brief_bugdet": "brief_budget",
+}
+
+
+@pytest.mark.parametrize("line", NEAR)
+def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
+    cli.start()
+    assert f"did you mean{NEAR[line]}" in cli(*line.split()).err.replace(
+        "did you mean: ", "did you mean"
+    ).replace("did you mean ", "did you mean")
+
+
+def test_a_refusal_names_what_is_allowed(cli: Cli) -> None:
+    cli.start()
+    cli.ok("task", "add", "one")
+    cli.ok("task", "done", "t1")
+    answer = cli("task", "start", "t1")
+    assert answer.code == 4
+    assert "allowed: " in answer.err
+    assert cli("--json", "task", "start", "t1").json["error"]["legal"]
+    assert cli("task", "done", "t7").code == 4
+    assert cli("start", "again", "--id", cli.json("status")["session"]).code == 4
+
+
+def test_busy_exits_6_and_names_the_holder(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    monkeypatch.setenv("HOLDFAST_BUSY_TIMEOUT", "0")
+    lock = os.open(home / "writer.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        answer = cli("--json", "note", "x")
+    finally:
+        os.close(lock)
+    assert answer.code == 6
+    assert answer.json["error"]["retryable"] is True
+    assert "pid" in answer.json["error"]["what"]
+    assert cli.json("status")["seq"] == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 1000])
+def test_a_database_that_is_none_exits_5_and_stays_as_it_is(
+    cli: Cli, home: Path, content: bytes
+) -> None:
+    cli.start()
+    for name in ("holdfast.db-wal", "holdfast.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    (home / "holdfast.db").write_bytes(content)
+    for line in ("status", "list", "note x", "resume", "verify", "doctor", "start again"):
+        answer = cli(*line.split())
+        assert answer.code == 5, (line, answer)
+        assert "holdfast doctor" in answer.err + answer.out
+    assert (home / "holdfast.db").read_bytes() == content
+
+
+def test_a_home_that_is_a_file_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = cli("start", "x", "--home", str(tmp_path / "file"))
+    assert answer.code in (1, 2, 6), answer
+    assert answer.err.count("\n") >= 2
+
+
+def test_a_bug_is_one_line_with_a_place_and_the_trace_only_on_request(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.home import Holdfast
+
+    def broken(self: Holdfast, **_: object) -> None:
+        raise KeyError("secret plan")
+
+    monkeypatch.setattr(Holdfast, "list", broken)
+    answer = cli("list")
+    assert answer.code == 1
+    assert answer.err.startswith("error: this is a bug: KeyError: 'secret plan'\n")
+    assert "Traceback" not in answer.err and ", line " in answer.err
+    assert cli("--json", "list").json["error"]["code"] == 1
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    assert "Traceback" in cli("list").err
+
+
+def test_every_error_of_ours_has_a_documented_exit_code() -> None:
+    codes = {code for code, _ in EXIT_CODES}
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)
+    ]
+    assert len(kinds) == 9
+    assert {kind.exit_code for kind in kinds} <= codes
+    assert codes == {0, 1, 2, 3, 4, 5, 6, 7, 8, 130}
+
+
+def test_a_message_has_what_why_and_the_command_that_helps(cli: Cli) -> None:
+    cli.start()
+    what, why, hint = cli("start", "g", "--id", "CON").err.splitlines()
+    assert what == "error: session id 'CON' cannot be used"
+    assert why == "  Windows reserves this name for a device"
+    assert hint.startswith("  → use 1 to 64 letters")

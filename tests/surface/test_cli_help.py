@@ -1,0 +1,147 @@
+"""Help: every command has it, every example can be typed, and docs/cli.md says the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import manual
+from holdfast.cli.dispatch import locate, parse, split
+from holdfast.cli.table import COMMANDS, EXIT_CODES, FAMILIES
+from tests.surface.support import Cli
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+# The lines of the specification: scripts rely on these words and options.
+SPELLING = """
+start G --mode default --id I --from S
+use S
+rename G
+model N
+attr K V
+note T --for-next
+decide W --because R --option A --option B --chosen A
+error M --category transient
+undo
+undo E
+task add T --id I --phase P --agent A
+task start I
+task done I --outcome T --file F --file G
+task block I --because R
+task skip I --because R
+task unblock I
+agent start I --type T --task W --blocking-on J --pid 1
+agent progress I 0.6
+agent done I --result R --created F --created G --modified F --deleted F
+agent fail I --error E --category permanent
+agent retry I
+agent timeout I
+command N --arguments T --status success --duration-ms 1 --error E --agent A --task T --model M
+file P --action created --agent A --added 1 --removed 2 --before S --after S
+artifact P
+tokens 5 --agent A
+compressed
+pause --reason user_request --context C
+resume --budget 500 --style S --format text --strict
+brief --budget 500 --style S --format markdown --strict
+complete
+fail --because R
+abort
+abandon
+reopen --because R
+archive
+unarchive
+forget S --yes
+status
+list --all --status paused -n 5
+log -n 5 --follow
+search W
+show --at 5
+diff A B
+verify
+doctor
+config
+config K
+config K V
+init
+backup
+backup D
+restore F
+export F
+import F
+completion bash
+"""
+
+
+@pytest.mark.parametrize("line", SPELLING.strip().splitlines())
+@pytest.mark.parametrize("around", ["{}", "--home H --json {}", "{} --session S --store U"])
+def test_the_specified_spelling_is_understood(line: str, around: str) -> None:
+    name, rest = split(around.format(line).split())
+    parse(name, rest)
+    assert name == " ".join(line.split()[: len(name.split())])
+
+
+def test_every_command_is_in_the_spelling() -> None:
+    lines = SPELLING.strip().splitlines()
+    named = {name for name in COMMANDS if any(f"{line} ".startswith(f"{name} ") for line in lines)}
+    assert set(COMMANDS) - named == {"help"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples_that_can_be_typed(cli: Cli, name: str) -> None:
+    text = cli.ok(*name.split(), "--help").out
+    help, command = locate(name)
+    assert 1 <= len(command.examples) <= 3
+    assert help[0].islower() and not help.endswith(".")
+    for example in command.examples:
+        assert example in text
+        typed = re.split(r" (?:&&|>) ", example.rpartition(" | ")[2])[0]
+        words = shlex.split(typed)
+        assert words[0] == "holdfast"
+        found, rest = split(words[1:])
+        assert found == name
+        parse(found, rest)
+    assert max(map(len, text.splitlines())) <= 84
+
+
+def test_the_first_page_names_every_command_and_exit_code(cli: Cli) -> None:
+    page = cli.ok("--help").out
+    for name in COMMANDS:
+        assert name.split()[0] in page
+    for code, meaning in EXIT_CODES:
+        assert f"{code:>3}  {meaning}" in page
+    assert cli.ok("help").out == cli.ok("-h").out == page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_lists_its_actions(cli: Cli, family: str) -> None:
+    page = cli.ok(family, "--help").out
+    assert page == cli.ok("help", family).out
+    for name in COMMANDS:
+        if name.startswith(f"{family} "):
+            assert f"holdfast {name} " in page
+    assert cli(family).code == 2
+
+
+def test_help_of_a_command_can_be_asked_in_two_ways(cli: Cli) -> None:
+    assert cli.ok("help", "task", "add").out == cli.ok("task", "add", "-h").out
+    assert cli("help", "nonsense").code == 2
+
+
+def test_the_documented_command_line_is_the_real_one() -> None:
+    written = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert written == manual.document(), (
+        "write it anew: python -m holdfast.cli.manual > docs/cli.md"
+    )
+
+
+def test_the_version(cli: Cli) -> None:
+    import holdfast
+
+    assert cli.ok("--version").out == f"holdfast {holdfast.__version__}\n"
+    assert cli.ok("list", "--version").out == f"holdfast {holdfast.__version__}\n"
+    assert cli.json("--version")["version"] == holdfast.__version__

@@ -1,0 +1,185 @@
+"""docs/json-output.md is true: the fields it names are the fields that are printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.screen import json_text
+from tests.surface.support import Answer, Cli
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "json-output.md"
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "text": str,
+    "number": (int, float),
+    "boolean": bool,
+    "list": list,
+    "object": dict,
+    "null": type(None),
+    "any": object,
+}
+
+# Section → the command whose answer it describes, in the session made by `scene`.
+ANSWERS = {
+    "status": "status",
+    "holdfast alone, without a current session": "",
+    "Recording commands": "note x",
+    "start": "start Another",
+    "use": "use login",
+    "list": "list",
+    "search": "search bootstrap",
+    "show": "show",
+    "diff": "diff 1 2",
+    "resume": "resume",
+    "brief": "brief --format json",
+    "forget": "forget login --yes",
+    "verify": "verify",
+    "doctor": "doctor",
+    "backup": "backup",
+    "restore, import": "import other.hfpack",
+    "export": "export new.hfpack",
+    "config": "config",
+    "config KEY VALUE": "config brief_budget 2000",
+    "config --unset KEY": "config --unset brief_budget",
+    "config --example": "config --example",
+    "init": "init",
+    "completion": "completion bash",
+    "help": "--help",
+    "help of a command": "note --help",
+    "--version": "--version",
+}
+RECORDING = """
+    note x · decide x · error x · command x · file a.py · artifact a.py · tokens 1 · compressed
+    undo · rename x · model x · attr k v
+    task add x · task start t1 · task block t1 --because r · task unblock t1 · task done t1
+    task skip t2 --because r
+    agent start a1 · agent progress a1 0.5 · agent timeout a1 · agent retry a1
+    agent fail a1 --error e · agent start a2 · agent done a2
+    pause · resume · fail · resume · abandon · reopen --because r · complete · archive · unarchive
+    reopen --because r · abort
+"""
+
+
+@pytest.fixture
+def scene(cli: Cli, project: Path) -> Cli:
+    (project / "a.py").write_text("x = 1\n")
+    cli.start("Other", "--id", "other")
+    cli.ok("export", "other.hfpack")
+    cli.start("Add login", "--id", "login")
+    for text in ("task add one", "task add two"):
+        cli.ok(*text.split())
+    cli.ok("note", "bootstrap", "--for-next")
+    return cli
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.M)[1:]
+    return {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
+
+
+def tables(name: str) -> dict[str, dict[str, str]]:
+    """The tables of a section: "" for the answer itself, else the field it describes."""
+    found: dict[str, dict[str, str]] = {}
+    for title, rows in re.findall(
+        r"(?:^`(\w+)`:\n\n)?^\| field \| type \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n?)+)",
+        sections()[name],
+        flags=re.M,
+    ):
+        found[title] = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", rows, flags=re.M))
+    if "All fields of `status`" in " ".join(sections()[name].split()):
+        found[""] = {**tables("status")[""], **found[""]}
+    return found
+
+
+def check(values: dict[str, Any], fields: dict[str, str]) -> None:
+    needed = {name for name, kind in fields.items() if "sometimes" not in kind}
+    assert needed <= values.keys() - {"holdfast"} <= fields.keys()
+    for name, value in values.items():
+        if name != "holdfast":
+            kinds = fields[name].removesuffix(", sometimes").split(" or ")
+            assert any(_is(value, kind) for kind in kinds), (name, value, kinds)
+
+
+def _is(value: object, kind: str) -> bool:
+    return isinstance(value, TYPES[kind]) and not (kind == "number" and isinstance(value, bool))
+
+
+def test_every_section_is_checked() -> None:
+    assert set(sections()) == {*ANSWERS, "Errors", "log"}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_have_the_documented_fields(scene: Cli, name: str) -> None:
+    if "without a current" in name:
+        scene.ok("forget", "login", "--yes")
+    found = scene.json(*ANSWERS[name].split())
+    for title, fields in tables(name).items():
+        for one in found[title] if title else [found]:
+            check(one, fields)
+
+
+def test_log_lines_have_the_documented_fields(scene: Cli) -> None:
+    for line in scene.ok("log", "--json").lines:
+        assert line["holdfast"] == 1
+        check(line, tables("log")[""])
+
+
+@pytest.mark.req("S0-80", "S0-81", "S0-82", "S0-83", "S0-84")
+def test_errors_have_the_documented_fields(scene: Cli) -> None:
+    lines = {
+        "note": "update",
+        "task done t9": "update",
+        "show --at x": "read",
+        "start": "create",
+        "forget nowhere": "delete",
+        "import nowhere": "read",
+        "export other.hfpack": "update",
+    }
+    for line, operation in lines.items():
+        answer = scene("--json", *line.split())
+        assert answer.err == ""
+        assert answer.json["error"]["error_context"]["operation"] == operation, line
+        check(answer.json, tables("Errors")[""])
+        error = answer.json["error"]
+        check(error, tables("Errors")["error"])
+        assert error["code"] == answer.code
+        assert list(error["error_context"]) == [
+            *("operation", "file", "feature_id", "timestamp", "details")
+        ]
+
+
+def test_every_recording_command_answers_alike(scene: Cli) -> None:
+    fields = tables("Recording commands")[""]
+    named = set(re.findall(r"`([a-z]+)`", sections()["Recording commands"].partition("All")[0]))
+    lines = [line.split() for line in re.split("[·\n]", RECORDING) if line.strip()]
+    assert {words[0] for words in lines} - {"resume"} == named
+    for words in lines:
+        values = scene.json(*words)
+        if words != ["resume"]:
+            check(values, fields)
+
+
+def test_every_answer_is_one_line_of_utf_8_that_no_terminal_obeys(scene: Cli) -> None:
+    text = "right-to-left \u202e override, csi \u200b, 漢字, 🎉"
+    answer = scene.ok("--json", "rename", text)
+    assert answer.json["goal"] == text
+    assert answer.out.count("\n") == 1 and answer.out.strip().isprintable()
+    assert "漢字, 🎉" in answer.out
+
+
+def test_half_characters_do_not_reach_the_answer() -> None:
+    assert json.loads(json_text({"a": "x\udcff\x7f\x9b\U000e0001"})) == {
+        "a": "x\ufffd\x7f\x9b\U000e0001"
+    }
+
+
+def test_an_answer_is_never_followed_by_words_for_people(scene: Cli) -> None:
+    answers: list[Answer] = [
+        scene("--json", *line.split()) for line in ("", "list", "show", "note x", "undo", "verify")
+    ]
+    for answer in answers:
+        assert answer.json["holdfast"] == 1 and answer.err == ""

@@ -1,0 +1,276 @@
+"""Every command that records: it does, it says so, and the log shows it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.surface.support import Cli
+
+# What to type in a session that has tasks t1, t2 and agent a1, and the kind it records.
+RECORDS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
+    "note": (["note", "a remark"], "note.added", {"text": "a remark"}),
+    "note for next": (["note", "--for-next", "x"], "note.added", {"text": "x", "for_next": True}),
+    "decide": (
+        ["decide", "db", "--because", "small", "--option", "A", "--option", "B", "--chosen", "A"],
+        "decision.made",
+        {"what": "db", "because": "small", "options": ["A", "B"], "chosen": "A"},
+    ),
+    "error": (
+        ["error", "503", "--category", "transient", "--agent", "a1"],
+        "error.raised",
+        {"message": "503", "category": "transient", "agent": "a1"},
+    ),
+    "command": (
+        "command pytest --arguments -q --status failure --duration-ms 12 --error failed"
+        " --agent a1 --task t1 --model m".split(),
+        "command.ran",
+        {"name": "pytest", "arguments": "-q", "status": "failure", "duration_ms": 12}
+        | {"error": "failed", "agent": "a1", "task": "t1", "model": "m"},
+    ),
+    "file with all": (
+        f"file a.py --action created --agent a1 --added 3 --removed 1"
+        f" --before {'b' * 64} --after {'c' * 64}".split(),
+        "file.changed",
+        {"path": "a.py", "action": "created", "agent": "a1", "added": 3, "removed": 1}
+        | {"before": "b" * 64, "after": "c" * 64},
+    ),
+    "tokens": (["tokens", "2500"], "context.measured", {"tokens": 2500}),
+    "tokens of an agent": (["tokens", "9", "--agent", "a1"], "context.measured", {"agent": "a1"}),
+    "compressed": (["compressed", "--summary", "s"], "context.compressed", {"summary": "s"}),
+    "rename": (["rename", "New goal"], "session.renamed", {"goal": "New goal"}),
+    "model": (["model", "opus"], "attribute.set", {"key": "model", "value": "opus"}),
+    "attr": (["attr", "ticket", "P-1"], "attribute.set", {"key": "ticket", "value": "P-1"}),
+    "task add": (
+        ["task", "add", "c", "--id", "t9", "--phase", "t1", "--agent", "a1"],
+        "step.added",
+        {"step": "t9", "title": "c", "parent": "t1", "agent": "a1"},
+    ),
+    "task start": (["task", "start", "t1"], "step.started", {"step": "t1"}),
+    "task done": (
+        ["task", "done", "t1", "--outcome", "ok", "--file", "x.py"],
+        "step.completed",
+        {"step": "t1", "outcome": "ok", "files": ["x.py"]},
+    ),
+    "task block": (["task", "block", "t1", "--because", "r"], "step.blocked", {"because": "r"}),
+    "task skip": (["task", "skip", "t1", "--because", "r"], "step.skipped", {"because": "r"}),
+    "agent start": (
+        ["agent", "start", "a2", "--type", "dev", "--task", "x y", "--blocking-on", "a1"],
+        "agent.started",
+        {"agent": "a2", "type": "dev", "task": "x y", "blocking_on": "a1"},
+    ),
+    "agent progress": (["agent", "progress", "a1", "0.6"], "agent.progressed", {"fraction": 0.6}),
+    "agent percent": (["agent", "progress", "a1", "60%"], "agent.progressed", {"fraction": 0.6}),
+    "agent done": (
+        "agent done a1 --result r --created c --modified m --deleted d".split(),
+        "agent.finished",
+        {"agent": "a1", "result": "r", "created": ["c"], "modified": ["m"], "deleted": ["d"]},
+    ),
+    "agent fail": (
+        ["agent", "fail", "a1", "--error", "e", "--category", "resource"],
+        "agent.failed",
+        {"agent": "a1", "error": "e", "category": "resource"},
+    ),
+    "agent timeout": (["agent", "timeout", "a1"], "agent.timed_out", {"agent": "a1"}),
+    "pause": (
+        ["pause", "--reason", "system_error", "--context", "c"],
+        "session.paused",
+        {"reason": "system_error", "context": "c"},
+    ),
+    "complete": (["complete"], "session.completed", {}),
+    "fail": (["fail", "--because", "r"], "session.failed", {"because": "r"}),
+    "abort": (["abort"], "session.aborted", {}),
+    "abandon": (["abandon"], "session.abandoned", {}),
+}
+
+
+@pytest.fixture
+def busy(cli: Cli) -> Cli:
+    """The command line in a session with two tasks and an agent at work."""
+    cli.start("Add login")
+    for line in ("task add one", "task add two", "agent start a1"):
+        cli.ok(*line.split())
+    return cli
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_what_was_typed_is_recorded(busy: Cli, case: str) -> None:
+    argv, kind, data = RECORDS[case]
+    answer = busy.json(*argv)
+    assert answer["event"]["kind"] == kind
+    assert answer["seq"] == answer["event"]["seq"]
+    last = busy.ok("log", "--json", "-n", "1").lines[-1]
+    assert last["id"] == answer["event"]["id"]
+    assert data.items() <= last["data"].items()
+    assert last["actor"] == "cli"
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_people_are_told_the_number_of_the_event(busy: Cli, case: str) -> None:
+    argv = RECORDS[case][0]
+    answer = busy.ok(*argv)
+    seq = busy.json("status")["seq"]
+    assert answer.out.startswith(f"#{seq} ")
+    assert answer.err == ""
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_quiet_says_nothing(busy: Cli, case: str) -> None:
+    answer = busy.ok(*RECORDS[case][0], "--quiet")
+    assert (answer.out, answer.err) == ("", "")
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_a_key_makes_repeating_harmless(busy: Cli, case: str) -> None:
+    first = busy.json(*RECORDS[case][0], "--key", "k1")
+    again = busy.json(*RECORDS[case][0], "--key", "k1", "--session", first["session"])
+    assert again["event"] == first["event"]
+    assert again["seq"] == first["seq"]
+
+
+def test_a_key_makes_repeating_a_start_harmless(cli: Cli) -> None:
+    assert cli.start("x", "--key", "k") == cli.start("x", "--key", "k")
+    assert len(cli.json("list")["sessions"]) == 1
+    assert cli.start("x", "--key", "other") != cli.start("x", "--key", "k")
+
+
+def test_a_task_is_blocked_unblocked_and_gets_the_next_free_name(busy: Cli) -> None:
+    busy.ok("task", "block", "t1", "--because", "no data")
+    assert "blocked" in busy.json("status")["attention"]
+    busy.ok("task", "unblock", "t1")
+    assert "blocked" not in busy.json("status")["attention"]
+    busy.ok("task", "add", "mine", "--id", "t4")
+    assert "task t5" in busy.ok("task", "add", "the next").out
+
+
+def test_a_failed_agent_runs_again(busy: Cli) -> None:
+    busy.ok("agent", "fail", "a1", "--error", "e")
+    answer = busy.json("agent", "retry", "a1")
+    assert answer["event"]["kind"] == "agent.retried"
+    assert answer["running"] == ["a1"]
+
+
+def test_an_agent_of_a_process_that_is_not_there_is_not_recorded(busy: Cli) -> None:
+    before = busy.json("status")["seq"]
+    answer = busy("agent", "start", "a9", "--pid", "4194000")
+    assert answer.code == 2
+    assert busy.json("status")["seq"] == before
+
+
+def test_a_file_change_is_worked_out(busy: Cli, project: Path) -> None:
+    (project / "new.py").write_text("print()\n")
+    assert "created new.py" in busy.ok("file", "new.py").out
+    (project / "new.py").write_text("print(1)\n")
+    assert "modified new.py" in busy.ok("file", str(project / "new.py")).out
+    (project / "new.py").unlink()
+    assert "deleted new.py" in busy.ok("file", "new.py").out
+
+
+def test_an_artifact_is_kept_and_one_with_a_secret_is_not(busy: Cli, project: Path) -> None:
+    (project / "report.txt").write_text("all is well\n")
+    assert "kept report.txt (12 bytes)" in busy.ok("artifact", "report.txt").out
+    (project / "keys.txt").write_text("password = correct-horse-battery\n")
+    assert "only the digest" in busy.ok("artifact", "keys.txt").out
+
+
+def test_a_secret_is_left_out_and_that_is_said(busy: Cli) -> None:
+    answer = busy.ok("note", "token ghp_" + "a1B2" * 9)
+    assert "left out, it looked secret" in answer.out
+    assert "ghp_" not in busy.ok("log").out
+
+
+def test_a_dash_reads_the_text_from_standard_input(busy: Cli) -> None:
+    busy.ok("note", "-", source="from a pipe\n")
+    assert busy.ok("log", "--json", "-n", "1").lines[0]["data"]["text"] == "from a pipe"
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "--version", "--json", "-q"])
+def test_what_a_command_was_given_is_not_meant_for_us(busy: Cli, word: str) -> None:
+    assert busy.ok("command", "tool", "--arguments", word).out == "#5 tool: success\n"
+    assert busy.ok("log", "--json", "-n", "1").lines[0]["data"]["arguments"] == word
+
+
+def test_undo_says_what_was_withdrawn_and_how_to_bring_it_back(busy: Cli) -> None:
+    busy.ok("note", "by mistake")
+    answer = busy.ok("undo")
+    assert "withdrawn: #5 note by mistake" in answer.out
+    assert "holdfast undo 6" in answer.out
+    assert "~~note        by mistake~~ (withdrawn)" in busy.ok("log").out
+    assert [line["retracted"] for line in busy.ok("log", "--json", "-n", "2").lines] == [
+        True,
+        False,
+    ]
+    busy.ok("undo", "6")
+    assert "withdrawn)" not in busy.ok("log").out.splitlines()[4]
+
+
+def test_undo_withdraws_the_event_that_is_named(busy: Cli) -> None:
+    first = busy.json("note", "one")["event"]
+    busy.ok("note", "two")
+    assert "#5 note one" in busy.ok("undo", first["id"], "--because", "wrong").out
+
+
+ATTRIBUTES: dict[str, Any] = {
+    "42": 42,
+    "0.5": 0.5,
+    "true": True,
+    "null": None,
+    "1.10": "1.10",
+    "007": "007",
+    "nan": "nan",
+    "1e400": "1e400",
+    "text": "text",
+}
+
+
+@pytest.mark.parametrize("word", ATTRIBUTES)
+def test_an_attribute_is_a_number_only_if_it_reads_the_same(busy: Cli, word: str) -> None:
+    busy.ok("attr", "x", word)
+    value = busy.ok("log", "--json", "-n", "1").lines[0]["data"]["value"]
+    assert value == ATTRIBUTES[word] and type(value) is type(ATTRIBUTES[word])
+    busy.ok("attr", "x", word, "--text")
+    assert busy.ok("log", "--json", "-n", "1").lines[0]["data"]["value"] == word
+
+
+def test_progress_can_be_given(busy: Cli) -> None:
+    assert busy.json("attr", "progress", "0.4")["progress"] == 0.4
+
+
+def test_others_at_work_are_named_on_the_error_stream(busy: Cli) -> None:
+    # Process 1 is alive, and not above this command by any doing of ours.
+    busy.ok("agent", "start", "a2", "--pid", str(_some_other_process()))
+    answer = busy.ok("note", "x")
+    assert "also at work on this session: agent a2" in answer.err
+    assert answer.out == "#6 noted\n"
+    assert busy.json("note", "y")["others"][0]["agent"] == "a2"
+    assert busy.ok("note", "z", "--quiet").err == ""
+
+
+def _some_other_process() -> int:
+    import subprocess
+    import sys
+
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    _children.append(child)
+    return child.pid
+
+
+_children: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _end_children() -> Any:
+    yield
+    while _children:
+        child = _children.pop()
+        child.kill()
+        child.wait()
+        child.stdin.close()
+
+
+def test_the_process_that_runs_the_command_is_not_someone_else(busy: Cli) -> None:
+    busy.ok("agent", "start", "a2", "--pid", str(os.getpid()))
+    assert busy.ok("note", "x").err == ""

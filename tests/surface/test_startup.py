@@ -1,0 +1,85 @@
+"""Start-up is paid at every call: what a command loads is counted here.
+
+The figures themselves are measured by `make bench`; this fails when something heavy creeps in.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.surface.support import Cli
+
+HEAVY = set(
+    """
+    _ctypes ast asyncio concurrent concurrent.futures contextlib csv ctypes dataclasses decimal
+    difflib dis email getpass heapq hmac html http importlib.metadata importlib.resources inspect
+    locale logging msgspec multiprocessing optparse pathlib pickle platform queue random secrets
+    select selectors shlex shtab shutil signal socket socketserver ssl string subprocess tempfile
+    textwrap threading tokenize tomllib traceback typing unittest urllib urllib.parse uuid weakref
+    """.split()
+)
+MOST_FOR_STATUS = 80
+MOST_FOR_NOTE = 170
+
+
+def loaded(*argv: str) -> set[str]:
+    """The modules that a process of `holdfast` loads beyond those of bare Python."""
+    run = "from holdfast.cli import entry; entry()"
+    return _imports(run, *argv) - _imports("pass")
+
+
+def _imports(script: str, *argv: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", script, *argv],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+@pytest.fixture
+def session(cli: Cli) -> Cli:
+    cli.start()
+    # The first event of an hour also makes a backup, which may cost more.
+    return cli
+
+
+@pytest.mark.parametrize("argv", [["status"], ["list"], [], ["list", "--all"]])
+def test_looking_loads_nothing_heavy(session: Cli, argv: list[str]) -> None:
+    found = loaded(*argv)
+    assert not found & HEAVY
+    assert not {name for name in found if name.startswith("holdfast.model")}
+    assert len(found) <= MOST_FOR_STATUS, sorted(found)
+
+
+def test_a_note_loads_little_beyond_what_msgspec_does(session: Cli) -> None:
+    found = loaded("note", "x")
+    assert not (found - _imports("import msgspec")) & HEAVY
+    assert not found & {"dataclasses", "pathlib", "subprocess", "logging", "asyncio", "tempfile"}
+    assert not found & {"email", "http", "urllib", "ctypes", "shutil", "argparse._"}
+    assert len(found) <= MOST_FOR_NOTE, sorted(found)
+
+
+@pytest.mark.parametrize("argv", [["brief"], ["resume"]])
+def test_a_briefing_loads_nothing_heavy(session: Cli, argv: list[str]) -> None:
+    found = loaded(*argv) - _imports("import msgspec")
+    assert not found & (HEAVY - {"hmac", "heapq"})
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"]])
+def test_help_needs_neither_store_nor_settings(cli: Cli, argv: list[str]) -> None:
+    found = loaded(*argv)
+    assert not found & (HEAVY | {"sqlite3", "json", "holdfast.home"})
+
+
+def test_only_the_module_of_the_command_is_loaded(session: Cli) -> None:
+    groups = {name for name in loaded("status") if name.startswith("holdfast.cli.")}
+    assert groups == {
+        f"holdfast.cli.{name}" for name in ("dispatch", "table", "arguments", "screen", "status")
+    }

@@ -1,0 +1,794 @@
+"""The doctor against real damage: it names it, brings back what can be, and says what is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import backup, doctor, files
+from holdfast.clock import Clock
+from holdfast.doctor import Advice, Mended
+from holdfast.errors import Busy, HoldfastError, StoreFailed
+from holdfast.model import event as ev
+from holdfast.process import identity
+from holdfast.store.local import Holder
+from tests.homes import Home, hashes
+
+DAY = 24 * 3600 * 1000
+PAGE = 4096
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    home.store.close()
+
+
+def examined(home: Home, *, deep: bool = False) -> list[Advice]:
+    return doctor.examine(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
+
+
+def mended(home: Home, *, deep: bool = False) -> Mended:
+    return doctor.mend(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
+
+
+def problems(advices: list[Advice]) -> list[str]:
+    return [advice.code for advice in advices if advice.severity != "info"]
+
+
+def worked_in(home: Home) -> Home:
+    """Three sessions over several pages, two artifacts; closed, so that all is in one file."""
+    for session in ("s-1", "s-2", "s-3"):
+        home.start(session)
+        for n in range(30):
+            home.note(f"note {n} of {session}: " + "words " * 40, session)
+        home.keep(f"content of {session}".encode() * 10, session)
+    home.store.close()
+    return home
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def everything(home: Home) -> dict[str, set[str]]:
+    return {session: hashes(home.events(session)) for session in backup.listed(home.store)}
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def place_of(home: Home, text: str) -> int:
+    """Where in the file a text is stored in an event (not in the search index: there is none)."""
+    at = home.database.read_bytes().find(text.encode())
+    assert at > 0
+    return at
+
+
+# --- a good home ------------------------------------------------------------------------------
+
+
+def test_a_good_home_needs_nothing_and_nothing_is_done(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    before = snapshot(home.path)
+    assert problems(examined(home, deep=True)) == []
+    assert mended(home, deep=True).done == []
+    home.store.close()
+    after = snapshot(home.path)
+    for volatile in ("holdfast.db-shm", "holdfast.db-wal"):
+        after.pop(str(home.path / volatile), None)
+        before.pop(str(home.path / volatile), None)
+    assert after == before
+
+
+def test_a_home_that_is_not_there_yet_is_no_problem(home: Home) -> None:
+    assert [advice.code for advice in examined(home)] == ["home-new"]
+    assert mended(home).done == [] and not home.path.exists()
+
+
+def test_an_empty_home_is_no_problem(home: Home) -> None:
+    files.make_private_dir(str(home.path))
+    assert problems(examined(home)) == []
+    assert mended(home).done == []
+
+
+def test_every_advice_says_what_and_what_helps(home: Home) -> None:
+    worked_in(home)
+    home.database.write_bytes(b"")
+    (home.path / "config.toml").write_text("backup_keep = 'many'\n")
+    home.path.chmod(0o755)
+    for advice in examined(home):
+        assert advice.what and advice.severity in ("error", "warning", "info")
+        assert advice.fix or advice.severity == "info", advice
+
+
+# --- the database -----------------------------------------------------------------------------
+
+
+def cut(to: Callable[[int], int]) -> Callable[[Home], None]:
+    def harm(home: Home) -> None:
+        os.truncate(home.database, to(home.database.stat().st_size))
+
+    return harm
+
+
+def no_header(home: Home) -> None:
+    overwrite(home.database, 0, b"\0" * 100)
+
+
+def broken_page(home: Home) -> None:
+    page = place_of(home, "note 15 of s-2") // PAGE * PAGE
+    overwrite(home.database, page, b"\xff" * 12)
+
+
+def broken_schema(home: Home) -> None:
+    overwrite(home.database, 100, b"\xff" * 60)
+
+
+def deleted(home: Home) -> None:
+    home.database.unlink()
+
+
+def garbage(home: Home) -> None:
+    home.database.write_bytes(os.urandom(50_000))
+
+
+def another_program(home: Home) -> None:
+    home.database.unlink()
+    with sqlite3.connect(home.database) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+
+HARM: dict[str, tuple[Callable[[Home], None], str]] = {
+    "half of it is gone": (cut(lambda size: size // 2 // PAGE * PAGE), "database-damaged"),
+    "cut in the middle of a page": (cut(lambda size: size - PAGE - 100), "database-damaged"),
+    "only its first bytes are left": (cut(lambda size: 50), "database-damaged"),
+    "nothing is left": (cut(lambda size: 0), "database-empty"),
+    "garbage": (garbage, "database-damaged"),
+    "its header is gone": (no_header, "database-damaged"),
+    "a page of events is broken": (broken_page, "database-damaged"),
+    "its schema is broken": (broken_schema, "database-damaged"),
+    "deleted": (deleted, "database-missing"),
+    "of another program": (another_program, "database-foreign"),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
+    harm, code = HARM[name]
+    worked_in(home)
+    home.save()
+    whole = everything(home)
+    home.store.close()
+    harm(home)
+    bytes_then = home.database.read_bytes() if home.database.exists() else None
+    assert code in problems(examined(home))
+    result = mended(home)
+    assert everything(home) == whole
+    assert all(home.is_sound(session) for session in whole)
+    assert problems(result.left) == []
+    assert [line for line in result.lost if "which folder" not in line] == []
+    assert home.store.blob(home.keep(b"works again")) == b"works again"
+    assert kept_aside(home, "holdfast.db") == ([] if bytes_then is None else [bytes_then])
+
+
+def kept_aside(home: Home, name: str) -> list[bytes]:
+    return [path.read_bytes() for path in (home.path / "quarantine").glob(f"*/{name}")]
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_damage_is_seen_without_changing_a_byte(home: Home, name: str) -> None:
+    worked_in(home)
+    HARM[name][0](home)
+    before = snapshot(home.path)
+    assert problems(examined(home, deep=True))
+    after = snapshot(home.path)
+    for volatile in ("-shm", "-wal"):
+        after.pop(str(home.database) + volatile, None)
+    assert after == before
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_without_backups_what_can_be_read_is_saved_and_the_rest_is_told(
+    home: Home, name: str
+) -> None:
+    worked_in(home)
+    whole = everything(home)
+    home.store.close()
+    HARM[name][0](home)
+    result = mended(home)
+    now = everything(home)
+    assert all(found <= whole[session] for session, found in now.items())
+    assert all(home.is_sound(session) for session in now)
+    for session, found in whole.items():
+        if found - now.get(session, set()):
+            assert any(session in line for line in result.lost), result.lost
+    home.start("s-new")
+    assert home.is_sound("s-new")
+
+
+def test_a_broken_page_costs_only_what_follows_from_it(home: Home) -> None:
+    worked_in(home)
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    mended(home)
+    now = everything(home)
+    assert now["s-1"] == whole["s-1"] and now["s-3"] == whole["s-3"]
+    assert 5 < len(now["s-2"]) < len(whole["s-2"])
+
+
+def test_what_came_after_the_backup_is_saved_from_the_damaged_file(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    for n in range(20):
+        home.note(f"later {n} " + "words " * 100, "s-2")
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_log_that_was_deleted_shows_and_comes_back(home: Home) -> None:
+    worked_in(home)
+    home.note("in the log only", "s-2")
+    home.save()
+    home.note("in no backup", "s-3")
+    home.store._database.leave()
+    assert (home.path / "holdfast.db-wal").stat().st_size
+    for suffix in ("-wal", "-shm"):
+        Path(f"{home.database}{suffix}").unlink()
+    found = {advice.session: advice for advice in examined(home) if advice.severity == "error"}
+    assert {session: advice.fixable for session, advice in found.items()} == {
+        "s-2": True,
+        "s-3": False,
+    }
+    assert {advice.code for advice in found.values()} == {"session-lost"}
+    result = mended(home)
+    assert len(home.events("s-2")) == 33 and home.is_sound("s-2")
+    assert [advice.session for advice in result.left if advice.severity == "error"] == ["s-3"]
+    home.note("goes on", "s-3")
+
+
+def test_an_old_copy_that_was_put_back_is_completed_from_backups(home: Home) -> None:
+    worked_in(home)
+    old = home.database.read_bytes()
+    home.note("later", "s-1")
+    home.start("s-4")
+    home.save()
+    whole = everything(home)
+    home.store.close()
+    home.database.write_bytes(old)
+    codes = problems(examined(home))
+    assert codes.count("session-lost") == 1 and codes.count("session-missing") == 1
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_session_that_no_backup_has_is_told(home: Home) -> None:
+    worked_in(home)
+    old = home.database.read_bytes()
+    home.start("s-4")
+    home.store.close()
+    home.database.write_bytes(old)
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert (advice.code, advice.session, advice.fixable) == ("session-missing", "s-4", False)
+    assert mended(home).left[0].session == "s-4"
+
+
+def test_a_newer_database_is_left_alone(home: Home) -> None:
+    worked_in(home)
+    home.write("UPDATE meta SET value = '99' WHERE key = 'min_writer'")
+    home.store.close()
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "newer" and not advice.fixable and "99" in advice.why
+    before = home.database.read_bytes()
+    with pytest.raises(HoldfastError):
+        home.start("s-9")
+    assert home.database.read_bytes() == before
+
+
+def test_a_database_that_cannot_be_opened_is_not_taken_for_damaged(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    monkeypatch.setattr(doctor, "_PROBE", "import sys; sys.exit(1)")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "database-closed" and not advice.fixable
+    monkeypatch.setattr(doctor, "_PROBE", "import time; time.sleep(60)")
+    monkeypatch.setattr(doctor, "_PATIENCE", 0.5)
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "database-closed" and "TimeoutExpired" in advice.why
+
+
+# --- sessions ---------------------------------------------------------------------------------
+
+
+def test_what_is_derived_is_made_anew(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.write("UPDATE session SET goal = 'another' WHERE id = 's-2'")
+    home.write("UPDATE row SET rank = 7 WHERE session = 3")
+    codes = [(a.code, a.session, a.fixable) for a in examined(home) if a.severity == "error"]
+    assert sorted(codes) == [("session-derived", "s-2", True), ("session-derived", "s-3", True)]
+    result = mended(home)
+    assert problems(result.left) == [] and len(result.done) == 3
+    assert home.store.catalogue(where={"id": "s-2"})[0]["goal"] == "the goal of s-2"
+
+
+def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    for n in range(3):
+        home.note(f"later {n}", "s-2")
+    whole = everything(home)
+    home.store.close()
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert (advice.code, advice.session, advice.fixable) == ("session-damaged", "s-2", True)
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_damaged_session_without_a_good_copy_is_kept_as_it_is(home: Home) -> None:
+    worked_in(home)
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    home.save()
+    home.store.close()
+    before = home.database.read_bytes()
+    result = mended(home)
+    (advice,) = [a for a in result.left if a.severity == "error"]
+    assert advice.code == "session-damaged" and not advice.fixable and "import" in advice.fix
+    assert result.done == [] and home.database.read_bytes() == before
+
+
+def test_only_the_newest_sessions_are_verified_unless_asked(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "NEWEST", 2)
+    for n in range(4):
+        home.clock.jump(1000)
+        home.start(f"s-{n}")
+    home.save()
+    home.write("UPDATE session SET goal = 'another' WHERE id = 's-0'")
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["session-derived"]
+
+
+# --- files around it --------------------------------------------------------------------------
+
+
+def test_a_home_that_others_may_read_is_closed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.path.chmod(0o755)
+    assert problems(examined(home)) == ["home-open"]
+    assert problems(mended(home).left) == []
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+def test_a_home_of_another_user_is_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    os.chown(home.path, 12345, 12345)
+    assert problems(examined(home)) == ["home-owner"]
+
+
+def test_old_temporaries_are_removed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    names = [home.path / ".x.1.holdfast-tmp", Path(home.folder) / ".y.2.holdfast-tmp"]
+    young = home.path / ".z.3.holdfast-tmp"
+    for path in (*names, young):
+        path.write_bytes(b"half")
+        at = home.clock.now() / 1000
+        os.utime(path, (at, at))
+    home.clock.jump(DAY + 1)
+    os.utime(young, (home.clock.now() / 1000, home.clock.now() / 1000))
+    found = [advice.file for advice in examined(home) if advice.code == "temporary"]
+    assert sorted(found) == sorted(map(str, names))
+    mended(home)
+    assert young.exists() and not any(path.exists() for path in names)
+
+
+def test_settings_that_cannot_be_read_are_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    path = home.path / "config.toml"
+    path.write_text("backup_keep = 'many'\n")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "config" and "backup_keep" in advice.what
+    path.write_text("shiny = 1\n")
+    assert [a.code for a in examined(home) if "shiny" in a.what] == ["config-unknown"]
+
+
+def test_a_clock_behind_the_newest_event_is_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.clock.jump(-2 * DAY)
+    assert problems(examined(home)) == ["clock"]
+
+
+def test_dead_processes_are_told_and_let_go_where_work_has_ended(home: Home) -> None:
+    worked_in(home)
+    home.do("s-1", ev.SessionCompleted())
+    home.save()
+    me = identity()
+    assert me is not None
+    dead = f"{me.machine}/{me.boot}/{me.ns}/{me.pid}/{me.start - 1}"
+    for session, process in (("s-1", dead), ("s-1", str(me)), ("s-2", dead), ("s-3", str(me))):
+        home.store.local.hold(Holder(session, process, "agent", "", "", 0))
+    found = [a for a in examined(home) if a.code == "holder"]
+    assert {(a.session, a.fixable) for a in found} == {("s-1", True), ("s-2", False)}
+    assert "holdfast resume s-2" in {a.fix for a in found}
+    assert "let 1 dead" in mended(home).done[0]
+    left = sorted((h.session, h.process) for h in home.store.local.holders())
+    assert left == [("s-1", str(me)), ("s-2", dead), ("s-3", str(me))]
+
+
+# --- backups ----------------------------------------------------------------------------------
+
+
+def test_a_home_without_backups_gets_one(home: Home) -> None:
+    worked_in(home)
+    assert problems(examined(home)) == ["backup-none"]
+    result = mended(home)
+    assert problems(result.left) == [] and "made the backup" in result.done[0]
+
+
+def test_backups_that_fell_behind_are_renewed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.clock.jump(2 * DAY)
+    assert problems(examined(home)) == []
+    home.note("new")
+    assert problems(examined(home)) == ["backup-old"]
+    assert problems(mended(home).left) == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_damaged_backup_is_set_aside_and_made_anew(home: Home, deep: bool) -> None:
+    worked_in(home)
+    path = Path(home.save().path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert problems(examined(home, deep=deep)) == ["backup-damaged"]
+    result = mended(home, deep=deep)
+    assert problems(result.left) == [] and path.read_bytes() != data
+    assert [p.read_bytes() for p in (home.path / "quarantine").iterdir()] == [bytes(data)]
+
+
+def test_older_backups_are_looked_at_when_asked(home: Home) -> None:
+    worked_in(home)
+    path = Path(home.save().path)
+    home.save()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["backup-damaged"]
+
+
+def test_packs_that_need_each_other_are_taken_in_any_order(home: Home, tmp_path: Path) -> None:
+    worked_in(home)
+    home.save_new()
+    home.note("later", "s-2")
+    home.save_new()
+    packs = backup.generations(home.folder)[0]
+    other = Home(tmp_path / "other", seed=1)
+    assert doctor._absorb_all(other.journal, packs[::-1]) == (97, [])
+    assert everything(other) == everything(home)
+    other.store.close()
+
+
+def test_a_backup_that_cannot_be_read_does_not_stop_the_others(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    whole = everything(home)
+    bad = Path(home.save().path)
+    bad.write_bytes(bad.read_bytes()[:-5])
+    home.store.close()
+    garbage(home)
+    result = mended(home)
+    assert everything(home) == whole
+    assert any(str(bad) in line for line in result.lost)
+    # Something was lost, perhaps: then no generation is rotated away.
+    assert len(backup.generations(home.folder)) == 3
+
+
+def test_what_is_lost_for_good_does_not_keep_backups_for_ever(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.start("s-9")
+    bad = Path(home.save().path)
+    bad.write_bytes(bad.read_bytes()[:-5])
+    home.store.close()
+    garbage(home)
+    assert any("s-9" in line for line in mended(home).lost)
+    home.save(keep=1)
+    assert len(backup.generations(home.folder)) == 1
+
+
+def test_parts_are_restored_in_order(home: Home) -> None:
+    worked_in(home)
+    home.save_new()
+    for n in range(5):
+        home.clock.jump(3_600_000)
+        home.note(f"hour {n}", f"s-{n % 3 + 1}")
+        home.save_new()
+    whole = everything(home)
+    home.store.close()
+    home.database.unlink()
+    assert mended(home).done and everything(home) == whole
+
+
+def test_a_forgotten_session_stays_forgotten(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.journal.forget("s-2", actor="cli")
+    backup.purge(home.folder, "s-2")
+    home.save_new()
+    home.store.close()
+    garbage(home)
+    mended(home)
+    assert [row["id"] for row in home.store.catalogue(where={"forgotten": 1})] == ["s-2"]
+    assert sorted(str(row["id"]) for row in home.store.catalogue()) == ["s-1", "s-3"]
+    assert all(sealed.data is None for sealed in home.events("s-2"))
+
+
+# --- others, and accidents on the way ---------------------------------------------------------
+
+READER = """
+import sys
+from holdfast.clock import Clock
+from holdfast.store import open_store
+store = open_store("", sys.argv[1], clock=Clock(), machine="m0")
+print(len(store.catalogue()), flush=True)
+sys.stdin.read()
+"""
+LOCKER = """
+import fcntl, sys
+file = open(sys.argv[1] + "/writer.lock", "r+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("script", [READER, LOCKER], ids=["reader", "writer"])
+def test_nothing_is_moved_while_another_process_is_there(home: Home, script: str) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(home.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdin and child.stdout
+        child.stdout.readline()
+        overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+        before = home.database.read_bytes()
+        with pytest.raises(Busy):
+            mended(home)
+        assert home.database.read_bytes() == before
+        assert not (home.path / "quarantine").exists()
+        child.stdin.close()
+    assert problems(mended(home).left) == []
+
+
+def test_a_rebuild_that_fails_anywhere_can_be_done_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    home.save()
+    home.note("in no backup", "s-3")
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    real, failures = os.rename, 0
+    for step in range(1, 40):
+        left = [step]
+
+        def failing(source: str, target: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(errno.EIO, "the disk failed")
+            real(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", failing)
+            try:
+                mended(home)
+            except (HoldfastError, OSError):
+                failures += 1
+        home.store.close()
+        if left[0] > 0:
+            break
+        # Whatever was left behind, nobody takes it for a home that never held anything.
+        assert problems(examined(home)) or everything(home) == whole
+    assert failures > 5
+    assert problems(mended(home).left) == [] and everything(home) == whole
+    assert not list((home.path / "quarantine").glob("*/salvage.hfpack"))
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from holdfast import doctor
+from tests.homes import Home
+
+real, left = os.rename, [int(sys.argv[2])]
+
+def rename(source, target):
+    left[0] -= 1
+    if not left[0]:
+        os._exit(9)
+    real(source, target)
+
+home = Home(Path(sys.argv[1]))
+os.rename = rename
+doctor.mend(home.settings, home.store, home.journal, clock=home.clock)
+os._exit(0)
+"""
+
+
+def test_a_rebuild_that_is_killed_anywhere_can_be_done_again(tmp_path: Path) -> None:
+    first = worked_in(Home(tmp_path / "first"))
+    first.save()
+    first.note("in no backup", "s-3")
+    whole = everything(first)
+    first.store.close()
+    broken_page(first)
+    for step in range(1, 40):
+        home = Home(tmp_path / f"home-{step}")
+        shutil.copytree(first.path, home.path)
+        root = Path(__file__).parent.parent
+        here = {"PYTHONPATH": f"{root}:{root}/src", "PATH": os.environ["PATH"]}
+        died = subprocess.run(
+            [sys.executable, "-c", KILLED, str(home.path), str(step)], env=here
+        ).returncode
+        assert died in (0, 9)
+        assert problems(examined(home)) or everything(home) == whole, step
+        result = mended(home)
+        assert everything(home) == whole and problems(result.left) == [], step
+        home.store.close()
+        if not died:
+            break
+    assert step > 5
+
+
+def test_a_full_disk_leaves_the_old_database_where_it_was(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    broken_page(home)
+    before = home.database.read_bytes()
+
+    def full(*_: object, **__: object) -> object:
+        raise StoreFailed("cannot write", why="no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "absorb", full)
+        with pytest.raises(StoreFailed):
+            mended(home)
+    assert home.database.read_bytes() == before
+    assert not list((home.path / "quarantine").glob("*/new"))
+    assert problems(mended(home).left) == []
+
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount") or sys.platform != "linux",
+    reason="mounting a file system takes root on Linux",
+)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    done: list[Path] = []
+
+    def mount(*arguments: str) -> Path:
+        point = tmp_path / f"mount-{len(done)}"
+        point.mkdir(mode=0o700)
+        answer = subprocess.run(["mount", *arguments, str(point)], capture_output=True)
+        if answer.returncode:
+            pytest.skip(f"cannot mount here: {answer.stderr.decode().strip()}")
+        done.append(point)
+        return point
+
+    yield mount
+    for point in reversed(done):
+        subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+@needs_root
+def test_a_read_only_home_is_read_and_left_alone(home: Home, mounted: Callable[..., Path]) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    point = mounted("--bind", str(home.path))
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(point)], check=True)
+    there = Home(point)
+    there.clock = home.clock
+    assert problems(examined(there, deep=True)) == ["home-readonly"]
+    assert mended(there).done == []
+    there.store.close()
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    found = [a for a in examined(there, deep=True) if a.severity == "error"]
+    assert [(a.code, a.session, a.fixable) for a in found] == [("session-damaged", "s-2", False)]
+    there.store.close()
+    garbage(home)
+    found = [a for a in examined(there) if a.severity == "error"]
+    assert [(a.code, a.fixable) for a in found] == [("database-damaged", False)]
+    there.store.close()
+
+
+@needs_root
+def test_a_disk_that_fills_up_is_told_and_nothing_is_lost(mounted: Callable[..., Path]) -> None:
+    point = mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs")
+    home = worked_in(Home(point / "home"))
+    home.save()
+    whole = everything(home)
+    assert "space" in problems(examined(home))
+    home.store.close()
+    broken_page(home)
+    before = home.database.read_bytes()
+    ballast = point / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(4 << 20))
+    with pytest.raises(StoreFailed):
+        mended(home)
+    assert home.database.read_bytes() == before
+    ballast.unlink()
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == ["space"]
+    home.store.close()
+
+
+@needs_root
+def test_a_full_disk_makes_no_backup_and_breaks_none(mounted: Callable[..., Path]) -> None:
+    point = mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs")
+    home = worked_in(Home(point / "home"))
+    first = home.save()
+    home.note("more")
+    home.store.close()
+    ballast = point / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(4 << 20))
+    with pytest.raises(StoreFailed):
+        home.save_new()
+    assert os.listdir(home.folder).count(os.path.basename(first.path)) == 1
+    assert not [name for name in os.listdir(home.folder) if name.endswith("-tmp")]
+    assert not backup.is_due(home.folder, home.clock.now(), 60)
+    ballast.unlink()
+    saved = home.save_new()
+    assert saved is not None and saved.events >= 1
+    home.store.close()
+
+
+def test_the_real_clock_will_do_too(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.start()
+    home.save()
+    found = doctor.examine(home.settings, home.store, home.journal, clock=Clock())
+    assert "clock" not in problems(found)
+    home.store.close()

@@ -1,0 +1,326 @@
+"""Which session is meant, whose project this is, who else is at work: seen through the library."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast, NoSession, Session
+from holdfast.clock import FakeClock
+
+TEN_YEARS = 10 * 365 * 24 * 3600 * 1000
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    return str(tmp_path / "home")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def hf(home: str, folder: Path) -> Iterator[Holdfast]:
+    with holdfast.open(home, cwd=str(folder)) as opened:
+        yield opened
+
+
+def at(home: str, folder: Path) -> Holdfast:
+    return holdfast.open(home, cwd=str(folder))
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a.txt").write_text("a\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+# -- which session -----------------------------------------------------------------------------
+
+
+def test_reading_a_fresh_home_creates_nothing(hf: Holdfast, home: str) -> None:
+    assert hf.list() == []
+    with pytest.raises(NoSession):
+        hf.current()
+    assert not os.path.exists(home)
+
+
+def test_the_session_started_last_is_current(hf: Holdfast) -> None:
+    first = hf.start("one")
+    second = hf.start("two")
+    assert hf.current().id == second.id
+    assert hf.use(first.id).id == hf.current().id == first.id
+
+
+def test_a_current_session_that_is_finished_is_not_written_to(hf: Holdfast) -> None:
+    other = hf.start("still open")
+    hf.start("finished").complete()
+    with pytest.raises(NoSession) as caught:
+        hf.current(open_only=True)
+    assert [choice[0] for choice in caught.value.choices] == [other.id]
+
+
+def test_another_folder_has_no_current_session(hf: Holdfast, home: str, tmp_path: Path) -> None:
+    hf.start("here")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with at(home, elsewhere) as there, pytest.raises(NoSession):
+        there.current()
+
+
+def test_an_id_may_be_shortened_while_it_is_unique(hf: Holdfast) -> None:
+    hf.start("one", id="alpha-1")
+    hf.start("two", id="alpha-2")
+    hf.start("three", id="beta")
+    assert hf.session("b").id == "beta"
+    assert hf.session("ALPHA-1").id == "alpha-1"
+    with pytest.raises(NoSession, match="could be any of 2"):
+        hf.session("alpha")
+
+
+def test_the_asked_for_session_wins(hf: Holdfast, home: str, folder: Path) -> None:
+    first = hf.start("one")
+    hf.start("two")
+    with holdfast.open(home, cwd=str(folder), session=first.id) as asked:
+        assert asked.current().id == first.id
+
+
+def test_a_child_of_a_working_process_means_its_session(hf: Holdfast, tmp_path: Path) -> None:
+    session = hf.start("one")
+    session.note("this process is at work now")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = f"import holdfast; print(holdfast.open({hf.settings.home!r}).current().id)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == session.id
+
+
+# -- projects ----------------------------------------------------------------------------------
+
+
+def test_each_worktree_has_its_own_current_session(home: str, tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    git(main, "worktree", "add", "-q", str(tmp_path / "side"))
+    with at(home, main) as a, at(home, tmp_path / "side") as b:
+        ours = a.start("in main")
+        theirs = b.start("in side")
+        assert (a.current().id, b.current().id) == (ours.id, theirs.id)
+        assert {row["session"] for row in a.list()} == {ours.id, theirs.id}
+
+
+def test_a_moved_repository_keeps_its_current_session(home: str, tmp_path: Path) -> None:
+    old = repository(tmp_path / "old")
+    with at(home, old) as hf:
+        session = hf.start("before the move")
+    new = old.rename(tmp_path / "new")
+    with at(home, new) as hf:
+        assert hf.current().id == session.id
+        assert [row["session"] for row in hf.list()] == [session.id]
+
+
+def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
+    home: str, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with at(home, old) as hf:
+        session = hf.start("before the move")
+    new = old.rename(tmp_path / "new")
+    with at(home, new) as hf:
+        assert [row["session"] for row in hf.list()] == [session.id]
+        assert hf.workspace.only_open() == session.id
+        with pytest.raises(NoSession):
+            hf.current()
+
+
+def test_a_second_clone_finds_the_sessions_of_the_first(home: str, tmp_path: Path) -> None:
+    first = repository(tmp_path / "first")
+    with at(home, first) as hf:
+        session = hf.start("in the first clone")
+    git(tmp_path, "clone", "-q", str(first), "second")
+    with at(home, tmp_path / "second") as hf:
+        assert [row["session"] for row in hf.list()] == [session.id]
+
+
+def test_another_repository_at_the_same_path_is_another_project(home: str, tmp_path: Path) -> None:
+    place = repository(tmp_path / "place")
+    git(place, "remote", "add", "origin", "https://example.org/one.git")
+    with at(home, place) as hf:
+        hf.start("of the first repository")
+    place.rename(tmp_path / "aside")
+    place.mkdir()
+    git(place, "init", "-q")
+    git(place, "remote", "add", "origin", "https://example.org/two.git")
+    with at(home, place) as hf, pytest.raises(NoSession):
+        hf.current()
+
+
+def test_init_makes_a_folder_recognisable_wherever_it_goes(home: str, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with at(home, old) as hf:
+        session = hf.start("marked")
+        assert Path(hf.init()).read_text().strip()
+    copied = tmp_path / "copied"
+    subprocess.run(["cp", "-r", str(old), str(copied)], check=True)
+    with at(home, copied) as hf:
+        assert [row["session"] for row in hf.list()] == [session.id]
+
+
+# -- liveness ----------------------------------------------------------------------------------
+
+WORKER = """
+import sys, time
+import holdfast
+hf = holdfast.open(sys.argv[1], cwd=sys.argv[2])
+s = hf.session(sys.argv[3])
+with s.agent("code-1", type="dev", task="the parser") as agent:
+    agent.note("at work")
+    print("working", flush=True)
+    time.sleep(60)
+"""
+
+
+def working(hf: Holdfast, session: Session, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, hf.settings.home, str(folder), session.id]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    return process
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.req("S4-3")
+def test_the_death_of_the_last_holder_is_noticed_and_recorded(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        session = hf.start("survive")
+        process = working(hf, session, folder)
+    killed(process)
+    with at(home, folder) as hf:
+        session = hf.current()
+        assert "interrupted" in session.status()["attention"]
+        briefing = session.resume()
+        kinds = [line.event.kind for line in session.log(limit=2)]
+        agent = session.state().agent("code-1")
+    assert kinds == ["session.interrupted", "session.resumed"]
+    assert agent is not None
+    assert (agent.status, agent.category) == ("failed", "interrupted")
+    assert briefing.unknown_outcomes == 1
+    assert "code-1" in briefing.text
+
+
+def test_resuming_clears_the_interruption_and_counts(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        session = hf.start("survive")
+        process = working(hf, session, folder)
+    killed(process)
+    with at(home, folder) as hf:
+        hf.current().resume()
+        status = hf.current().status()
+    assert "interrupted" not in status["attention"]
+    assert status["resumes"] == 1
+
+
+def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        hf.start("in order").note("done for today")
+    with at(home, folder) as hf:
+        status = hf.current().status()
+    assert status["attention"] == []
+    assert status["holders"] == []
+
+
+def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: Path) -> None:
+    told: list[str] = []
+    with holdfast.open(home, cwd=str(folder), on_notice=told.append) as hf:
+        session = hf.start("shared")
+        process = working(hf, session, folder)
+        hf._look_again = 0.0
+        session.note("who is there?")
+        others = [(holder.agent, word) for holder, word in hf.others(session.id)]
+        killed(process)
+    assert len(told) == 1
+    assert str(process.pid) in told[0]
+    assert ("code-1", "alive") in others
+
+
+def test_a_forked_child_is_a_holder_of_its_own(hf: Holdfast) -> None:
+    session = hf.start("forking")
+    session.note("parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            session.note("child")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    session.note("parent again")
+    texts = [line.event.body.text for line in session.log() if hasattr(line.event.body, "text")]
+    assert texts == ["parent", "child", "parent again"]
+    assert session.verify().ok
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_jumps_ten_years_changes_no_order(home: str, folder: Path) -> None:
+    clock = FakeClock()
+    with holdfast.open(home, cwd=str(folder), clock=clock) as hf:
+        session = hf.start("time")
+        clock.jump(TEN_YEARS)
+        session.note("in the future")
+        clock.jump(-2 * TEN_YEARS)
+        session.note("in the past")
+        events = [line.event for line in session.log()]
+        briefing = session.brief()
+    assert [event.head.n for event in events] == [1, 2, 3]
+    assert [event.head.clock for event in events] == [1, 2, 3]
+    assert events[1].head.at > events[0].head.at > events[2].head.at
+    assert "time" in briefing.text
+
+
+def test_resuming_on_another_branch_says_so_once(home: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "repo")
+    with at(home, folder) as hf:
+        hf.start("branches")
+    git(folder, "switch", "-q", "-c", "other")
+    with at(home, folder) as hf:
+        first = hf.current().resume()
+        second = hf.current().brief()
+    assert "other" in first.text
+    assert "drifted" in first.attention
+    assert "drifted" not in second.attention
+
+
+def test_a_request_for_an_impossible_briefing_records_nothing(hf: Holdfast) -> None:
+    session = hf.start("no")
+    session.pause()
+    with pytest.raises(holdfast.InvalidInput):
+        session.resume(budget=149)
+    assert session.status()["status"] == "paused"

@@ -1,0 +1,236 @@
+"""Which way imports point: down and inward only.
+
+The tables are the rule; the code below them only reads imports out of the source. An import
+counts wherever it stands, inside a function or for types only: knowing is depending. In a
+table `model.*` means the package and all within it, `store` that one module alone, so whoever
+may import `store` may still not know an adapter.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
+
+# Module → what it may import of Holdfast. A new module needs a row.
+ALLOWED = {
+    # pure: values in, values out
+    "errors": "",
+    "redact": "errors",
+    "text": "errors",
+    "model.*": "errors model.*",
+    # engine
+    "clock": "errors",
+    "files": "errors clock",
+    "config": "errors clock files text",
+    "place": "errors clock files",
+    "process": "errors clock files place",
+    "project": "errors clock files place",
+    "pack": "errors text model.*",
+    "journal": "errors clock redact text model.* store",
+    "backup": "holdfast errors clock files text pack journal model.* store",
+    "doctor": "errors clock config files process redact pack backup journal model.* store.*",
+    "workspace": "errors clock config place process project store store.local",
+    "timeline": "errors clock journal model.* store",
+    "touch": "errors config files place model.*",
+    "view": "clock store.local",
+    # façade: two halves of one, a home and its sessions
+    "survey": "place process session text model.* store.local",
+    "home": "errors backup clock config doctor journal place process redact session store"
+    " store.local text timeline view workspace model.*",
+    "session": "errors backup home journal model.* place process store.local survey text timeline"
+    " touch view",
+    # port and adapters: they know the port and the event, never the engine
+    "store.*": "errors clock files model.event store.*",
+    # public names, surfaces, and what is shipped for the tests of others
+    "holdfast": "errors home session",
+    "cli.*": "holdfast errors clock config text home session view timeline doctor backup journal"
+    " model.brief model.event"
+    " cli.*",
+    "testing.*": "holdfast errors clock config journal session model.* store testing.*",
+}
+
+# Third-party package → who may import it.
+THIRD_PARTY = {
+    "msgspec": "model.* journal pack timeline touch",
+    "shtab": "cli.*",
+    "pytest": "testing.*",
+    "hypothesis": "testing.*",
+}
+
+# Pure modules see no file, clock, network, environment or chance.
+PURE = "errors redact text model.*"
+PURE_STDLIB = """
+    __future__ base64 binascii bisect collections dataclasses datetime difflib enum fnmatch
+    functools hashlib heapq hmac html itertools json math operator re string struct textwrap
+    types typing unicodedata
+""".split()
+IMPURE_CALLS = "open now utcnow today input print exec eval".split()
+
+# Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
+HOT = """
+    holdfast errors clock config files home place process session text view workspace store.*
+    cli cli.arguments cli.dispatch cli.screen cli.status cli.table
+"""
+HEAVY = """
+    asyncio contextlib dataclasses hypothesis importlib inspect logging msgspec multiprocessing
+    pathlib pytest shtab shutil subprocess tempfile typing unittest urllib
+""".split()
+
+
+def test_every_module_has_a_row() -> None:
+    homeless = [name for name in modules() if row_of(name) is None]
+    assert not homeless, f"in no row of ALLOWED: {homeless}; decide where they belong and add a row"
+
+
+@pytest.mark.parametrize("row", ALLOWED)
+def test_imports_point_down_and_inward(row: str) -> None:
+    for name in modules():
+        if row_of(name) == row:
+            bad = [seen for seen in ours(name) if not matches(seen, ALLOWED[row])]
+            assert not bad, f"{name} must not import {bad}; {row} may import: {ALLOWED[row]}"
+
+
+def test_packages_of_others_stay_where_they_are_needed() -> None:
+    for name in modules():
+        for top in {seen.partition(".")[0] for seen in others(name)} - sys.stdlib_module_names:
+            assert matches(name, THIRD_PARTY.get(top, "")), f"{name} must not import {top}"
+
+
+def test_pure_modules_import_nothing_that_has_effects() -> None:
+    for name in modules():
+        if matches(name, PURE):
+            tops = {seen.partition(".")[0] for seen in others(name)} - THIRD_PARTY.keys()
+            bad = sorted(tops - set(PURE_STDLIB))
+            assert not bad, f"{name} is pure: no {bad} there"
+
+
+def test_pure_modules_call_nothing_that_has_effects() -> None:
+    for name in modules():
+        if matches(name, PURE):
+            bad = [call for call in calls(name) if call in IMPURE_CALLS]
+            assert not bad, f"{name} is pure: no call of {bad} there"
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    for name in modules():
+        if not matches(name, "config testing.*"):
+            read = {getattr(node, "attr", "") for node in ast.walk(tree(name))}
+            assert not read & {"environ", "environb", "getenv"}, f"{name}: ask config instead"
+
+
+def test_start_up_path_loads_nothing_heavy() -> None:
+    for name in modules():
+        if matches(name, HOT):
+            bad = [s for s in loaded(name) if not s.startswith("holdfast") and _top(s) in HEAVY]
+            assert not bad, f"{name} is loaded at every start: import {bad} where it is needed"
+
+
+def test_start_up_path_loads_only_itself() -> None:
+    for name in modules():
+        if matches(name, HOT):
+            bad = [seen for seen in within(loaded(name)) if not matches(seen, HOT)]
+            assert not bad, f"{name} is loaded at every start: import {bad} where it is needed"
+
+
+# --- reading the source --------------------------------------------------------------------------
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module by its short name: `store.sqlite`, and `holdfast` for the package itself."""
+    return {_short(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def _short(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__") or "holdfast"
+
+
+def row_of(name: str) -> str | None:
+    return next((row for row in ALLOWED if matches(name, row)), None)
+
+
+def matches(name: str, patterns: str) -> bool:
+    return any(
+        name == pattern.removesuffix(".*")
+        or (pattern.endswith(".*") and name.startswith(pattern.removesuffix("*")))
+        for pattern in patterns.split()
+    )
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+def ours(name: str) -> list[str]:
+    """The modules of Holdfast that this one imports anywhere, by short name."""
+    return within(imported(name, ast.walk(tree(name))))
+
+
+def others(name: str) -> list[str]:
+    return [s for s in imported(name, ast.walk(tree(name))) if _top(s) != "holdfast"]
+
+
+def loaded(name: str) -> list[str]:
+    """What importing this module imports at once: not what functions or type checkers do."""
+    return imported(name, _at_once(tree(name).body))
+
+
+def within(names: list[str]) -> list[str]:
+    return [s.removeprefix("holdfast.") for s in names if _top(s) == "holdfast"]
+
+
+def calls(name: str) -> list[str]:
+    found = (node.func for node in ast.walk(tree(name)) if isinstance(node, ast.Call))
+    return [f.id if isinstance(f, ast.Name) else getattr(f, "attr", "") for f in found]
+
+
+def imported(name: str, nodes: Iterator[ast.AST]) -> list[str]:
+    found: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(name, node)
+            found += [_module_or_member(base, alias.name) for alias in node.names]
+    return found
+
+
+def _base(name: str, node: ast.ImportFrom) -> str:
+    """The absolute name that `from … import` speaks of."""
+    if not node.level:
+        return node.module or ""
+    here = ["holdfast", *([] if name == "holdfast" else name.split("."))]
+    is_package = modules()[name].name == "__init__.py"
+    up = here[: len(here) - node.level + is_package]
+    return ".".join([*up, *([node.module] if node.module else [])])
+
+
+def _module_or_member(base: str, member: str) -> str:
+    return f"{base}.{member}" if f"{base}.{member}".removeprefix("holdfast.") in modules() else base
+
+
+def _at_once(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from _at_once(node.orelse)
+            continue
+        yield node
+        for inner in ("body", "orelse", "finalbody"):
+            yield from _at_once(getattr(node, inner, []))
+        for handler in getattr(node, "handlers", []):
+            yield from _at_once(handler.body)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -1,0 +1,435 @@
+"""Trees, what git says of them, stored paths and drift, on real repositories."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import place
+from holdfast.clock import Clock, FakeClock
+from holdfast.errors import InvalidInput
+from holdfast.place import Tree, absolute, drift, file_facts, find_tree, head, relative
+
+
+def git(folder: Path, *args: str) -> str:
+    command = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *args]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def repository(path: Path, *, commit: bool = True) -> Path:
+    path.mkdir(parents=True)
+    git(path, "init", "-q", "-b", "main")
+    if commit:
+        git(path, "commit", "-q", "--allow-empty", "-m", "first")
+    return path
+
+
+# --- trees -------------------------------------------------------------------------------------
+
+
+def test_folder_without_git_is_its_own_tree(tmp_path: Path) -> None:
+    tree = find_tree(str(tmp_path))
+    assert tree.root == tree.main == os.path.realpath(tmp_path)
+    assert (tree.dev, tree.ino) == (tmp_path.stat().st_dev, tmp_path.stat().st_ino)
+    assert tree.git_dir is tree.common_dir is None
+    assert not tree.is_worktree
+    assert head(tree) == (None, None)
+
+
+def test_current_folder_is_meant_when_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_tree().root == str(tmp_path)
+
+
+def test_tree_is_found_from_deep_inside(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    (repo / "a" / "b").mkdir(parents=True)
+    tree = find_tree(str(repo / "a" / "b"))
+    assert tree.root == str(repo)
+    assert tree.git_dir == tree.common_dir == str(repo / ".git")
+    assert find_tree(str(repo / ".git" / "refs")).root == str(repo)
+
+
+def test_tree_behind_a_link_is_the_real_one(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    (tmp_path / "link").symlink_to(repo)
+    assert find_tree(str(tmp_path / "link")).root == str(repo)
+
+
+def test_nearest_repository_wins(tmp_path: Path) -> None:
+    repository(tmp_path / "dotfiles")
+    inner = repository(tmp_path / "dotfiles" / "work")
+    assert find_tree(str(inner)).root == str(inner)
+
+
+def test_marker_makes_a_tree_without_git(tmp_path: Path) -> None:
+    (tmp_path / "p" / ".holdfast").mkdir(parents=True)
+    (tmp_path / "p" / ".holdfast" / "project").write_text("x")
+    (tmp_path / "p" / "sub").mkdir()
+    tree = find_tree(str(tmp_path / "p" / "sub"))
+    assert (tree.root, tree.git_dir) == (str(tmp_path / "p"), None)
+
+
+def test_worktree_is_a_tree_of_its_own_with_the_main_ones_repository(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    git(repo, "worktree", "add", "-q", "-b", "side", "../side")
+    tree = find_tree(str(tmp_path / "side"))
+    assert tree.root == str(tmp_path / "side")
+    assert tree.is_worktree and not find_tree(str(repo)).is_worktree
+    assert tree.common_dir == str(repo / ".git")
+    assert tree.main == str(repo)
+    assert head(tree) == ("side", git(repo, "rev-parse", "HEAD"))
+
+
+def test_worktrees_of_a_bare_repository_share_it_as_main(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    git(tmp_path, "clone", "-q", "--bare", "repo", "x.git")
+    bare = tmp_path / "x.git"
+    git(bare, "worktree", "add", "-q", "../one", "main")
+    assert find_tree(str(tmp_path / "one")).main == str(bare)
+    inside = find_tree(str(bare / "refs"))
+    assert (inside.root, inside.git_dir, inside.main) == (str(bare), str(bare), str(bare))
+    assert head(inside) == ("main", git(repo, "rev-parse", "HEAD"))
+
+
+def test_submodule_is_a_tree_of_its_own(tmp_path: Path) -> None:
+    library = repository(tmp_path / "library")
+    repo = repository(tmp_path / "repo")
+    git(repo, "submodule", "--quiet", "add", str(library), "lib")
+    tree = find_tree(str(repo / "lib"))
+    assert tree.root == tree.main == str(repo / "lib")
+    assert tree.git_dir == tree.common_dir == str(repo / ".git" / "modules" / "lib")
+    assert head(tree)[1] == git(library, "rev-parse", "HEAD")
+
+
+def test_repository_kept_elsewhere_belongs_to_its_checkout(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    git(tmp_path / "work", "init", "-q", "--separate-git-dir", str(tmp_path / "store"))
+    tree = find_tree(str(tmp_path / "work"))
+    assert tree.root == tree.main == str(tmp_path / "work")
+    assert tree.git_dir == str(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    "damage", ["empty folder", "empty file", "no such gitdir", "garbage", "fifo", "dangling link"]
+)
+def test_damaged_git_still_marks_the_tree_and_tells_nothing(tmp_path: Path, damage: str) -> None:
+    repository(tmp_path / "outer")
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir()
+    broken = inner / ".git"
+    if damage == "empty folder":
+        broken.mkdir()
+    elif damage == "fifo":
+        os.mkfifo(broken)
+    elif damage == "dangling link":
+        broken.symlink_to("nowhere")
+    else:
+        texts = {"no such gitdir": b"gitdir: ../gone\n", "garbage": b"\xff\0" * 9000}
+        broken.write_bytes(texts.get(damage, b""))
+    tree = find_tree(str(inner))
+    assert (tree.root, tree.git_dir, tree.common_dir) == (str(inner), None, None)
+    assert head(tree) == (None, None)
+
+
+def test_deleted_current_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidInput, match="the current folder does not exist") as caught:
+        find_tree()
+    assert "cd" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file", "a\0b", "loop"])
+def test_what_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InvalidInput, match="does not exist"):
+        find_tree(f"{tmp_path}/{name}")
+
+
+# --- head --------------------------------------------------------------------------------------
+
+
+def test_head_knows_loose_and_packed_branches(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    commit = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "-b", "feature/x")
+    assert head(find_tree(str(repo))) == ("feature/x", commit)
+    git(repo, "pack-refs", "--all", "--prune")
+    assert not (repo / ".git" / "refs" / "heads" / "feature").exists()
+    assert head(find_tree(str(repo))) == ("feature/x", commit)
+
+
+def test_loose_branch_is_newer_than_the_packed_one(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    git(repo, "pack-refs", "--all")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "second")
+    assert head(find_tree(str(repo)))[1] == git(repo, "rev-parse", "HEAD")
+
+
+def test_detached_head_has_a_commit_and_no_branch(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    git(repo, "checkout", "-q", "--detach")
+    assert head(find_tree(str(repo))) == (None, git(repo, "rev-parse", "HEAD"))
+
+
+def test_repository_without_commits_has_a_branch_only(tmp_path: Path) -> None:
+    assert head(find_tree(str(repository(tmp_path / "repo", commit=False)))) == ("main", None)
+
+
+def test_branch_that_stands_for_another_is_followed_but_not_for_ever(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    git(repo, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    git(repo, "symbolic-ref", "HEAD", "refs/heads/alias")
+    assert head(find_tree(str(repo)))[1] == git(repo, "rev-parse", "HEAD")
+    (repo / ".git" / "refs" / "heads" / "loop").write_text("ref: refs/heads/loop\n")
+    (repo / ".git" / "HEAD").write_text("ref: refs/heads/loop\n")
+    assert head(find_tree(str(repo))) == ("loop", None)
+
+
+def test_head_never_reads_outside_of_the_repository(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    (tmp_path / "secret").write_text("a" * 40)
+    for name in ("refs/../../../secret", str(tmp_path / "secret"), "../../secret"):
+        (repo / ".git" / "HEAD").write_text(f"ref: {name}\n")
+        assert head(find_tree(str(repo)))[1] is None
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "ref: ", "ref: refs/heads/.invalid", "f" * 39])
+def test_head_that_says_nothing_is_no_error(tmp_path: Path, text: str) -> None:
+    repo = repository(tmp_path / "repo")
+    (repo / ".git" / "HEAD").write_text(text)
+    assert head(find_tree(str(repo)))[1] is None
+
+
+def test_repository_with_longer_hashes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    git(tmp_path / "repo", "init", "-q", "-b", "main", "--object-format=sha256")
+    git(tmp_path / "repo", "commit", "-q", "--allow-empty", "-m", "first")
+    commit = head(find_tree(str(tmp_path / "repo")))[1]
+    assert commit == git(tmp_path / "repo", "rev-parse", "HEAD") and len(commit) == 64
+
+
+# --- paths -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "stored"),
+    [
+        ("a.py", "", "a.py"),
+        ("a.py", "src", "src/a.py"),
+        ("../a.py", "src", "a.py"),
+        ("./src//a.py", "", "src/a.py"),
+        ("src/../a.py", "", "a.py"),
+        ("{root}/src/a.py", "src", "src/a.py"),
+        ("/{root}/src/a.py", "", "src/a.py"),
+        (".", "", "."),
+        ("..", "src", "."),
+        ("{root}", "", "."),
+        ("not there/ü x", "", "not there/ü x"),
+        ("src/back\\slash", "", "src/back\\slash"),
+        ("{link}/src/a.py", "", "src/a.py"),
+        ("out/x", "", "out/x"),
+    ],
+)
+def test_path_in_the_tree_is_stored_relative(
+    tmp_path: Path, path: str, cwd: str, stored: str
+) -> None:
+    root = tmp_path / "root"
+    (root / "src").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (root / "out").symlink_to("../outside")
+    (tmp_path / "link").symlink_to("root")
+    given_path = path.format(root=root, link=tmp_path / "link")
+    assert relative(given_path, str(root), cwd=str(root / cwd)) == stored
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "/etc/passwd",
+        "{root}x",
+        "src/../../x",
+        "..",
+        "out/../secret",
+        "",
+        "a\0b",
+        "\udc80",
+        "x" * 4097,
+        "ü" * 2049,
+        "../" + "x/" * 2000,
+    ],
+)
+def test_path_that_leads_out_or_is_none_is_refused(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    (root / "src").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (root / "out").symlink_to("../outside")
+    with pytest.raises(InvalidInput) as caught:
+        relative(path.format(root=root), str(root), cwd=str(root))
+    assert len(str(caught.value)) < 400
+
+
+def test_root_of_the_file_system_is_a_tree_too() -> None:
+    assert relative("/etc/passwd", "/") == "etc/passwd"
+    assert absolute("etc/passwd", "/") == "/etc/passwd"
+
+
+@pytest.mark.parametrize("stored", ["/etc/passwd", "../x", "a/../../x", "..", "", "a\0", "\udc80"])
+def test_stored_path_that_leads_out_is_refused(tmp_path: Path, stored: str) -> None:
+    with pytest.raises(InvalidInput):
+        absolute(stored, str(tmp_path))
+
+
+def test_stored_path_is_not_followed_out_of_the_tree(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to("/etc")
+    (root / "file").symlink_to("/etc/passwd")
+    (root / "in").symlink_to("real")
+    for stored in ("out/passwd", "file"):
+        with pytest.raises(InvalidInput, match="symbolic link"):
+            absolute(stored, str(root))
+    assert absolute("in/x", str(root)) == str(root / "in" / "x")
+
+
+names = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(names.filter(lambda name: name not in (".", "..")), min_size=1, max_size=5))
+def test_stored_path_leads_back_to_the_file(parts: list[str]) -> None:
+    path = "/".join(parts)
+    stored = relative("/root of a tree/" + path, "/root of a tree", cwd="/")
+    assert stored == path
+    assert absolute(stored, "/root of a tree") == "/root of a tree/" + path
+
+
+@given(st.text(max_size=30), st.sampled_from(["/r", "/r/s", "/"]))
+def test_no_text_gives_a_path_outside(text: str, cwd: str) -> None:
+    try:
+        stored = relative(text, "/r", cwd=cwd)
+    except InvalidInput:
+        return
+    full = absolute(stored, "/r")
+    assert full == "/r" or full.startswith("/r/")
+
+
+# --- drift -------------------------------------------------------------------------------------
+
+
+def entry(path: Path) -> tuple[str, str | None, int | None, int | None]:
+    facts = file_facts(str(path))
+    assert facts is not None
+    return path.name, *facts
+
+
+def test_facts_are_digest_size_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"data" * 1_000_000)
+    os.utime(path, ns=(1, 123_456_789))
+    digest = hashlib.sha256(b"data" * 1_000_000).hexdigest()
+    assert file_facts(str(path)) == (digest, 4_000_000, 123_456_789)
+
+
+def test_facts_of_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert file_facts(str(tmp_path / "nowhere")) is None
+    assert file_facts("a\0b") is None
+    for path in (tmp_path, tmp_path / "fifo"):
+        facts = file_facts(str(path))
+        assert facts is not None and facts[0] is None
+
+
+def test_drift_tells_what_became_of_each_file_in_order(tmp_path: Path) -> None:
+    for name in ("same", "touched", "changed", "grown", "missing", "folder"):
+        (tmp_path / name).write_bytes(b"old")
+    entries = [entry(tmp_path / name) for name in sorted(os.listdir(tmp_path))]
+    (tmp_path / "changed").write_bytes(b"new")
+    (tmp_path / "grown").write_bytes(b"older")
+    (tmp_path / "missing").unlink()
+    (tmp_path / "folder").unlink()
+    (tmp_path / "folder").mkdir()
+    for name in ("touched", "changed"):
+        os.utime(tmp_path / name, ns=(1, 1))
+    assert dict(drift(entries, 200, 60_000, root=str(tmp_path), clock=Clock())) == {
+        "changed": "changed",
+        "folder": "changed",
+        "grown": "changed",
+        "missing": "missing",
+        "same": "same",
+        "touched": "same",
+    }
+
+
+def test_file_without_known_time_is_hashed(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"new")
+    digest = hashlib.sha256(b"old").hexdigest()
+    found = drift([("x", digest, 3, None)], 9, 9_000, root=str(tmp_path), clock=Clock())
+    assert found == [("x", "changed")]
+    digest = hashlib.sha256(b"new").hexdigest()
+    found = drift([("x", digest, None, None)], 9, 9_000, root=str(tmp_path), clock=Clock())
+    assert found == [("x", "same")]
+
+
+def test_file_whose_stat_is_unchanged_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    entries = [entry(tmp_path / "x")]
+    monkeypatch.setattr(place, "_digest", None)
+    assert drift(entries, 9, 9_000, root=str(tmp_path), clock=Clock()) == [("x", "same")]
+
+
+def test_what_cannot_be_told_is_not_checked(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    entries = [("x", None, 3, None), ("../x", "0" * 64, 3, 1), ("out", "0" * 64, 3, 1)]
+    found = drift(entries, 9, 9_000, root=str(tmp_path), clock=Clock())
+    assert [verdict for _, verdict in found] == ["not checked"] * 3
+
+
+def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / name).touch()
+    entries = [entry(tmp_path / name) for name in "abcd"]
+    found = drift(entries, 2, 9_000, root=str(tmp_path), clock=Clock())
+    assert [verdict for _, verdict in found] == ["same", "same", "not checked", "not checked"]
+
+
+class Ticking(FakeClock):
+    def monotonic(self) -> float:
+        self.sleep(0.010)
+        return super().monotonic()
+
+
+def test_drift_stops_when_its_time_is_over(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / name).touch()
+    entries = [entry(tmp_path / name) for name in "abcdefgh"]
+    found = drift(entries, 99, 50, root=str(tmp_path), clock=Ticking())
+    assert [verdict for _, verdict in found] == ["same"] * 4 + ["not checked"] * 4
+    found = drift(entries, 99, 0, root=str(tmp_path), clock=Ticking())
+    assert {verdict for _, verdict in found} == {"not checked"}
+
+
+def test_file_too_large_for_the_time_is_not_checked(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * 8_000_000)
+    entries = [("x", "0" * 64, 8_000_000, 1)]
+    found = drift(entries, 9, 50, root=str(tmp_path), clock=Ticking())
+    assert found == [("x", "not checked")]
+
+
+def test_tree_shows_itself_for_debugging(tmp_path: Path) -> None:
+    assert repr(Tree("/x", 1, 2, None, None)) == "Tree('/x', git_dir=None)"

@@ -1,0 +1,190 @@
+"""The verbs of a session, through the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast, InvalidInput, Refused, Session
+from holdfast.model import event as ev
+
+SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def hf(tmp_path: Path, folder: Path) -> Iterator[Holdfast]:
+    with holdfast.open(str(tmp_path / "home"), cwd=str(folder)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def s(hf: Holdfast) -> Session:
+    return hf.start("try every verb", id="try")
+
+
+def kinds(session: Session) -> list[str]:
+    return [line.event.kind for line in session.log()]
+
+
+def test_a_repeated_call_with_the_same_key_records_once(s: Session) -> None:
+    first = s.note("once", key="k")
+    second = s.note("once", key="k")
+    assert first.seq == second.seq
+    assert kinds(s).count("note.added") == 1
+
+
+def test_a_key_covers_implied_events_too(s: Session) -> None:
+    s.pause()
+    first = s.complete(key="end")
+    again = s.complete(key="end")
+    assert (first.kind, first.seq) == (again.kind, again.seq) == ("session.completed", 4)
+    assert kinds(s)[-2:] == ["session.resumed", "session.completed"]
+
+
+def test_a_long_note_is_kept_whole_beside_its_event(hf: Holdfast, s: Session) -> None:
+    text = "line of a long report\n" * 2000
+    body = s.note(text).body
+    assert isinstance(body, ev.NoteAdded)
+    assert body.text == text[:1000].strip()
+    assert hf.store.blob(body.blob) == text.strip().encode()
+
+
+def test_secrets_reach_neither_events_nor_blobs(hf: Holdfast, s: Session, tmp_path: Path) -> None:
+    s.note(f"short {SECRET}")
+    s.note(f"long {SECRET} " + "and on " * 2000)
+    s.decide("keep", because=SECRET, options=[SECRET, "b"])
+    hf.close()
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "home").iterdir() if path.is_file())
+    assert SECRET.encode() not in stored
+    assert b"redacted" in stored
+
+
+def test_an_attribute_whose_name_promises_a_secret_is_not_kept(s: Session) -> None:
+    body = s.attr("API_TOKEN", "plain-looking").body
+    assert isinstance(body, ev.AttributeSet)
+    assert body.value == "[redacted:secret]"
+    assert body.redacted == ["secret"]
+
+
+def test_an_artifact_with_a_secret_is_kept_by_its_digest_only(s: Session, folder: Path) -> None:
+    (folder / "clean.txt").write_text("all is well\n")
+    (folder / "dirty.txt").write_text(f"key {SECRET}\n")
+    clean, dirty = s.artifact(str(folder / "clean.txt")), s.artifact(str(folder / "dirty.txt"))
+    assert isinstance(clean.body, ev.ArtifactSaved)
+    assert isinstance(dirty.body, ev.ArtifactSaved)
+    assert (clean.body.kept, dirty.body.kept) == (True, False)
+    assert s.home.store.blob(clean.body.digest) == b"all is well\n"
+    assert s.home.store.blob(dirty.body.digest) is None
+
+
+def test_a_file_change_is_worked_out_from_the_file(s: Session, folder: Path) -> None:
+    path = folder / "a.txt"
+    path.write_text("one\n")
+    created = s.file(str(path)).body
+    path.write_text("two\n")
+    modified = s.file(str(path)).body
+    path.unlink()
+    deleted = s.file(str(path)).body
+    assert isinstance(created, ev.FileChanged)
+    assert isinstance(modified, ev.FileChanged)
+    assert isinstance(deleted, ev.FileChanged)
+    assert [b.action for b in (created, modified, deleted)] == ["created", "modified", "deleted"]
+    assert created.path == "a.txt"
+    assert modified.before == created.after
+    assert deleted.before == modified.after
+    assert deleted.after == ""
+
+
+def test_a_path_outside_of_the_project_is_refused(s: Session, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="outside"):
+        s.file(str(tmp_path / "other.txt"))
+
+
+def test_undo_withdraws_and_undoing_the_undo_brings_back(s: Session) -> None:
+    s.task_add("write the tests", id="t")
+    undone = s.undo()
+    assert s.state().step("t") is None
+    s.undo(str(undone.seq))
+    assert s.state().step("t") is not None
+    assert s.verify().ok
+
+
+def test_a_start_cannot_be_undone(s: Session) -> None:
+    with pytest.raises(Refused):
+        s.undo("1")
+    with pytest.raises(Refused, match="nothing to undo"):
+        s.undo()
+
+
+def test_an_agent_that_raises_has_failed(s: Session) -> None:
+    with pytest.raises(ValueError, match="oops"), s.agent("code-1", task="try"):
+        raise ValueError("oops")
+    agent = s.state().agent("code-1")
+    assert agent is not None
+    assert (agent.status, agent.error) == ("failed", "ValueError: oops")
+
+
+def test_an_agent_that_ends_is_done_once(s: Session) -> None:
+    with s.agent("code-1", task="try") as agent:
+        agent.done("early")
+    assert kinds(s).count("agent.finished") == 1
+
+
+def test_the_state_can_be_shown_as_it_was(s: Session) -> None:
+    s.task_add("first", id="a")
+    added = s.task_add("second", id="b")
+    s.task_done("a")
+    then = s.show(str(added.seq))
+    step = then.step("a")
+    assert step is not None
+    assert step.status == "pending"
+    changed = {change.where: (change.before, change.after) for change in s.diff(str(added.seq))}
+    assert changed["step a: status"] == (None, "done") or changed["step a: status"][1] == "done"
+
+
+def test_forgetting_leaves_no_byte_of_the_content(hf: Holdfast, tmp_path: Path) -> None:
+    session = hf.start("the secret plan zebra")
+    session.note("zebra crossing " * 600)
+    hf.search("zebra")
+    hf.backup()
+    other = hf.start("another goal")
+    other.note("stays")
+    session.forget()
+    hf.close()
+    left = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert not [path.name for path in left if b"zebra" in path.read_bytes()]
+    assert [row["session"] for row in hf.list(all=True)] == [other.id]
+    assert hf.search("stays")
+
+
+@pytest.mark.parametrize("goal", ["", "   ", "a\0b", "a\x1b[31mb", "\ud800", "x" * 2001, "a\nb"])
+def test_a_goal_that_cannot_be_kept_is_refused_and_nothing_is_made(
+    tmp_path: Path, folder: Path, goal: str
+) -> None:
+    with (
+        holdfast.open(str(tmp_path / "fresh"), cwd=str(folder)) as hf,
+        pytest.raises(InvalidInput),
+    ):
+        hf.start(goal)
+    assert not (tmp_path / "fresh").exists()
+
+
+@pytest.mark.parametrize("id", ["../x", "CON", "x" * 300, "a b", ".hidden", "a/b", "ü"])
+def test_an_id_that_is_no_safe_name_is_refused(hf: Holdfast, id: str) -> None:
+    with pytest.raises(InvalidInput):
+        hf.start("goal", id=id)
+
+
+def test_an_id_that_is_taken_is_refused(hf: Holdfast, s: Session) -> None:
+    with pytest.raises(Refused):
+        hf.start("again", id="TRY")

@@ -93,9 +93,8 @@ def pick_up(hf: holdfast.Holdfast, id: str) -> int:
     for finding in report.findings:
         print(f"  {finding.message}")
     title("Try it next, in a project of yours")
-    print(
-        f'{os.path.join(os.path.dirname(sys.executable), "holdfast")} start "what you are about to do"'
-    )
+    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
+    print(f'{program} start "what you are about to do"')
     return 0 if report.ok else 1
 
 

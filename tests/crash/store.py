@@ -175,7 +175,7 @@ LEFT_OPEN = _scenario(
 # A process that tries once more after an error, and acknowledges what went well the second time.
 RETRIED = _scenario(_STARTED, [("s1", "note", "n2"), ("s1", "long", "n3")], do=_do_retrying)
 
-_WAL_FRAMES = 1000  # with so many SQLite moves them into the database
+_WAL_FRAMES = 128  # with so many SQLite moves them into the database: wal_autocheckpoint
 _WAL_FRAME_BYTES = 4096 + 24
 
 

@@ -24,6 +24,7 @@ FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
 
 
 @pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+@pytest.mark.req("S0-58")
 def test_an_append_is_sound_at_every_point(shim: Path, faults: list[Fault]) -> None:
     result = sweep(shim, "tests.crash.store:APPEND", faults=faults)
     assert_sound(result)

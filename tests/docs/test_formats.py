@@ -77,7 +77,8 @@ def test_every_table_and_every_file_of_a_home_is_described(tmp_path: Path) -> No
         " AND name NOT LIKE 'find%'"
     )
     assert not [name for (name,) in tables if f"`{name}`" not in page]
-    known = re.compile(r"holdfast\.db(-wal|-shm)?|writer\.(lock|queue)|heads|state\.json|.*\.hfpack")
+    names = r"holdfast\.db(-wal|-shm)?|writer\.(lock|queue)|heads|state\.json|.*\.hfpack"
+    known = re.compile(names)
     assert not [name for name in made if not known.fullmatch(name)]
     assert (home / "heads").stat().st_size % SIZE == 0
 

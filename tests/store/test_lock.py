@@ -121,6 +121,7 @@ def test_after_the_time_is_up_the_holder_is_named(path: str) -> None:
     assert sum(clock.slept) == pytest.approx(3.0)
 
 
+@pytest.mark.req("S0-87")
 def test_pauses_grow_have_jitter_and_stay_short(path: str) -> None:
     clock = Resting()
     with held_elsewhere(path), held_elsewhere(queue_of(path)):

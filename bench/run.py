@@ -47,7 +47,7 @@ def main() -> int:
     pairs = 15 if options.quick else 50
     os.makedirs(options.folder, exist_ok=True)
     print_versions(pairs)
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=os.path.abspath(options.folder)) as folder:
         one_event(os.path.join(folder, "a"), pairs)
         home = long_home(os.path.join(folder, "b"))
         whole_processes(home, os.path.join(folder, "project"), pairs)

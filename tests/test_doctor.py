@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -482,6 +484,14 @@ def test_older_backups_are_looked_at_when_asked(home: Home) -> None:
     path = Path(home.save().path)
     home.save()
     path.write_bytes(path.read_bytes()[:-1])
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["backup-damaged"]
+
+
+def test_a_backup_is_read_to_its_end_when_asked(home: Home) -> None:
+    worked_in(home)
+    data = b"HOLDFAST PACK 1\n" + zlib.compress(b"no records")
+    Path(home.save().path).write_bytes(data + hashlib.sha256(data).digest())
     assert problems(examined(home)) == []
     assert problems(examined(home, deep=True)) == ["backup-damaged"]
 

@@ -71,6 +71,11 @@ class Workspace:
 
     def choose(self, session: str) -> None:
         """Make a session the current one of this tree."""
+        known = self._local.tree(self.tree.root)
+        if known is not None and known[0] == self._inode:
+            if known[2] != session:
+                self._local.settle(self.tree.root, self._inode, known[1], [], session)
+            return
         project, keys = self._settled_project()
         self._local.settle(self.tree.root, self._inode, project, keys, session)
 

@@ -350,6 +350,16 @@ def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, l
     store.close()
 
 
+def test_what_is_written_when_a_home_is_writable_again_is_seen(home: Path) -> None:
+    run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
+    store = opened(home)
+    with read_only(home):
+        assert texts(store, "s1") == ["a"]
+    run('put(opened(), "s1", batch("b")); os._exit(0)', home)
+    assert texts(store, "s1") == ["a", "b"]
+    store.close()
+
+
 def test_a_log_that_cannot_be_read_in_a_read_only_home_is_not_passed_over(home: Path) -> None:
     run('put(opened(), "s1", batch("a")); os._exit(0)', home)
     (home / "holdfast.db-shm").unlink()
@@ -378,6 +388,46 @@ def test_the_log_does_not_grow_without_bound(store: SqliteStore, home: Path) -> 
     for number in range(16):
         put(store, "s1", batch(str(number)), blobs=[noise(number)])
     assert size(home / "holdfast.db-wal") < 8_000_000
+
+
+# --- erasing ------------------------------------------------------------------------------------
+
+
+def test_what_is_erased_makes_the_database_smaller(store: SqliteStore, home: Path) -> None:
+    put(store, "s1", batch("a"), blobs=[noise(1), noise(2)])
+    put(store, "s2", batch("b"))
+    store.erase("s1", lambda view: batch("tombstone", forgotten=1))
+    assert size(home / "holdfast.db") < 500_000
+    assert size(home / "holdfast.db-wal") < 50_000
+    assert store.read("PRAGMA freelist_count") == [(0,)]
+
+
+def test_old_pages_that_a_reader_kept_go_with_the_next_writer(home: Path) -> None:
+    out = run(
+        """
+        from holdfast.errors import Busy
+        store, reading = opened(), opened()
+        put(store, "s1", batch("Geheimnis " * 50))
+        with reading.view("s1") as view:
+            try:
+                store.erase("s1", lambda view: batch("tombstone", forgotten=1))
+            except Busy as busy:
+                say(busy)
+            os._exit(0)
+        """,
+        home,
+    )
+    assert "still being read" in out
+    assert b"Geheimnis" in raw(home)
+    run('put(opened(), "s2", batch("b")); os._exit(0)', home)
+    assert b"Geheimnis" not in raw(home)
+    assert opened(home).read("SELECT * FROM meta WHERE key = 'scrub'") == []
+
+
+def raw(home: Path) -> bytes:
+    """Every byte of a home, read in a process of its own."""
+    command = ["find", str(home), "-type", "f", "-exec", "cat", "{}", "+"]
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def noise(seed: int) -> bytes:

@@ -559,7 +559,7 @@ def _drift(known: Known) -> Topic:
     unchecked = sum(word == "not checked" for _, word in drift)
     if unchecked:
         found.append(Entry("unchecked", f"not checked: {many(unchecked, 'file')}"))
-    return Topic("drift", "Changed underneath", found, len(found), "holdfast brief --budget 5000")
+    return Topic("drift", "Changed underneath", found, len(found), "holdfast brief")
 
 
 def _holders(known: Known) -> Topic:

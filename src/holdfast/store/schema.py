@@ -37,7 +37,7 @@ MIGRATIONS = (
         event_sum INTEGER NOT NULL DEFAULT 0, core BLOB NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX session_id ON session (id COLLATE NOCASE);
-    CREATE INDEX session_recent ON session (forgotten, archived, updated);
+    CREATE INDEX session_recent ON session (forgotten, updated, number);
     CREATE INDEX session_project ON session (project, forgotten, archived, updated);
     CREATE TABLE event (
         position INTEGER PRIMARY KEY, key TEXT, header BLOB NOT NULL, salt BLOB, data BLOB

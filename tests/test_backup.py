@@ -114,6 +114,14 @@ def test_content_that_got_lost_comes_back(home: Home) -> None:
     assert home.store.blob(digest) == b"content"
 
 
+def test_damaged_content_does_not_keep_the_rest_from_being_merged(home: Home) -> None:
+    home.start()
+    home.keep(b"content")
+    data = home.export()
+    home.write("UPDATE blob SET data = x'00'")
+    assert home.absorb(data) == backup.Outcome([backup.Taken("s-1", 0, 2)], 0)
+
+
 def test_much_content_is_merged_a_part_at_a_time(
     home: Home, other: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,33 +364,30 @@ def test_a_part_alone_says_what_must_come_first(home: Home, other: Home) -> None
     assert "oldest first" in caught.value.hint
 
 
-def test_nothing_due_costs_one_stat(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def looked_after(home: Home) -> int:
+    """When backups were last looked after: what decides whether one is due."""
+    return os.stat(os.path.join(home.folder, "state.json")).st_mtime_ns // 1_000_000
+
+
+def test_one_stat_tells_when_backups_were_looked_after(home: Home) -> None:
     home.start()
     home.save_new()
-    looked: list[str] = []
-    real = os.stat
-
-    def counted(path: str) -> os.stat_result:
-        looked.append(path)
-        return real(path)
-
-    monkeypatch.setattr(os, "stat", counted)
-    assert not backup.is_due(home.folder, home.clock.now() + HOUR - 1, 60)
-    assert looked == [os.path.join(home.folder, "state.json")]
-    monkeypatch.undo()
-    assert backup.is_due(home.folder, home.clock.now() + HOUR, 60)
-    assert not backup.is_due(home.folder, home.clock.now() + HOUR, 0)
+    assert looked_after(home) == home.clock.now()
+    home.clock.jump(HOUR)
+    assert home.save_new() is None and looked_after(home) == home.clock.now()
+    home.clock.jump(HOUR)
+    home.note("new")
+    assert home.save_new() is not None and looked_after(home) == home.clock.now()
 
 
 @pytest.mark.parametrize("jump", [10 * 365 * DAY, -10 * 365 * DAY])
-def test_a_clock_that_jumps_makes_a_backup_due_and_keeps_their_order(home: Home, jump: int) -> None:
+def test_backups_keep_their_order_when_the_clock_jumps(home: Home, jump: int) -> None:
     home.start()
     home.save_new()
     home.clock.jump(jump)
-    assert backup.is_due(home.folder, home.clock.now(), 60)
     home.note("after the jump")
     home.save_new()
-    assert not backup.is_due(home.folder, home.clock.now(), 60)
+    assert looked_after(home) == home.clock.now()
     assert names(home) == ["000001-000", "000002-000"]
 
 
@@ -444,8 +449,7 @@ def test_a_backup_that_fails_is_not_tried_at_every_command(
         patch.setattr(files, "_write_temporary", failing)
         with pytest.raises(StoreFailed):
             home.save_new()
-    assert not backup.is_due(home.folder, home.clock.now() + 1, 60)
-    assert backup.is_due(home.folder, home.clock.now() + HOUR, 60)
+    assert looked_after(home) == home.clock.now()
     saved = home.save_new()
     assert saved is not None and saved.full
 
@@ -653,6 +657,7 @@ def test_forgetting_reaches_every_backup(home: Home, other: Home) -> None:
     before = in_packs(paths)
     purged = backup.purge(home.folder, "S-1")
     assert purged == backup.Purged(paths, [])
+    assert looked_after(home) == 0
     after = in_packs(paths)
     kept = [item for item in before if item.session == "s-2"]
     assert [item for item in after if item.session == "s-2"] == kept

@@ -361,6 +361,28 @@ def test_a_damaged_session_without_a_good_copy_is_kept_as_it_is(home: Home) -> N
     assert result.done == [] and home.database.read_bytes() == before
 
 
+@pytest.mark.parametrize("harm", ["UPDATE blob SET data = x'00'", "DELETE FROM blob"])
+def test_content_comes_back_from_backups(home: Home, harm: str) -> None:
+    worked_in(home)
+    home.save()
+    # Names a digest, but does not say that its content is kept.
+    home.do("s-1", ev.ArtifactVersioned(path="a", version=2, digest="ab" * 32))
+    later = home.keep(b"in no backup", "s-1")
+    whole = everything(home)
+    home.write(harm)
+    found = [a for a in examined(home) if a.severity == "error"]
+    assert {a.code for a in found} < {"content-damaged", "content-missing"}
+    assert sorted((a.session, a.fixable) for a in found) == [
+        ("s-1", False),
+        ("s-1", True),
+        ("s-2", True),
+        ("s-3", True),
+    ]
+    result = mended(home)
+    assert [a.code for a in result.left if a.severity == "error"] == ["content-missing"]
+    assert later[:12] in result.left[0].what and everything(home) == whole
+
+
 def test_only_the_newest_sessions_are_verified_unless_asked(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -788,7 +810,6 @@ def test_a_full_disk_makes_no_backup_and_breaks_none(mounted: Callable[..., Path
         home.save_new()
     assert os.listdir(home.folder).count(os.path.basename(first.path)) == 1
     assert not [name for name in os.listdir(home.folder) if name.endswith("-tmp")]
-    assert not backup.is_due(home.folder, home.clock.now(), 60)
     ballast.unlink()
     saved = home.save_new()
     assert saved is not None and saved.events >= 1

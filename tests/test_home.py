@@ -324,3 +324,28 @@ def test_a_request_for_an_impossible_briefing_records_nothing(hf: Holdfast) -> N
     with pytest.raises(holdfast.InvalidInput):
         session.resume(budget=149)
     assert session.status()["status"] == "paused"
+
+
+def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> None:
+    deep = folder / "a" / "b"
+    deep.mkdir(parents=True)
+    with at(home, folder) as hf:
+        session = hf.start("here")
+    with at(home, deep) as hf:
+        assert hf.current().id == session.id
+        (deep / "x.txt").write_text("x")
+        changed = hf.current().file(str(deep / "x.txt")).body
+    assert getattr(changed, "path", "") == "a/b/x.txt"
+
+
+def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        session = hf.start("survive")
+        process = working(hf, session, folder)
+    killed(process)
+    with at(home, folder) as hf:
+        status = hf.current().status()
+    assert status["running"] == []
+    assert status["agents"]["died"] == 1
+    assert "code-1" in status["next"]
+    assert len(status["holders"]) == 1

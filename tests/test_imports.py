@@ -22,15 +22,16 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 ALLOWED = {
     # pure: values in, values out
     "errors": "",
+    "sha": "",
     "redact": "errors",
-    "text": "errors",
-    "model.*": "errors model.*",
+    "text": "errors sha",
+    "model.*": "errors sha model.*",
     # engine
-    "clock": "errors",
+    "clock": "errors sha",
     "files": "errors clock",
     "config": "errors clock files text",
     "place": "errors clock files",
-    "process": "errors clock files place",
+    "process": "errors sha clock files place",
     "project": "errors clock files place",
     "pack": "errors text model.*",
     "journal": "errors clock redact text model.* store",
@@ -44,8 +45,8 @@ ALLOWED = {
     "survey": "place process session text model.* store.local",
     "home": "errors backup clock config doctor journal place process redact session store"
     " store.local text timeline view workspace model.*",
-    "session": "errors backup home journal model.* place process store.local survey text timeline"
-    " touch view",
+    "session": "errors sha backup home journal model.* place process store.local survey text"
+    " timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
@@ -58,16 +59,18 @@ ALLOWED = {
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* journal pack timeline touch",
+    "msgspec": "model.* journal pack session timeline touch",
+    "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
     "pytest": "testing.*",
     "hypothesis": "testing.*",
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors redact text model.*"
+PURE = "errors redact sha text model.*"
 PURE_STDLIB = """
-    __future__ base64 binascii bisect collections dataclasses datetime difflib enum fnmatch
+    __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
+    enum fnmatch
     functools hashlib heapq hmac html itertools json math operator re string struct textwrap
     types typing unicodedata
 """.split()
@@ -75,7 +78,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
-    holdfast errors clock config files home place process session text view workspace store.*
+    holdfast errors clock config files home place process session sha text view workspace store.*
     cli cli.arguments cli.dispatch cli.screen cli.status cli.table
 """
 HEAVY = """

@@ -174,6 +174,7 @@ def test_events_name_the_content_that_is_kept_for_them() -> None:
     assert names(ev.NoteAdded(text=some)) == []
     assert names(ev.FileChanged(path="a", before=some, after=some)) == []
     assert names(ev.ArtifactSaved(path="a", digest="not a digest", size=1)) == []
+    assert names(ev.ArtifactSaved(path="a", digest=some, size=1, kept=False)) == []
 
 
 def test_a_kind_of_a_newer_version_may_mean_any_digest_in_it() -> None:

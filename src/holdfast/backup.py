@@ -328,7 +328,14 @@ class _Merging:
         verdict = self._judged()
         if verdict.why:
             return False
-        return bool(verdict.fresh) or self._journal.store.blob(blob.digest) is None
+        return bool(verdict.fresh) or _lacks(self._journal.store, blob.digest)
+
+
+def _lacks(store: Store, digest: str) -> bool:
+    try:
+        return store.blob(digest) is None
+    except Damaged:
+        return False  # merging adds, it replaces nothing: only a rebuild helps here
 
 
 # --- backups ----------------------------------------------------------------------------------
@@ -366,13 +373,6 @@ def save(
         files.make_private_dir(folder)
     with files.locked(folder, clock=clock):
         return _full(store, folder, clock, keep=keep)
-
-
-def is_due(folder: str, now: int, every_minutes: int) -> bool:
-    """Whether the last look at the backups is that long ago. Costs one stat."""
-    then = _looked_after(folder) // 1_000_000
-    # A time in the future is of a clock that was wrong, then or now.
-    return bool(every_minutes) and not 0 <= now - then < every_minutes * 60_000
 
 
 def backup_if_due(
@@ -422,17 +422,15 @@ def generations(folder: str) -> list[list[str]]:
     ]
 
 
-def saved_events(folder: str, session: str) -> list[Sealed]:
-    """Every event of a session that the readable packs in a folder hold."""
-    found: dict[str, Sealed] = {}
+def saved_items(folder: str, session: str) -> Iterator[Item]:
+    """All that the readable packs in a folder hold of a session; the same may come again."""
     for path in [path for packs in generations(folder) for path in packs]:
         try:
             for item in pack.Reader(files.read_chunks(path), name=path, limits=OWN):
-                if isinstance(item, Range) and item.session.lower() == session.lower():
-                    found.update((sealed.hash, sealed) for sealed in item.events)
+                if item.session.lower() == session.lower():
+                    yield item
         except HoldfastError:
             continue  # whoever asks for the rest is not helped by the reason
-    return list(found.values())
 
 
 def salvage(store: Store, sessions: Iterable[str], path: str, *, clock: Clock) -> Saved:
@@ -712,6 +710,8 @@ def purge(folder: str, session: str, *, clock: Clock | None = None) -> Purged:
     if not os.path.isdir(folder):
         return done
     with files.locked(folder, clock=clock):
+        if os.path.exists(os.path.join(folder, STATE)):
+            _look_again_at(folder, 0)  # the next backup, with the tombstone in it, is due now
         for path in [os.path.join(folder, name) for name in sorted(os.listdir(folder))]:
             if path.endswith(SUFFIX):
                 _purge_pack(path, session, done)

@@ -113,7 +113,7 @@ def derived_id(*parts: str) -> str:
     Each part is hashed with its length, so ("ab", "c") and ("a", "bc") differ. The bytes
     hashed here are stored as ids and must not change.
     """
-    from hashlib import sha256
+    from holdfast.sha import sha256
 
     digest = sha256()
     for part in parts:

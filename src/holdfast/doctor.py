@@ -38,7 +38,8 @@ from holdfast.errors import (
     StoreFailed,
 )
 from holdfast.journal import Journal, Report
-from holdfast.model.event import Sealed
+from holdfast.model.event import Sealed, parse_header
+from holdfast.pack import Blob, Range
 from holdfast.process import ProcessId, liveness, machine_id
 from holdfast.redact import Redactor
 from holdfast.store import Head, Store, Stored, open_store
@@ -58,7 +59,10 @@ _LITTLE_SPACE = 100 << 20
 _PATIENCE = 60
 _SEVERITIES = ("error", "warning", "info")
 _DERIVED = frozenset({"core", "rows", "catalogue"})
+_DAMAGED = frozenset({"session-damaged", "content-damaged"})
+_MERGED = frozenset({"session-lost", "session-missing", "content-missing"})
 _ENDED = frozenset({"completed", "failed", "aborted", "abandoned"})
+_SAVED_AFTER = ("backup-", "content-", "database-", "session-")
 _TROUBLE = (HoldfastError, OSError)
 _UNREADABLE = (Damaged, InvalidInput, Outdated)
 
@@ -382,6 +386,7 @@ def _look_at_integrity(case: _Case) -> Iterator[Advice]:
 def _look_at_sessions(case: _Case) -> Iterator[Advice]:
     for row in case.store.catalogue(limit=-1 if case.deep else NEWEST):
         yield from _look_at_session(case, str(row["id"]))
+        yield from _look_at_content(case, str(row["id"]))
 
 
 def _look_at_session(case: _Case, session: str) -> Iterator[Advice]:
@@ -436,35 +441,69 @@ def _is_whole_in_backups(case: _Case, session: str) -> bool:
     except _TROUBLE:
         return False
     here = [sealed for sealed in map(_sealed, stored) if not backup.fault(sealed, session)]
-    known = {s.hash: s for s in [*here, *backup.saved_events(case.backups, session)]}
+    known = {s.hash: s for s in [*here, *_saved_events(case, session)]}
     return len(backup.whole_part(session, known.values())) >= count
+
+
+def _saved_events(case: _Case, session: str) -> Iterator[Sealed]:
+    for item in backup.saved_items(case.backups, session):
+        if isinstance(item, Range):
+            yield from item.events
 
 
 def _sealed(stored: Stored) -> Sealed:
     return Sealed(stored.header, stored.salt, stored.data)
 
 
+def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
+    try:
+        with case.store.view(session) as view:
+            events = [event for event in map(_sealed, view.events()) if pack.blob_names(event)]
+    except _TROUBLE:
+        return  # then the session itself is damaged, and that was told
+    named = {name: _is_promise(event) for event in events for name in pack.blob_names(event)}
+    for digest, promised in named.items():
+        word, why = _state_of_content(case, digest)
+        if word == "damaged" or (word == "missing" and promised):
+            what = f"content {digest[:12]} of session {session} is {word}"
+            items = backup.saved_items(case.backups, session)
+            found = any(isinstance(item, Blob) and item.digest == digest for item in items)
+            yield _gone(case, f"content-{word}", what, why, session, found=found)
+
+
+def _is_promise(sealed: Sealed) -> bool:
+    """Whether the event says that its content is kept; others only name a digest."""
+    return parse_header(sealed.header).kind in ("artifact.saved", "note.added")
+
+
+def _state_of_content(case: _Case, digest: str) -> tuple[str, str]:
+    try:
+        there = case.store.blob(digest) is not None
+    except Damaged as error:
+        return "damaged", error.why
+    return ("", "") if there else ("missing", "it was kept with an artifact or a long note")
+
+
 def _lost(case: _Case, session: str, why: str) -> Advice:
     with case.store.view(session) as view:
         wanted = {digest for _, _, digest in view.lost()}
     wanted |= {head.hash for id, head in case.remembered() if id == session}
-    saved = {sealed.hash for sealed in backup.saved_events(case.backups, session)}
-    return _gone(
-        case, "session-lost", f"session {session} lost events", why, session, wanted & saved
-    )
+    found = any(sealed.hash in wanted for sealed in _saved_events(case, session))
+    what = f"session {session} lost events"
+    return _gone(case, "session-lost", what, why, session, found=found)
 
 
-def _gone(
-    case: _Case, code: str, what: str, why: str, session: str, found: set[str] | list[Sealed]
-) -> Advice:
-    helps = "bring them back from backups: holdfast doctor --fix"
+def _gone(case: _Case, code: str, what: str, why: str, session: str, *, found: bool) -> Advice:
+    helps = "bring it back from backups: holdfast doctor --fix"
     return Advice(
         code,
         "error",
         what,
         why,
-        helps if found else "no backup has them; put the database file back if you have it",
-        fixable=bool(found) and _writable(case.home),
+        helps
+        if found
+        else f"holdfast import FILE, from another copy of {session}; no backup has it",
+        fixable=found and _writable(case.home),
         session=session,
     )
 
@@ -474,9 +513,9 @@ def _look_at_heads(case: _Case) -> Iterator[Advice]:
     gone = {s: head for s, head in case.remembered() if s.lower() not in there}
     for session, head in sorted(gone.items()):
         why = f"it was acknowledged up to {head.device}:{head.n}"
-        saved = backup.saved_events(case.backups, session)
         what = f"session {session} is not in the database any more"
-        yield _gone(case, "session-missing", what, why, session, saved)
+        found = any(_saved_events(case, session))
+        yield _gone(case, "session-missing", what, why, session, found=found)
 
 
 def _look_at_holders(case: _Case) -> Iterator[Advice]:
@@ -497,7 +536,7 @@ def _look_at_holders(case: _Case) -> Iterator[Advice]:
 
 
 def _look_at_clock(case: _Case) -> Iterator[Advice]:
-    newest = max((int(str(row["updated"])) for row in case.store.catalogue()), default=0)
+    newest = max((int(str(row["updated"])) for row in case.store.catalogue(limit=1)), default=0)
     if newest > case.clock.now() + _DAY:
         yield Advice(
             "clock",
@@ -539,8 +578,7 @@ def _fault_of_pack(path: str, *, deep: bool) -> str:
 
 
 def _look_at_age(case: _Case, made: list[list[str]]) -> Iterator[Advice]:
-    newest = max((int(str(row["updated"])) for row in case.store.catalogue()), default=None)
-    if newest is None:
+    if not case.store.catalogue(limit=1):
         return
     fix = "holdfast backup"
     if not made:
@@ -610,7 +648,7 @@ def mend(
 
 
 def _needs_rebuild(advice: Advice) -> bool:
-    return advice.code.startswith("database-") or advice.code == "session-damaged"
+    return advice.code.startswith("database-") or advice.code in _DAMAGED
 
 
 def _tidy_files(todo: list[Advice]) -> list[str]:
@@ -627,9 +665,9 @@ def _tidy_files(todo: list[Advice]) -> list[str]:
 
 def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
     done: list[str] = []
-    if any(advice.code in ("session-lost", "session-missing") for advice in todo):
+    if any(advice.code in _MERGED for advice in todo):
         new, _ = _absorb_all(case.journal, _all_packs(case))
-        done.append(f"brought {new} event(s) back from backups")
+        done.append(f"merged all backups: {new} event(s) came back")
     for advice in todo:
         if advice.code == "session-derived":
             case.journal.rebuild(advice.session)
@@ -646,7 +684,7 @@ def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
 def _renew_backups(case: _Case, todo: list[Advice], *, keep: int) -> list[str]:
     bad = [advice.file for advice in todo if advice.code == "backup-damaged"]
     done = [f"moved {path} to {_set_aside(case, path)}" for path in bad]
-    if not any(advice.code.startswith(("backup-", "database-", "session-")) for advice in todo):
+    if not any(advice.code.startswith(_SAVED_AFTER) for advice in todo):
         return done
     saved = backup.save(case.store, case.journal, case.backups, clock=case.clock, keep=keep)
     return [*done, f"made the backup {saved.path}"]

@@ -335,7 +335,7 @@ class Holdfast:
             from holdfast.process import ancestors
 
             mine |= {str(process) for process in ancestors()}
-        return [(holder, word) for holder, word in held if holder.process not in mine]
+        return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():

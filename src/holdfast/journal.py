@@ -169,7 +169,9 @@ class Journal:
         def plan(view: View) -> Batch | None:
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                repeated = Recorded([_same(_read(earlier), moves[-1])], state, repeated=True)
+                repeated = Recorded(
+                    [_same_call(key, _read(earlier), moves[-1])], state, repeated=True
+                )
                 done.append((view.session, view.core, repeated))
                 return None
             writing = _Writing(self._clock, view, state, fresh=fresh)
@@ -447,17 +449,6 @@ def _erased(stored: Stored) -> Event:
     return ev.read(Sealed(stored.header, None, None), stored.seq)
 
 
-def _same(earlier: Event, asked: Body) -> Event:
-    """What a key recorded the first time; it stands for one thing only."""
-    if earlier.kind != ev.KIND_OF[type(asked)]:
-        raise Refused(
-            f"this key was used before, for {earlier.kind}",
-            why="a key that is used again means the same thing again",
-            hint="use another key for each thing that is recorded",
-        )
-    return earlier
-
-
 def _all_rows(state: State) -> list[tuple[str, str, bool, int, bytes]]:
     return [(t, k, row.is_open, row.rank, _encode(row)) for t, k, row in state.rows.items()]
 
@@ -616,6 +607,32 @@ def _listing_findings(view: View) -> Iterator[Finding]:
     for name, value in listing(state).items():
         if name in listed and listed[name] != value:
             yield Finding("catalogue", f"the listed {name} differs from the journal")
+
+
+def _same_call(key: str, earlier: Event, move: Body) -> Event:
+    """A key stands for one call: another call under it would be acknowledged and dropped."""
+    names = _ASKED.get(type(move), move.__struct_fields__)
+    same = type(move) is type(earlier.body) and all(
+        getattr(move, name) == getattr(earlier.body, name) for name in names
+    )
+    if not same:
+        raise Refused(
+            f"the key {key} was used for something else",
+            why=f"it stands for event {earlier.seq}, {earlier.kind}",
+            hint="use a key of its own for every call",
+        )
+    return earlier
+
+
+# Of these the rest was worked out when they were recorded, and may have changed since.
+_ASKED: dict[type[Body], tuple[str, ...]] = {
+    ev.SessionStarted: ("goal", "mode"),
+    ev.SessionResumed: (),
+    ev.FileChanged: ("path",),
+    ev.ArtifactSaved: ("path",),
+    ev.StepAdded: ("title", "parent", "agent"),
+    ev.EventRetracted: (),
+}
 
 
 def searchable(stored: Stored) -> tuple[str, str] | None:

@@ -181,9 +181,12 @@ def blob_names(sealed: Sealed) -> list[str]:
     header = ev.parse_header(sealed.header)
     if header.kind not in ev.KINDS:
         return sorted(_digests_in(sealed.data))
-    field = _BLOB_FIELD.get(header.kind, "")
-    name = getattr(ev.decode_body(header.kind, sealed.data), field, "") if field else ""
-    return [name] if isinstance(name, str) and name and _HEX.fullmatch(name.encode()) else []
+    body = ev.decode_body(header.kind, sealed.data)
+    name = getattr(body, _BLOB_FIELD.get(header.kind, ""), "")
+    is_kept = (
+        isinstance(name, str) and _HEX.fullmatch(name.encode()) and getattr(body, "kept", True)
+    )
+    return [name] if is_kept else []
 
 
 def _digests_in(data: bytes) -> set[str]:

@@ -79,6 +79,14 @@ def find_tree(cwd: str | None = None) -> Tree:
     return Tree(root, facts.st_dev, facts.st_ino, git_dir, common_dir)
 
 
+def is_plain(tree: Tree) -> bool:
+    """Whether nothing says that this folder is the root of anything."""
+    marks = (".git", MARKER)
+    return tree.git_dir is None and not any(
+        os.path.lexists(os.path.join(tree.root, mark)) for mark in marks
+    )
+
+
 def head(tree: Tree) -> tuple[str | None, str | None]:
     """Branch and commit that are checked out; None for what is not there or not cheap to read.
 

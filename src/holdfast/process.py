@@ -100,7 +100,7 @@ def liveness(process: ProcessId) -> str:
 
 def machine_id() -> str:
     """A stable name for this machine that does not tell its real id."""
-    from hashlib import sha256
+    from holdfast.sha import sha256
 
     if "machine" not in _known:
         raw = _machine_file() or _mac_machine() or f"host {os.uname().nodename}"

@@ -12,7 +12,7 @@ through may simply repeat it.
 
 from __future__ import annotations
 
-from holdfast.errors import InvalidInput, Refused
+from holdfast.errors import InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event
     from holdfast.model.state import State
-    from holdfast.model.topics import Surroundings
+    from holdfast.model.topics import Fence, Surroundings
     from holdfast.store.local import Holder
     from holdfast.timeline import Change, LogLine
 
@@ -77,8 +77,7 @@ class Session:
 
     def _spill(self, text: str) -> tuple[str, int, list[tuple[str, bytes]]]:
         """A long text as a preview and a blob that holds it whole, secrets taken out."""
-        from hashlib import sha256
-
+        from holdfast.sha import sha256
         from holdfast.text import clean_input
 
         clean = clean_input(text, "text", limit=MAX_NOTE, lines=True)
@@ -473,12 +472,26 @@ class Session:
             return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
 
     def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
-        from holdfast.model.brief import brief
+        from msgspec.structs import replace
+
+        from holdfast.model.brief import brief, estimate
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
             state = self.home.journal.state(view)
-            return brief(state, around, budget=self._budget(budget), style=style, fmt=fmt)
+            fence = around.fence if fmt != "json" else None
+            room = 0 if fence is None else estimate(self._fenced(fence, "")) + 4
+            found = brief(
+                state, around, budget=self._budget(budget), style=style, fmt=fmt, reserve=room
+            )
+        if fence is None:
+            return found
+        text = self._fenced(fence, found.text)
+        return replace(found, text=text, tokens=estimate(text), budget=self._budget(budget))
+
+    def _fenced(self, fence: Fence, text: str) -> str:
+        """The whole briefing is data for a model, not only what it quotes."""
+        return fence(text, "briefing", "", True)
 
     def _budget(self, asked: int | None) -> int:
         return self.home.settings.brief_budget if asked is None else asked
@@ -499,10 +512,11 @@ class Session:
 
         rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
         if not rows:
-            raise Refused(f"session {self.id} is not there any more", session=self.id)
+            raise NoSession(f"session {self.id} is not there any more", session=self.id)
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
-        return status(rows[0], name, self.home.workspace.holders(self.id))
+        workspace = self.home.workspace
+        return status(rows[0], name, workspace.distinct(workspace.holders(self.id)))
 
     def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
         """Events in order of arrival; with a limit, the newest so many."""
@@ -607,7 +621,7 @@ def _reason(text: str) -> str:
 
 def _slug(text: str) -> str:
     """A short stable name for a decision, so that deciding the same thing again replaces it."""
-    from hashlib import sha256
+    from holdfast.sha import sha256
 
     words = "".join(c if c.isalnum() and c.isascii() else " " for c in text.lower()).split()
     mark = sha256(" ".join(text.lower().split()).encode("utf-8", "replace")).hexdigest()[:6]

@@ -62,8 +62,9 @@ def survey(
 
 
 def _doing(died: Sequence[Holder]) -> str:
-    parts = dict.fromkeys(holder.doing or holder.agent or holder.name for holder in died)
-    return "; ".join(parts)
+    agents = {holder.process for holder in died if holder.agent}
+    known = [h for h in died if h.agent or h.process not in agents]
+    return "; ".join(dict.fromkeys(h.doing or h.agent or h.name for h in known))
 
 
 def _drift(session: Session, state: State) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ import functools
 import re
 
 from holdfast.errors import InvalidInput
+from holdfast.sha import hmac_sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,10 +102,8 @@ def _header(text: str) -> str:
 
 
 def _code(secret: bytes, provenance: str, text: str) -> str:
-    import hmac  # hashlib costs a millisecond that listing commands need not pay
-
     # The provenance is one line, so the first newline divides the two without doubt.
-    return hmac.digest(secret, f"{provenance}\n{text}".encode(), "sha256").hex()[:CODE_LENGTH]
+    return hmac_sha256(secret, f"{provenance}\n{text}".encode())[:CODE_LENGTH]
 
 
 def shorten(text: str, limit: int) -> str:

@@ -26,6 +26,9 @@ from holdfast.store import View
 _UNSTABLE = frozenset({"chains", "tips", "events", "updated_at", "counts", "notes", "commands"})
 
 
+_PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interrupted"})
+
+
 class LogLine(Struct, frozen=True):
     """An event as the log shows it; a retracted one is struck out."""
 
@@ -129,7 +132,8 @@ def undo_target(events: Sequence[Event], text: str) -> str:
     for event in reversed(events):
         if event.kind in ("session.started", "session.adopted"):
             break
-        if event.kind != "event.retracted" and event.id not in gone:
+        # Picking a session up is not what people mean to take back.
+        if event.kind not in _PASSED_OVER and event.id not in gone:
             return event.id
     raise Refused("there is nothing to undo", hint="holdfast log")
 

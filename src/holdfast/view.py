@@ -48,10 +48,21 @@ def status(
     shown["doing"] = ""
     shown["holders"] = [holder_view(holder, word) for holder, word in held]
     dead = [holder for holder, word in held if word == "dead"]
+    _take_out_the_dead(shown, {holder.agent for holder in dead if holder.agent})
     if dead and len(dead) == len(held) and "interrupted" not in shown["attention"]:
         shown["attention"].insert(0, "interrupted")
         shown["doing"] = "; ".join(filter(None, (h.doing or h.agent for h in dead)))
     return shown
+
+
+def _take_out_the_dead(shown: dict[str, Any], agents: set[str]) -> None:
+    """Agents that the journal still has running, but whose process is gone."""
+    gone = [name for name in shown.get("running", []) if name in agents]
+    if gone:
+        shown["running"] = [name for name in shown["running"] if name not in agents]
+        shown["agents"]["running"] -= len(gone)
+        shown["agents"]["died"] = len(gone)
+        shown["next"] = f"holdfast resume: find out how far {', '.join(gone)} came"
 
 
 def holder_view(holder: Holder, word: str) -> dict[str, Any]:

@@ -41,8 +41,21 @@ class Workspace:
     @property
     def tree(self) -> Tree:
         if self._tree is None:
-            self._tree = place.find_tree(self._cwd)
+            tree = place.find_tree(self._cwd)
+            self._tree = self._known_above(tree) if place.is_plain(tree) else tree
         return self._tree
+
+    def _known_above(self, tree: Tree) -> Tree:
+        """Below a plain folder that has sessions one is still in it, as below a repository."""
+        folder = tree.root
+        while (parent := os.path.dirname(folder)) != folder:
+            folder = parent
+            known = self._local.tree(folder)
+            if known and known[2] and folder != os.path.expanduser("~"):
+                above = place.find_tree(folder)
+                if known[0] == f"{above.dev}:{above.ino}" and above.root == folder:
+                    return above
+        return tree
 
     # -- which session -------------------------------------------------------------------------
 
@@ -65,8 +78,8 @@ class Workspace:
         return str(found[0]["id"]) if len(found) == 1 else ""
 
     def listed_open(self) -> list[dict[str, object]]:
-        project = self.project()
-        rows = self._store.catalogue(where={"archived": 0, "project": project}) if project else []
+        # Sessions that came from elsewhere belong to no project until someone takes them up.
+        rows = self._store.catalogue(where={"archived": 0, "project": self.project() or None})
         return [row for row in rows if row["status"] in OPEN]
 
     def choose(self, session: str) -> None:
@@ -138,11 +151,6 @@ class Workspace:
         match = self._match()
         return self._number(match.project) if match.outcome == "found" else 0
 
-    def question(self) -> Match | None:
-        """When the tree's keys fit several projects or contradict: what is known about it."""
-        match = self._match()
-        return match if match.outcome == "question" else None
-
     def mark(self) -> str:
         """Write the marker that makes this tree recognisable anywhere; returns its path."""
         from holdfast.project import strong_keys, write_marker
@@ -198,10 +206,11 @@ class Workspace:
 
         return [(holder, liveness(ProcessId.parse(holder.process))) for holder in held]
 
-    def died(self, session: str) -> list[Holder]:
-        """The holders of an interrupted session: all dead. Empty while anyone may be alive."""
-        held = self.holders(session)
-        return [h for h, word in held] if held and all(w == "dead" for _, w in held) else []
+    @staticmethod
+    def distinct(held: list[tuple[Holder, str]]) -> list[tuple[Holder, str]]:
+        """Each process once: as the agent it runs, where it runs one."""
+        agents = {holder.process for holder, _ in held if holder.agent}
+        return [(h, word) for h, word in held if h.agent or h.process not in agents]
 
     def hold(
         self, session: str, name: str, *, agent: str = "", doing: str = "", pid: int | None = None

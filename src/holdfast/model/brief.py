@@ -85,16 +85,18 @@ def brief(
     budget: int = 1500,
     style: str = "holdfast",
     fmt: str = "text",
+    reserve: int = 0,
 ) -> Briefing:
     """The briefing of a session, never above the budget by `estimate`.
 
-    JSON is data and has no style: it is the same for all of them.
+    JSON is data and has no style: it is the same for all of them. `reserve` is what the caller
+    needs of the budget for what it puts around the text.
     """
     check(budget, style, fmt)
-    known = Known(state, around, budget)
+    known = Known(state, around, budget - reserve)
     found = topics(known)
     page = Page(_session(known), known.core.status or "created", _since(known), _facts(known))
-    text = fit(page, _fields(known, found), found, FORMS[fmt](budget), budget)
+    text = fit(page, _fields(known, found), found, FORMS[fmt](known.budget), known.budget)
     if style == "orchestrator" and fmt != "json":
         from holdfast.model.style import orchestrator
 

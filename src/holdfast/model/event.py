@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from holdfast.errors import Damaged, InvalidInput
+from holdfast.sha import digest_of
 
 FORMAT = 1
 """Version of the envelope, bound by every hash."""
@@ -487,7 +487,7 @@ class Sealed(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        return sha256(self.header).hexdigest()
+        return digest_of(self.header)
 
 
 class Event(Struct, frozen=True):
@@ -590,7 +590,7 @@ def seal(header: Header, salt: bytes, data: bytes) -> Sealed:
 
 
 def content_digest(salt: bytes, data: bytes) -> str:
-    return sha256(salt + data).hexdigest()
+    return digest_of(salt + data)
 
 
 def parse_header(raw: bytes) -> Header:

@@ -20,6 +20,8 @@ from holdfast.model.tokens import ONCE, cost, estimate
 from holdfast.model.topics import MANDATORY, Entry, Topic
 
 _SHARE = 0.4
+_PER_TOKEN = 6
+_NO_LIMIT = 1_000_000
 _SLACK = 4
 """For counts that turn out to have more digits than the ones paid for."""
 
@@ -32,6 +34,17 @@ def fit(
     page: Page, fields: Mapping[str, Entry], found: Sequence[Topic], form: Form, budget: int
 ) -> str:
     """Fill the page with as much as the budget allows, and write it down."""
+    if sum(len(entry.text) for topic in found for entry in topic.entries) < budget * _PER_TOKEN:
+        # Shares and limits are for what does not fit as a whole.
+        whole = _filled(page, fields, found, form, _NO_LIMIT)
+        if estimate(whole) <= budget:
+            return whole
+    return _filled(page, fields, found, form, budget)
+
+
+def _filled(
+    page: Page, fields: Mapping[str, Entry], found: Sequence[Topic], form: Form, budget: int
+) -> str:
     purse = Purse(form, budget)
     purse.pay(form.head(page))
     page.fields = purse.buy_fields(fields, purse.keep_for(found))

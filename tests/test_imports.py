@@ -29,7 +29,7 @@ ALLOWED = {
     # engine
     "clock": "errors sha",
     "files": "errors clock",
-    "config": "errors clock files text",
+    "config": "errors clock files redact text",
     "place": "errors clock files",
     "process": "errors sha clock files place",
     "project": "errors clock files place",
@@ -45,7 +45,7 @@ ALLOWED = {
     "survey": "place process session text model.* store.local",
     "home": "errors backup clock config doctor journal place process redact session store"
     " store.local text timeline view workspace model.*",
-    "session": "errors sha backup home journal model.* place process store.local survey text"
+    "session": "errors sha backup doctor home journal model.* place process store.local survey text"
     " timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files model.event store.*",

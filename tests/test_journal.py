@@ -581,7 +581,7 @@ def test_what_is_forgotten_is_gone_from_every_byte(home: Home) -> None:
     home.record(ev.StepAdded(step="t1", title="Geheimtitel"))
     home.record(_decision("Geheimwahl"))
     home.journal.append("s1", ev.NoteAdded(text="Geheimtext"), actor="cli", blobs=[(digest, data)])
-    home.note("offen", session="keep")
+    home.note("plain", session="keep")
     assert home.store.search("geheimtext", text_of=searchable)
     assert b"Geheim" in home.raw()
     home.journal.forget("S1", actor="user")
@@ -589,7 +589,7 @@ def test_what_is_forgotten_is_gone_from_every_byte(home: Home) -> None:
     assert home.store.search("geheim", text_of=searchable) == []
     assert home.store.blob(digest) is None
     assert [row["id"] for row in home.store.catalogue()] == ["keep"]
-    assert home.notes("keep") == ["offen"]
+    assert home.notes("keep") == ["plain"]
     assert home.codes("keep") == []
 
 
@@ -669,3 +669,19 @@ def test_errors_of_a_damaged_database_are_ours(whole: Home) -> None:
             with pytest.raises(HoldfastError):
                 use()
         whole.store.close()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE row SET open = 0",
+        "UPDATE row SET rank = rank + 1",
+        "DELETE FROM row",
+        "UPDATE event SET key = 'another' WHERE position = 4294967299",
+    ],
+)
+def test_harm_beside_the_events_is_not_called_good_either(whole: Home, harm: str) -> None:
+    whole.harm(harm)
+    with whole.store.view("s1") as view:
+        assert not view.intact()
+    assert whole.codes()

@@ -148,6 +148,20 @@ class Outcome(NamedTuple):
         return sum(taken.new for taken in self.sessions)
 
 
+def together(outcomes: Iterable[Outcome]) -> Outcome:
+    """What several packs of one backup did, each session told once."""
+    told: dict[str, Taken] = {}
+    blobs = 0
+    for outcome in outcomes:
+        blobs += outcome.blobs
+        for taken in outcome.sessions:
+            old = told.get(taken.session, Taken(taken.session, 0, 0))
+            new, held = old.new + taken.new, old.held + taken.held
+            left_out, why = old.left_out + taken.left_out, taken.why or old.why
+            told[taken.session] = Taken(taken.session, new, held, left_out, why)
+    return Outcome(list(told.values()), blobs)
+
+
 def absorb(
     journal: Journal, source: str | bytes, *, limits: Limits | None = None, partial: bool = False
 ) -> Outcome:

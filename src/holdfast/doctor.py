@@ -59,6 +59,7 @@ _LITTLE_SPACE = 100 << 20
 _PATIENCE = 60
 _SEVERITIES = ("error", "warning", "info")
 _DERIVED = frozenset({"core", "rows", "catalogue"})
+_TOLD_APART = frozenset({"lost", "content"})
 _DAMAGED = frozenset({"session-damaged", "content-damaged"})
 _MERGED = frozenset({"session-lost", "session-missing", "content-missing"})
 _ENDED = frozenset({"completed", "failed", "aborted", "abandoned"})
@@ -398,8 +399,11 @@ def _look_at_session(case: _Case, session: str) -> Iterator[Advice]:
         yield _damaged(case, session, str(error))
         return
     codes = {finding.code for finding in report.findings}
-    if codes - _DERIVED - {"lost"}:
-        yield _damaged(case, session, _first(report, codes - _DERIVED - {"lost"}))
+    bad = codes - _DERIVED - _TOLD_APART
+    if codes & _DERIVED:
+        bad -= {"sum"}  # a sum over tables differs because they do
+    if bad:
+        yield _damaged(case, session, _first(report, bad))
     elif codes & _DERIVED:
         yield Advice(
             "session-derived",
@@ -818,6 +822,8 @@ class _Rebuild:
                 gone = count - there.get(session, 0)
                 self.lost.append(f"session {session}: {gone} of {count} event(s)")
         for session, head in self._heads:
+            if not _ends(store, session, head):
+                store.note_lost(session, head)
             if self._counts.get(session, 0) <= there.get(session, 0) and not _ends(
                 store, session, head
             ):

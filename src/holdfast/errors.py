@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HoldfastError(Exception):
-    """Base of the tree. `facts` are S0's error context: operation, file, session."""
+    """Base of the tree. `operation`, `file` and `session` are S0's error context."""
 
     exit_code = 1
     retryable = False

@@ -13,7 +13,7 @@ from holdfast import clock as clocks
 from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.session import Session
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
@@ -23,7 +23,7 @@ from holdfast.workspace import Workspace, find_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from holdfast.backup import Outcome, Saved
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
-    Advices = list[Advice]
+    Advised = list[Advice]
     Holders = list[tuple[Holder, str]]
 
 
@@ -53,8 +53,8 @@ def open(
     """Open a home (the user's own unless given) as seen from a folder.
 
     Nothing is created until something is recorded. `on_notice` is called with one line when
-    another process is found at work on the same session. With `trust_env=False` neither the
-    environment nor the config file decides anything that an argument could.
+    another process is found at work on the same session. With `trust_env=False` the
+    environment is not read; the home's config file is.
     """
     chosen = {"store": store, "session": session}
     settings = load_settings(home, overrides=chosen, trust_env=trust_env)
@@ -137,6 +137,8 @@ class Holdfast:
 
         goal = clean_input(goal, "goal", limit=2000, lines=False)
         session = clean_id(id, "session id") if id else self._new_id(key)
+        if id and self.journal.secrets_in(id):
+            raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
         origin = self.session(from_session).id if from_session else ""
         branch, commit = self.git()
         body = SessionStarted(
@@ -149,7 +151,7 @@ class Holdfast:
         )
         started = Session(self, session)
         started.record(body, key=key, create=True)
-        self.workspace.choose(session)
+        self.afterwards(lambda: self.workspace.choose(session))
         return started
 
     def _new_id(self, key: str) -> str:
@@ -225,7 +227,7 @@ class Holdfast:
         lost = [f"session {id} was acknowledged here and is not there any more" for id in gone]
         return [*self.store.check(), *lost]
 
-    def examine(self, *, deep: bool = False) -> Advices:
+    def examine(self, *, deep: bool = False) -> Advised:
         """What is wrong with this home, the worst first. Changes nothing."""
         from holdfast import doctor
 
@@ -258,12 +260,33 @@ class Holdfast:
         return backup.save(self.store, self.journal, target, clock=self.clock, keep=keep)
 
     def restore(self, path: str) -> Outcome:
-        """Merge a pack into this home; nothing that is here is replaced."""
+        """Merge a backup into this home; nothing that is here is replaced.
+
+        A folder of backups means its newest one. What cannot be taken is left out and told.
+        """
+        from holdfast import backup
+
+        return backup.together(
+            backup.absorb(self.journal, part, limits=backup.OWN, partial=True)
+            for part in self._parts(path)
+        )
+
+    @staticmethod
+    def _parts(path: str) -> Sequence[str]:
+        if not os.path.isdir(path):
+            return [path]
+        from holdfast import backup
+
+        parts = backup.generations(path)
+        if not parts:
+            raise InvalidInput(f"there is no backup in {path}", hint="holdfast backup", file=path)
+        return parts[-1]
+
+    def import_(self, path: str) -> Outcome:
+        """Merge a pack of someone else into this home: all of it, or nothing."""
         from holdfast import backup
 
         return backup.absorb(self.journal, path)
-
-    import_ = restore
 
     def backup_if_due(self) -> None:
         """Once an hour (a setting), pack what is new beside the database."""
@@ -293,6 +316,13 @@ class Holdfast:
         except HoldfastError as error:
             # The event is durable: a backup that fails must not look like an event that failed.
             self._say(f"no backup was made: {error}")
+
+    def afterwards(self, act: Callable[[], object]) -> None:
+        """Keep house after an event is durable: what fails now must not look like its failure."""
+        try:
+            act()
+        except HoldfastError as error:
+            self._say(f"recorded, but: {error}")
 
     def _say(self, line: str) -> None:
         if self._notice is not None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from holdfast.clock import Clock, derived_id, new_id, short_id
 from holdfast.errors import Damaged, Refused
 from holdfast.model import event as ev
-from holdfast.model.chain import check_link, continue_chain
+from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Header, Sealed
 from holdfast.model.fold import FOLD_VERSION, extend, fold, follows
 from holdfast.model.merge import in_order
@@ -34,6 +34,7 @@ from holdfast.text import clean_id, clean_input
 
 _CACHED_ROWS = 4096
 _MAX_TEXT = 4000
+_LAST_MS = 2**53 - 1
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
@@ -102,7 +103,7 @@ class StoredRows(Rows):
         values = self._open_view().rows(table, open_only=open_only, newest=newest, limit=reach)
         rows = [row for row in map(_decode_row[table], values) if row.name not in changed]
         rows += [row for row in changed.values() if row.is_open or not open_only]
-        rows.sort(key=lambda row: row.rank, reverse=newest)
+        rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
         return rows if limit < 0 else rows[:limit]
 
     def items(self) -> Iterator[tuple[str, str, Row]]:
@@ -343,10 +344,11 @@ class Journal:
         with self.store.view(session) as view:
             stored = list(view.events())
             findings = list(_chain_findings(view, stored))
-            if not findings and not view.intact():
-                findings.append(Finding("sum", "the sum over all events differs from them"))
             if not any(f.code == "unreadable" for f in findings):
+                findings += _missing_content(self.store, stored)
                 findings += _derived_findings(view, fold(map(_read, stored)))
+            if not findings and not view.intact():
+                findings.append(Finding("sum", "the sums over events and tables differ from them"))
             if not findings:
                 findings += _listing_findings(view)
             return Report(session, len(stored), findings)
@@ -371,26 +373,20 @@ class _Writing:
             self._record(body, actor=actor, id=own, at=at)
 
     def _record(self, body: Body, *, actor: str, id: str, at: int | None) -> None:
-        data = ev.encode_body(body)
-        salt = self._clock.random(ev.SALT_BYTES)
-        link = continue_chain(self.state.core, self._device)
-        header = Header(
-            v=ev.FORMAT,
-            id=id or new_id(self._clock),
+        now = self._clock.now() if at is None else at
+        sealed, event = next_event(
+            self.state.core,
+            body,
             session=self._view.session,
             device=self._device,
-            n=link.n,
-            clock=link.clock,
-            at=self._clock.now() if at is None else at,
+            id=id or new_id(self._clock),
+            # A clock gone mad must not make an event that nobody can read.
+            at=max(-_LAST_MS, min(now, _LAST_MS)),
             actor=actor,
-            kind=ev.KIND_OF[type(body)],
-            digest=ev.content_digest(salt, data),
-            prev=link.prev,
-            seen=link.seen,
+            salt=self._clock.random(ev.SALT_BYTES),
         )
-        sealed = ev.seal(header, salt, data)
-        event = Event(header, sealed.hash, body, self._view.seq + len(self.events) + 1)
-        self._entries.append(Entry(sealed.header, salt, data, id or None))
+        event = msgspec.structs.replace(event, seq=self._view.seq + len(self.events) + 1)
+        self._entries.append(Entry(sealed.header, sealed.salt, sealed.data, id or None))
         self._take_effect(event)
         self.events.append(event)
 
@@ -581,6 +577,29 @@ def _missing_heads(view: View, headers: dict[str, Header]) -> Iterator[Finding]:
                 "lost",
                 f"events up to {device}:{n} were acknowledged here and are not there any more",
             )
+
+
+def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding]:
+    """Long notes and artifacts whose content is gone or is not what was kept."""
+    for one in stored:
+        event = _read(one)
+        digest = content_of(event.body)
+        if not digest:
+            continue
+        try:
+            there = store.blob(digest) is not None
+        except Damaged as error:
+            yield Finding("content", f"event {one.seq}: {error}", one.seq)
+            continue
+        if not there:
+            yield Finding("content", f"event {one.seq}: its content is gone", one.seq)
+
+
+def content_of(body: Body) -> str:
+    """The SHA-256 of what is kept beside an event, or an empty string."""
+    if isinstance(body, ev.NoteAdded):
+        return body.blob
+    return body.digest if isinstance(body, ev.ArtifactSaved) and body.kept else ""
 
 
 def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:

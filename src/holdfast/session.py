@@ -59,7 +59,7 @@ class Session:
             self.id, body, actor=self.actor, key=key, create=create, blobs=blobs
         )
         if create:
-            self.home.appear(self.id)
+            self.home.afterwards(lambda: self.home.appear(self.id))
         self.home.backup_if_due()
         return recorded.events[-1]
 
@@ -97,7 +97,7 @@ class Session:
         from holdfast.model.event import DecisionMade
 
         body = DecisionMade(
-            decision=_slug(what),
+            decision=_slug(self.home.journal.redacted(what)),
             what=what,
             because=because,
             options=list(options),
@@ -207,13 +207,15 @@ class Session:
 
         return self.record(AttributeSet(key=name, value=value), key=key)
 
-    def undo(self, event: str = "", *, because: str = "", key: str = "") -> Event:
+    def undo(self, event: str | None = None, *, because: str = "", key: str = "") -> Event:
         """Withdraw an event (the last one unless named); undoing the undo brings it back."""
+        if event == "":
+            raise InvalidInput("no event is named", why="an empty variable, perhaps")
         from holdfast.model.event import EventRetracted
         from holdfast.timeline import undo_target
 
         with self.home.store.view(self.id) as view:
-            target = undo_target(list(self.home.journal.events(view)), event)
+            target = undo_target(list(self.home.journal.events(view)), event or "")
         return self.record(EventRetracted(event=target, because=because), key=key)
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -305,7 +307,12 @@ class Session:
         body = AgentStarted(agent=id, type=type, task=task, blocking_on=blocking_on)
         event = self.record(body, key=key)
         if pid is not None:
-            self.home.workspace.hold(self.id, f"agent {id}", agent=id, doing=task, pid=pid)
+            doing = self.home.journal.redacted(task)
+            self.home.afterwards(
+                lambda: self.home.workspace.hold(
+                    self.id, f"agent {id}", agent=id, doing=doing, pid=pid
+                )
+            )
         return event
 
     def agent_progress(self, id: str, fraction: float, *, key: str = "") -> Event:
@@ -357,7 +364,7 @@ class Session:
     def _agent_ends(self, id: str, body: Body, key: str) -> Event:
         event = self.record(body, key=key)
         held = [h for h, _ in self.home.workspace.holders(self.id) if h.agent == id]
-        self.home.workspace.let_go(held)
+        self.home.afterwards(lambda: self.home.workspace.let_go(held))
         return event
 
     # -- the life of the session ---------------------------------------------------------------
@@ -410,15 +417,17 @@ class Session:
 
         return self.record(SessionArchived(archived=False), key=key)
 
-    def forget(self) -> None:
+    def forget(self) -> list[str]:
         """Erase everything the session says, from the store and its backups, for good.
 
         What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
+        Returns files that may still hold some of it: damaged packs, and what was set aside.
         """
-        from holdfast import backup
+        from holdfast import backup, doctor
 
         self.home.journal.forget(self.id, actor=self.actor)
-        backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
+        purged = backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
+        return [*purged.unreadable, *doctor.quarantined(self.home.settings.home)]
 
     # -- picking it up -------------------------------------------------------------------------
 
@@ -444,9 +453,9 @@ class Session:
             died = self._died()
             moves = interruption(self, died)
             self.home.journal.append_moves(self.id, moves, actor=self.actor)
-            self.home.workspace.let_go(died)
-            self.home.workspace.choose(self.id)
-            self.home.appear(self.id)
+            self.home.afterwards(lambda: self.home.workspace.let_go(died))
+            self.home.afterwards(lambda: self.home.workspace.choose(self.id))
+            self.home.afterwards(lambda: self.home.appear(self.id))
         return self._brief(around, budget, style, fmt)
 
     def brief(

@@ -31,7 +31,10 @@ def file_change(given: FileChanged, tree: Tree, known: Row | None) -> FileChange
         if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
             raise InvalidInput(f"{digest[:20]} is no SHA-256", why="it has 64 hexadecimal digits")
     last = known.after if isinstance(known, File) else ""
-    facts = file_facts(os.path.join(tree.root, path))
+    full = os.path.join(tree.root, path)
+    if os.path.lexists(full) and not os.path.isfile(full):
+        raise InvalidInput(f"{path} is not a regular file", hint="name a file", file=path)
+    facts = file_facts(full)
     after = given.after or (facts[0] if facts else "") or ""
     before = given.before or last or _committed_digest(tree, path)
     action = given.action or _action(exists=facts is not None, before=before)

@@ -204,7 +204,13 @@ class Workspace:
             return []
         from holdfast.process import ProcessId, liveness
 
-        return [(holder, liveness(ProcessId.parse(holder.process))) for holder in held]
+        def alive(holder: Holder) -> str:
+            try:
+                return liveness(ProcessId.parse(holder.process))
+            except ValueError:
+                return "unknown"
+
+        return [(holder, alive(holder)) for holder in held]
 
     @staticmethod
     def distinct(held: list[tuple[Holder, str]]) -> list[tuple[Holder, str]]:

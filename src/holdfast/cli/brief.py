@@ -26,7 +26,7 @@ def _brief_arguments(parser: Parser) -> None:
     add("--budget", type=count, metavar="N", help="tokens it may cost, from 150 to 20000")
     add("--style", default="holdfast", metavar="S", help="holdfast (default) or orchestrator")
     add("--format", choices=("text", "markdown", "json"), default="text", help="of the briefing")
-    add("--strict", action="store_true", help="exit 7 also on drift and stale evidence")
+    add("--strict", action="store_true", help="exit 7 also on drift")
     add("--fence", action="store_true", help="quote the session's words for a model, always")
     add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
 
@@ -62,7 +62,7 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = any(word.startswith(("drift", "stale")) for word in brief.attention)
+    changed = "drifted" in brief.attention
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
         return OPEN_QUESTIONS
     return 0

@@ -223,9 +223,11 @@ def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if not options.yes and not _agreed(session, shown, going, screen):
         screen.line("nothing was erased")
         return 1
-    session.forget()
-    screen.answer({**shown, "status": "forgotten", "forgotten": going})
-    screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from here.")
+    left = session.forget()
+    screen.answer({**shown, "status": "forgotten", "forgotten": going, "left": left})
+    screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
+    for path in left:
+        screen.line(f"may still hold some of it, look yourself: {path}")
     return 0
 
 

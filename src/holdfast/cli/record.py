@@ -191,9 +191,7 @@ def run_compressed(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _undo_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "event", nargs="?", default="", metavar="EVENT", help="its number, id or device:n"
-    )
+    parser.add_argument("event", nargs="?", metavar="EVENT", help="its number, id or device:n")
     parser.add_argument("--because", default="", metavar="R", help="the reason")
     with_key(parser)
 

@@ -268,6 +268,8 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
 
 def check_undo(kind: str) -> None:
     """Refuse to undo what a session cannot be without."""
+    if kind == "session.aborted":
+        raise Refused("an aborted session stays aborted", hint="holdfast start --from SESSION")
     if kind in KEPT:
         raise Refused(f"{kind} cannot be undone", why="without it there is no session")
 

@@ -317,7 +317,7 @@ class Rows:
     ) -> list[Row]:
         """Rows of a table by rank; `newest` turns the order round; a negative limit is all."""
         rows = [r for r in self._tables.get(table, {}).values() if r.is_open or not open_only]
-        rows.sort(key=lambda row: row.rank, reverse=newest)
+        rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
         return rows if limit < 0 else rows[:limit]
 
     def items(self) -> Iterator[tuple[str, str, Row]]:

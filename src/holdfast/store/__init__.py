@@ -258,6 +258,10 @@ class Store:
         """
         raise NotImplementedError
 
+    def note_lost(self, session: str, head: Head) -> None:
+        """Keep that a head was acknowledged once and is not there, so that nobody forgets it."""
+        raise NotImplementedError
+
     def watch(self, session: str, after: int, timeout: float) -> bool:
         """Wait until the session has an event beyond `after`; False when time ran out."""
         raise NotImplementedError

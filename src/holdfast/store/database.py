@@ -45,6 +45,9 @@ _ASIDE = ".new"
 _MOST_IDLE = 4
 _FORK_WAIT = 1.0
 _SCRUB_WAIT_MS = 1000
+DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises; the second when its message quotes bytes of a damaged schema."""
+
 _PRAGMAS = (
     "synchronous=FULL",
     "secure_delete=ON",
@@ -108,7 +111,7 @@ class Database:
                     self.require_current(_meta(connection, "min_writer"))
                 result = act(connection)
                 connection.execute("COMMIT")
-            except sqlite3.Error as error:
+            except DRIVER_ERRORS as error:
                 self._discard_writer()
                 raise self.translated(error, "update") from error
             except BaseException as error:
@@ -125,7 +128,7 @@ class Database:
             return []
         try:
             rows = _rows(reader, sql, values)
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             self.give_back(reader, broken=True)
             raise self.translated(error, "read") from error
         self.give_back(reader)
@@ -168,7 +171,7 @@ class Database:
             connection = self._writing()
             try:
                 return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
-            except sqlite3.Error as error:
+            except DRIVER_ERRORS as error:
                 self._discard_writer()
                 raise self.translated(error, "delete") from error
 
@@ -290,7 +293,7 @@ class Database:
         if self._writer is None:
             try:
                 self._writer = self._open_writer()
-            except sqlite3.Error as error:
+            except DRIVER_ERRORS as error:
                 raise self.translated(error, "update") from error
         elif _inode(self.path) != self._inode:
             self._discard_writer()
@@ -388,7 +391,7 @@ class Database:
     def _open_reader(self, inode: Inode) -> Reader:
         try:
             reader = self._connect("ro")
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise self.translated(error, "read") from error
         reader.inode = inode
         return reader
@@ -438,10 +441,10 @@ class Database:
 
     # -- errors --------------------------------------------------------------------------------
 
-    def translated(self, error: sqlite3.Error, operation: str) -> HoldfastError:
+    def translated(self, error: Exception, operation: str) -> HoldfastError:
         """The error of ours that a driver error means."""
         code = getattr(error, "sqlite_errorcode", 0)
-        if str(error).startswith(_SIGNS_OF_DAMAGE):
+        if isinstance(error, UnicodeDecodeError) or str(error).startswith(_SIGNS_OF_DAMAGE):
             code = sqlite3.SQLITE_CORRUPT
         kind, hint = MEANING.get(code) or MEANING.get(code & 0xFF, _UNKNOWN)
         what = {

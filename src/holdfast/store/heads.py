@@ -95,5 +95,8 @@ def _decode(slot: bytes) -> tuple[str, Head] | None:
     session, device, n, digest = _SLOT.unpack(body)
     if not n:
         return None
-    head = Head(device.rstrip(b"\0").decode(), n, digest.hex())
-    return session.rstrip(b"\0").decode(), head
+    try:
+        head = Head(device.rstrip(b"\0").decode(), n, digest.hex())
+        return session.rstrip(b"\0").decode(), head
+    except UnicodeDecodeError:
+        return None

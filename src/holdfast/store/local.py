@@ -1,8 +1,7 @@
 """What is true of this machine only: projects and their trees, holders, files as last seen.
 
 None of it is in the journal and none of it travels. The tables lie in the same database so that
-one lock and one file serve everything; a store that is not on this machine keeps its local
-tables in a small SQLite of its own.
+one lock and one file serve everything.
 """
 
 from __future__ import annotations

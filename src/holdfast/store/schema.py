@@ -4,8 +4,8 @@ Migrations only add, in place, in one transaction. `format` is the newest migrat
 `min_writer` the oldest format a writer may have: a process that is older stops and asks to be
 restarted. Nobody ever replaces the file while others may have it open.
 
-The journal is `event`; everything else can be made again from it. An event's position is
-session number × 2³² + arrival number, so a session's events lie together and need no index. The
+The journal is `event`; `session`, `row` and `find` can be made again from it. The position of an
+event is session number × 2³² + arrival number, so a session's events lie together and need no index. The
 core comes last in its table, so that listing sessions does not read it.
 Tables from `project` on are true of this machine only and never leave it.
 """
@@ -34,7 +34,8 @@ MIGRATIONS = (
         forgotten INTEGER NOT NULL DEFAULT 0, began INTEGER NOT NULL, updated INTEGER NOT NULL,
         summary TEXT NOT NULL, project INTEGER, indexed INTEGER NOT NULL DEFAULT 0,
         fold INTEGER NOT NULL, core_sum INTEGER NOT NULL,
-        event_sum INTEGER NOT NULL DEFAULT 0, core BLOB NOT NULL
+        event_sum INTEGER NOT NULL DEFAULT 0,
+        row_sum INTEGER NOT NULL DEFAULT 0, core BLOB NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX session_id ON session (id COLLATE NOCASE);
     CREATE INDEX session_recent ON session (forgotten, updated, number);

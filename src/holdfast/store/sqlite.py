@@ -18,7 +18,7 @@ from itertools import chain
 from holdfast.clock import short_id
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
-from holdfast.store.database import NAME, Database, must_scrub
+from holdfast.store.database import DRIVER_ERRORS, NAME, Database, must_scrub
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local
 from holdfast.store.schema import SHIFT
@@ -43,7 +43,8 @@ _SUMMED = 1000
 _MOST_RESOLVED = 20
 
 _LOAD = """
-    SELECT w.value, d.value, s.number, s.id, s.seq, s.event_sum, s.fold, s.core, s.core_sum
+    SELECT w.value, d.value, s.number, s.id, s.seq, s.event_sum, s.row_sum, s.fold, s.core,
+        s.core_sum
     FROM meta w JOIN meta d ON d.key = 'device'
     LEFT JOIN session s ON s.id = ? COLLATE NOCASE WHERE w.key = 'min_writer'
 """
@@ -52,8 +53,9 @@ _CREATE = """
         summary) VALUES (?, 0, 0, x'', 0, '', '', 0, 0, 0, '')
 """
 _SAVE = """
-    UPDATE session SET seq = ?, event_sum = ?, fold = ?, core = ?, core_sum = ?, status = ?,
-        goal = ?, archived = ?, forgotten = ?, began = ?, updated = ?, summary = ? WHERE number = ?
+    UPDATE session SET seq = ?, event_sum = ?, row_sum = ?, fold = ?, core = ?, core_sum = ?,
+        status = ?, goal = ?, archived = ?, forgotten = ?, began = ?, updated = ?, summary = ?
+    WHERE number = ?
 """
 _PUT_ROW = """
     INSERT INTO row VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
@@ -90,12 +92,13 @@ class SqliteView(View):
         self._database = database
         self._connection: sqlite3.Connection | None = connection
         self._cursors: list[sqlite3.Cursor] = []
-        _, self.device, number, id, seq, event_sum, fold, core, core_sum = found
+        _, self.device, number, id, seq, event_sum, row_sum, fold, core, core_sum = found
         self.exists = number is not None
         self.session: str = id or asked
         self.number: int = number or 0
         self.seq: int = seq or 0
         self.event_sum: int = event_sum or 0
+        self.row_sum: int = row_sum or 0
         sound = core is not None and zlib.crc32(core) == core_sum
         self.fold: int = fold if sound else -1
         self.core: bytes = core if sound else b""
@@ -118,8 +121,10 @@ class SqliteView(View):
         if self._connection is None:
             raise RuntimeError("the view has ended")
         try:
-            return _sum_of_events(self._connection, self.number) == (self.seq, self.event_sum)
-        except sqlite3.Error as error:
+            events = _sum_of_events(self._connection, self.number)
+            rows = _sum_of_rows(self._connection, "session = ?", (self.number,))
+            return events == (self.seq, self.event_sum) and rows == self.row_sum
+        except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
     def listing(self) -> dict[str, object]:
@@ -173,7 +178,7 @@ class SqliteView(View):
                 yield _stored(found)
         except sqlite3.ProgrammingError:
             raise RuntimeError("the view has ended") from None
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
     def lost(self) -> list[tuple[str, int, str]]:
@@ -182,7 +187,7 @@ class SqliteView(View):
     def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self._execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
     def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
@@ -190,7 +195,7 @@ class SqliteView(View):
             raise RuntimeError("the view has ended")
         try:
             return self._connection.execute(sql, values)
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
 
@@ -263,7 +268,7 @@ class SqliteStore(Store):
         self._database.require_current(found[0])
         view = SqliteView(self._database, connection, session, found)
         if view.exists:
-            view.remembered = self._recall(view.number, session)
+            view.remembered = self._recall(view.number, session, connection)
         return view
 
     def _save(self, connection: sqlite3.Connection, view: SqliteView, batch: Batch) -> None:
@@ -276,17 +281,25 @@ class SqliteStore(Store):
         core = (batch.fold, batch.core, zlib.crc32(batch.core))
         shown = (listing["status"], listing["goal"], listing["archived"], listing["forgotten"])
         when = (listing["began"], listing["updated"], listing["summary"])
-        connection.execute(_SAVE, (view.seq, view.event_sum, *core, *shown, *when, view.number))
-        if batch.fresh_rows:
-            connection.execute("DELETE FROM row WHERE session = ?", (view.number,))
-        if batch.rows:
-            connection.executemany(
-                _PUT_ROW, [(view.number, k, n, o, r, _guarded(v)) for k, n, o, r, v in batch.rows]
-            )
+        self._put_rows(connection, view, batch)
+        sums = (view.event_sum, view.row_sum)
+        connection.execute(_SAVE, (view.seq, *sums, *core, *shown, *when, view.number))
         for lost in batch.lost:
             _note_lost(connection, view.session, lost)
         if batch.device:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (batch.device,))
+
+    @staticmethod
+    def _put_rows(connection: sqlite3.Connection, view: SqliteView, batch: Batch) -> None:
+        if batch.fresh_rows:
+            connection.execute("DELETE FROM row WHERE session = ?", (view.number,))
+            view.row_sum = 0
+        for kind, key, is_open, rank, value in batch.rows:
+            place = (view.number, kind, key)
+            old = _sum_of_rows(connection, "session = ? AND kind = ? AND key = ?", place)
+            row = (kind, key, int(is_open), rank, _guarded(value))
+            connection.execute(_PUT_ROW, (view.number, *row))
+            view.row_sum ^= old ^ zlib.crc32(repr(row).encode())
 
     def _create(self, connection: sqlite3.Connection, view: SqliteView) -> None:
         if len(view.session.encode()) > LONGEST_ID:
@@ -303,9 +316,16 @@ class SqliteStore(Store):
             view, head = done[0], done[1].head
             self._database.heads.remember(view.number, view.session, head)
 
-    def _recall(self, number: int, session: str) -> Head | None:
+    def _recall(
+        self, number: int, session: str, writer: sqlite3.Connection | None = None
+    ) -> Head | None:
         left = self._database.heads.recall(number)
-        return left[1] if left and left[0].lower() == session.lower() else None
+        if left is None or left[0].lower() == session.lower():
+            return left and left[1]
+        if writer is not None:
+            # About to be overwritten: a session that another copy of the database had.
+            _note_lost(writer, left[0], (left[1].device, left[1].n, left[1].hash))
+        return None
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -315,7 +335,7 @@ class SqliteStore(Store):
             raise no_such_session(session)
         try:
             return self._look(reader, session)
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             self._database.give_back(reader, broken=True)
             raise self._database.translated(error, "read") from error
         except BaseException:
@@ -377,6 +397,10 @@ class SqliteStore(Store):
             raise self._database.damaged(f"what is kept under {digest[:12]} was not written so")
         return data
 
+    def note_lost(self, session: str, head: Head) -> None:
+        lost = (head.device, head.n, head.hash)
+        self.write(lambda connection: _note_lost(connection, session, lost))
+
     def watch(self, session: str, after: int, timeout: float) -> bool:
         deadline, pause = self._clock.monotonic() + timeout, 0.02
         while True:
@@ -417,7 +441,8 @@ class SqliteStore(Store):
                 connection.execute(statement, whose)
             _, left = _sum_of_events(connection, view.number)
             connection.execute(
-                "UPDATE session SET event_sum = ? WHERE number = ?", (left, view.number)
+                "UPDATE session SET event_sum = ?, row_sum = 0 WHERE number = ?",
+                (left, view.number),
             )
             must_scrub(connection)
             return view.number
@@ -443,7 +468,10 @@ class SqliteStore(Store):
         return self._meta("device")
 
     def secret(self) -> bytes:
-        return bytes.fromhex(self._meta("secret")) or bytes(32)
+        try:
+            return bytes.fromhex(self._meta("secret")) or bytes(32)
+        except ValueError:
+            raise self._database.damaged("its secret cannot be read") from None
 
     def _meta(self, key: str) -> str:
         found = self.read("SELECT value FROM meta WHERE key = ?", (key,))
@@ -499,7 +527,8 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
     base = view.number << SHIFT
     for entry in entries:
         view.seq += 1
-        whole = entry.header + (entry.salt or b"") + (entry.data or b"")
+        key = (entry.key or "").encode()
+        whole = key + entry.header + (entry.salt or b"") + (entry.data or b"")
         view.event_sum = zlib.crc32(whole, view.event_sum)
         connection.execute(
             "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
@@ -510,7 +539,8 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
 def _sum_of_events(connection: sqlite3.Connection, number: int) -> tuple[int, int]:
     """How many events there are, and the CRC-32 over all their bytes in order of arrival."""
     cursor = connection.execute(
-        "SELECT header, ifnull(salt, x''), ifnull(data, x'') FROM event"
+        "SELECT CAST(ifnull(key, '') AS BLOB), header, ifnull(salt, x''), ifnull(data, x'')"
+        " FROM event"
         " WHERE position > ? AND position < ? ORDER BY position",
         (number << SHIFT, (number + 1) << SHIFT),
     )
@@ -519,6 +549,15 @@ def _sum_of_events(connection: sqlite3.Connection, number: int) -> tuple[int, in
         count += len(rows)
         total = zlib.crc32(b"".join(chain.from_iterable(rows)), total)
     return count, total
+
+
+def _sum_of_rows(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> int:
+    """The CRC-32 of each row, added by exclusive or: a changed row changes it at little cost."""
+    total = 0
+    sql = f"SELECT kind, key, open, rank, value FROM row WHERE {where}"
+    for row in connection.execute(sql, values):
+        total ^= zlib.crc32(repr(row).encode())
+    return total
 
 
 def _note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, int, str]) -> None:

@@ -526,11 +526,11 @@ class StoreContract:
         assert ids(status="' OR 1=1 --") == []
 
     def test_a_beginning_finds_every_id_that_has_it(self, store: Store) -> None:
-        for session in ("abc", "abd", "ABe", "b%", "b_x", "b*", "b?", "b[a]", "zz", "zzz", "ä1"):
+        for session in ("abc", "abf", "ABe", "b%", "b_x", "b*", "b?", "b[a]", "zz", "zzz", "ä1"):
             put(store, session, batch("a"))
         for prefix, expected in (
-            ("ab", ["abc", "abd", "ABe"]),
-            ("AB", ["abc", "abd", "ABe"]),
+            ("ab", ["abc", "abf", "ABe"]),
+            ("AB", ["abc", "abf", "ABe"]),
             ("abc", ["abc"]),
             ("b%", ["b%"]),
             ("b_", ["b_x"]),

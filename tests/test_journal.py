@@ -20,6 +20,7 @@ from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.state import image
 from holdfast.redact import Redactor
+from holdfast.store import Head
 from holdfast.store.sqlite import SqliteStore
 
 START = ev.SessionStarted(goal="mend the login")
@@ -511,6 +512,20 @@ def test_a_tail_that_was_cut_off_without_a_trace_is_missed(whole: Home) -> None:
     assert whole.codes() == ["lost"]
     with whole.store.view("s1") as view:
         assert [f.code for f in whole.journal.check_chain(view)] == ["lost"]
+
+
+def test_a_memory_that_lags_behind_is_no_loss(make: Callable[..., Home]) -> None:
+    """After a power cut the slot may be older than the database."""
+    home = make().started()
+    early = home.note("one")
+    home.note("two")
+    heads = home.store._database.heads
+    heads.remember(1, "s1", Head(early.head.device, early.head.n, early.hash))
+    later = make()
+    assert later.codes() == []
+    assert later.note("three").head.device == early.head.device
+    assert later.codes() == []
+    assert later.store.remembered()[0][1].n == 4
 
 
 def test_a_session_that_is_sound_has_no_findings(whole: Home) -> None:

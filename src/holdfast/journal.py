@@ -11,7 +11,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -41,7 +41,13 @@ _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
 
 _encode = msgspec.json.Encoder().encode
 _decode_core = msgspec.json.Decoder(Core).decode
-_decode_row = {name: msgspec.json.Decoder(kind).decode for name, kind in TABLES.items()}
+
+
+@cache
+def _decoder(table: str) -> Callable[[bytes], Row]:
+    # Made when a table is first met: all of them would cost every start.
+    decode: Callable[[bytes], Row] = msgspec.json.Decoder(TABLES[table]).decode
+    return decode
 
 
 class Recorded(Struct, frozen=True):
@@ -89,7 +95,7 @@ class StoredRows(Rows):
         place = (table, key)
         if place not in self._known:
             value = self._open_view().row(table, key)
-            self._known[place] = None if value is None else _decode_row[table](value)
+            self._known[place] = None if value is None else _decoder(table)(value)
         return self._known[place]
 
     def put(self, table: str, key: str, row: Row) -> None:
@@ -101,14 +107,14 @@ class StoredRows(Rows):
         changed = {key: row for (name, key), row in self._changed.items() if name == table}
         reach = limit + len(changed) if limit >= 0 else -1
         values = self._open_view().rows(table, open_only=open_only, newest=newest, limit=reach)
-        rows = [row for row in map(_decode_row[table], values) if row.name not in changed]
+        rows = [row for row in map(_decoder(table), values) if row.name not in changed]
         rows += [row for row in changed.values() if row.is_open or not open_only]
         rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
         return rows if limit < 0 else rows[:limit]
 
     def items(self) -> Iterator[tuple[str, str, Row]]:
         for table, key, _, _, value in self._open_view().all_rows():
-            yield table, key, _decode_row[table](value)
+            yield table, key, _decoder(table)(value)
 
     def take_changes(self) -> list[tuple[str, str, bool, int, bytes]]:
         changed, self._changed = self._changed, {}

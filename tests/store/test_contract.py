@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,8 @@ class SqlitePlace(Place):
         ).stdout
 
     def damage_blob(self, digest: str) -> None:
-        self.harm("UPDATE blob SET data = x'00' WHERE digest = ?", digest)
+        other = zlib.compress(b"something else")
+        self.harm("UPDATE blob SET data = ? WHERE digest = ?", other, digest)
 
     def damage_event(self, session: str, seq: int) -> None:
         self.harm(

@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,33 @@ def test_a_flipped_byte_in_what_is_derived_is_seen_and_made_anew(store: SqliteSt
                 look_at()
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE event SET key = 'other'",
+        "UPDATE event SET key = NULL",
+        "UPDATE event SET salt = x'00'",
+        "DELETE FROM event",
+        "UPDATE row SET open = 0",
+        "UPDATE row SET rank = 2",
+        "UPDATE row SET kind = 'file'",
+        "UPDATE row SET value = x'0000000001'",
+        "DELETE FROM row",
+        "INSERT INTO row VALUES (1, 'step', 'new', 1, 1, x'')",
+        "UPDATE session SET seq = 2",
+    ],
+)
+def test_a_sum_tells_that_something_changed(store: SqliteStore, harm: str) -> None:
+    put(store, "s1", batch("a", key="k", rows=[("step", "t", True, 1, b"row")]))
+    with store.view("s1") as view:
+        assert view.intact()
+    writer = store._database._writer
+    assert writer is not None
+    writer.execute(harm)
+    with store.view("s1") as view:
+        assert not view.intact()
+
+
 def test_a_flipped_byte_in_a_text_does_not_hide_the_other_sessions(store: SqliteStore) -> None:
     put(store, "s1", batch("a", goal="one"))
     put(store, "s2", batch("a", goal="two"))
@@ -371,6 +399,31 @@ def test_a_connection_that_failed_is_not_trusted_again(store: SqliteStore) -> No
     with pytest.raises(StoreFailed):
         store.append("s1", plan)
     assert store._database._writer is None
+
+
+def test_a_blob_that_cannot_be_unpacked_is_damage(store: SqliteStore) -> None:
+    put(store, "s1", batch("a"), blobs=[b"data"])
+    writer = store._database._writer
+    assert writer is not None
+    writer.execute("UPDATE blob SET data = x'00'")
+    with pytest.raises(Damaged):
+        store.blob(sha256(b"data").hexdigest())
+
+
+def test_search_comes_to_an_end_where_events_are_missing(home: Path) -> None:
+    out = run(
+        """
+        from holdfast.testing.contracts import found
+        store = opened()
+        put(store, "s1", batch("a word", "a word", "a word"))
+        put(store, "s2", batch("a word"))
+        store._database._writer.execute("DELETE FROM event WHERE position = (1 << 32) + 3")
+        say(sorted(found(store, "word")))
+        say(sorted(found(store, "word")))
+        """,
+        home,
+    )
+    assert out.splitlines() == [str([("s1", 1), ("s1", 2), ("s2", 1)])] * 2
 
 
 def test_integrity_problems_are_listed(store: SqliteStore, home: Path) -> None:

@@ -5,9 +5,9 @@ Migrations only add, in place, in one transaction. `format` is the newest migrat
 restarted. Nobody ever replaces the file while others may have it open.
 
 The journal is `event`; `session`, `row` and `find` can be made again from it. The position of an
-event is session number × 2³² + arrival number, so a session's events lie together and need no index. The
-core comes last in its table, so that listing sessions does not read it.
-Tables from `project` on are true of this machine only and never leave it.
+event is session number × 2³² + arrival number, so a session's events lie together and need no
+index. The core comes last in its table, so that listing sessions does not read it. Tables from
+`project` on are true of this machine only and never leave it.
 """
 
 from __future__ import annotations

@@ -389,10 +389,13 @@ class StoreContract:
             with another().view(session) as view:
                 return view.intact()
 
-        put(store, "s1", batch("a", "b"))
-        put(store, "s2", batch("x"))
-        put(store, "s1", batch("c"))
+        rows: list[Row] = [("step", "t", True, 1, b"1"), ("step", "u", True, 1, b"1")]
+        put(store, "s1", batch("a", "b", key="k", rows=rows))
+        put(store, "s2", batch("x", rows=rows))
+        put(store, "s1", batch("c", rows=[("step", "t", False, 3, b"2")]))
         put(store, "s1", batch())
+        assert intact()
+        put(store, "s1", batch("c", rows=rows, fresh_rows=True))
         assert intact()
         store.erase("s2", lambda view: batch("tombstone", forgotten=1))
         assert intact("s2")
@@ -526,11 +529,26 @@ class StoreContract:
         assert ids(status="' OR 1=1 --") == []
 
     def test_a_beginning_finds_every_id_that_has_it(self, store: Store) -> None:
-        for session in ("abc", "abf", "ABe", "b%", "b_x", "b*", "b?", "b[a]", "zz", "zzz", "ä1"):
+        for session in (
+            "abc",
+            "abx",
+            "ABe",
+            "b%",
+            "b_x",
+            "b*",
+            "b?",
+            "b[a]",
+            "zz",
+            "zzz",
+            "ä1",
+            "y~",
+            "yü",
+        ):
             put(store, session, batch("a"))
         for prefix, expected in (
-            ("ab", ["abc", "abf", "ABe"]),
-            ("AB", ["abc", "abf", "ABe"]),
+            ("ab", ["abc", "ABe", "abx"]),
+            ("AB", ["abc", "ABe", "abx"]),
+            ("y", ["y~", "yü"]),
             ("abc", ["abc"]),
             ("b%", ["b%"]),
             ("b_", ["b_x"]),
@@ -738,6 +756,34 @@ class StoreContract:
         hits = searched.search("login", text_of=picky)
         assert sorted((str(h["session"]), h["seq"]) for h in hits) == [("s1", 3), ("s2", 2)]
 
+    def test_what_is_erased_while_it_is_being_read_is_not_indexed(
+        self, searched: Store, another: Callable[[], Store], place: Place
+    ) -> None:
+        other = another()
+        put(searched, "s6", batch("Geheimnis"))
+
+        def erasing(stored: Stored) -> tuple[str, str] | None:
+            if said(stored) == "Geheimnis" and other.resolve("s6"):
+                other.erase("s6", lambda view: batch("tombstone", forgotten=1))
+            return text_of(stored)
+
+        assert searched.search("geheimnis", text_of=erasing) == []
+        searched.close()
+        other.close()
+        assert b"geheimnis" not in place.raw().lower()
+
+    def test_two_who_search_at_once_do_not_index_twice(
+        self, searched: Store, another: Callable[[], Store]
+    ) -> None:
+        other = another()
+
+        def slowly(stored: Stored) -> tuple[str, str] | None:
+            assert len(found(other, "fails")) == 1
+            return text_of(stored)
+
+        assert len(searched.search("fails", text_of=slowly)) == 1
+        assert len(found(searched, "login")) == 3
+
     # -- remembered heads ----------------------------------------------------------------------
 
     def test_the_last_head_is_remembered(self, store: Store, another: Callable[[], Store]) -> None:
@@ -785,6 +831,14 @@ class StoreContract:
         with another().view("s1") as view:
             assert view.lost() == [gone]
         assert [(s, h.n) for s, h in store.remembered()] == [("s1", 5)]
+
+    def test_a_loss_may_be_noted_for_a_session_that_is_not_there(self, store: Store) -> None:
+        put(store, "s1", batch("a"))
+        for _ in range(2):
+            store.note_lost("s9", head(5))
+        assert [(s, h.device, h.n, h.hash) for s, h in store.remembered()] == [
+            ("s9", "d1", 5, head(5).hash)
+        ]
 
     def test_a_forgotten_session_is_not_remembered(self, store: Store) -> None:
         put(store, "s1", batch("a", head=head(1), lost=[("d0", 1, head(1, "d0").hash)]))

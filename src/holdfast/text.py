@@ -209,7 +209,7 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
         _refuse_characters(text, what, lines=lines)
     if not terminal(text).strip():
         why = "nothing visible in it" if text else ""
-        raise InvalidInput(f"{what} is empty", why=why, hint=f"give the {what} as text")
+        raise InvalidInput(f"{what} is empty", why=why)
     return text.strip()
 
 

@@ -87,6 +87,19 @@ def test_an_error_inside_lets_go(path: str) -> None:
         pass
 
 
+def test_a_lock_that_could_not_be_opened_is_opened_by_the_next_try(path: str) -> None:
+    lock = lock_at(path)
+    in_the_way = Path(os.path.splitext(path)[0] + ".queue")
+    in_the_way.mkdir()
+    with pytest.raises(HoldfastError):
+        with lock:
+            pass
+    in_the_way.rmdir()
+    with lock:
+        assert not is_free(path)
+    lock.close()
+
+
 def test_the_holder_signs_with_pid_and_name(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/agent-7", "x"])
     with lock_at(path) as _:

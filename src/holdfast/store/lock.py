@@ -129,6 +129,7 @@ class WriterLock:
             self._queue = open_private(os.path.splitext(self.path)[0] + ".queue")
             self._name = _our_name()
         except OSError as error:
+            self.close()  # half opened would look opened to the next try
             raise failure(error, "write", self.path) from error
 
     def _wait(self, deadline: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -103,6 +104,19 @@ def look(home: Path) -> Files:
 
 def size(path: Path) -> int:
     return os.stat(path).st_size if path.exists() else 0
+
+
+def is_locked(path: str) -> bool:
+    if not os.path.exists(path):
+        return False
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def journal_of(store: SqliteStore) -> Journal:

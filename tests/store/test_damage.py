@@ -25,6 +25,7 @@ from holdfast.store.database import MEANING, Database
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch, head, put, texts
 from tests.store.support import (
+    is_locked,
     journal_of,
     look,
     mounted,
@@ -76,7 +77,13 @@ def test_a_home_that_vanished_while_open_is_reported_then_begun_anew(home: Path)
     shutil.rmtree(home)
     with pytest.raises(HoldfastError):
         put(store, "s1", batch("b"))
-    put(store, "s1", batch("c"))
+
+    def plan(view: View) -> Batch:
+        # A lock on the file that is gone would keep nobody out.
+        assert is_locked(str(home / "writer.lock"))
+        return batch("c")
+
+    store.append("s1", plan, create=True)
     assert texts(store, "s1") == ["c"]
     store.close()
 

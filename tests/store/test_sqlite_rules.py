@@ -7,7 +7,6 @@ rule, so that nobody takes it for superstition.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import signal
 import sqlite3
@@ -43,6 +42,7 @@ from holdfast.testing.contracts import batch, found, head, put, text_of, texts
 from tests.store.support import (
     end,
     go_on,
+    is_locked,
     journal_of,
     look,
     mounted,
@@ -59,19 +59,6 @@ DATABASE_FILES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm")
 
 
 # --- one writer lock ----------------------------------------------------------------------------
-
-
-def is_locked(path: str) -> bool:
-    if not os.path.exists(path):
-        return False
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 class Spy(database.Reader):
@@ -622,6 +609,34 @@ def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
     )
     hint = "start it afresh; with multiprocessing, by the spawn method"
     assert out.splitlines() == [hint, hint, "['a', 'b']"]
+
+
+def test_a_child_of_a_process_that_could_not_close_its_writer_is_told_so(home: Path) -> None:
+    out = run(
+        """
+        from holdfast.errors import StoreFailed
+        store = opened()
+        put(store, "s1", batch("a"))
+        connect = store._database._connect
+        def failing(mode):
+            raise sqlite3.OperationalError("disk I/O error")
+        store._database._connect = failing
+        child = os.fork()
+        store._database._connect = connect
+        if child == 0:
+            try:
+                put(store, "s1", batch("x"))
+            except StoreFailed as error:
+                say(error.hint)
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        put(store, "s1", batch("b"))
+        say(texts(store, "s1"))
+        """,
+        home,
+    )
+    assert "spawn" in out.splitlines()[0]
+    assert out.splitlines()[1:] == ["['a', 'b']"]
 
 
 def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:

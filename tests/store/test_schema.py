@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -115,20 +116,23 @@ def test_published_migrations_never_change() -> None:
 
 
 def test_a_database_can_be_brought_up_from_any_format() -> None:
-    whole = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(whole, 0)
-    tables = "SELECT name, sql FROM sqlite_schema ORDER BY name"
+    whole = tables_after(0)
     for have in range(1, FORMAT + 1):
-        part = sqlite3.connect(":memory:", isolation_level=None)
+        assert tables_after(have) == whole
+
+
+def tables_after(have: int) -> list[tuple[str, str]]:
+    """The tables of a database that had a format and was brought up to date."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for script in MIGRATIONS[:have]:
-            part.executescript(script)
-        migrate(part, have)
-        assert part.execute(tables).fetchall() == whole.execute(tables).fetchall()
+            connection.executescript(script)
+        migrate(connection, have)
+        return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
 def test_listing_sessions_does_not_touch_their_cores() -> None:
     """The core is large and comes last, so what lists show lies before it on the first page."""
-    connection = sqlite3.connect(":memory:")
-    migrate(connection, 0)
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        migrate(connection, 0)
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
     assert columns[-1] == "core"

@@ -4,7 +4,7 @@ A *number* names one requirement, such as S0-12; its *document* is the part befo
 Each number stands on one line of the list, with exactly one *class*:
 
     - S0-12 [tested] …                        a test marked req("S0-12") ran and passed
-    - S0-12 [documented: docs/x.md#anchor] …  a statement about people or process; the place exists
+    - S0-12 [documented: docs/x.md#anchor] …  about people or process; the place names the number
     - S0-12 [refused: reason] …               not done, on purpose
     - S0-12 [later: feature] …                comes with a feature that is not there yet
 
@@ -123,8 +123,8 @@ def _judge_class(entry: Requirement, root: Path) -> Iterator[str]:
         yield f"{number}: [{kind}: …] must say {_OWED[kind]}"
     elif kind == "later" and detail not in FEATURES:
         yield f"{number}: [later: {detail}] names no feature; they are {', '.join(FEATURES)}"
-    elif kind == "documented" and not place_exists(detail, root):
-        yield f"{number}: [documented: {detail}] is a place that does not exist"
+    elif kind == "documented":
+        yield from _judge_place(number, detail, root)
 
 
 _OWED = {"documented": "where (file#heading)", "refused": "why", "later": "with which feature"}
@@ -141,14 +141,25 @@ def _judge_marks(found: Requirements, outcomes: Sequence[Outcome]) -> Iterator[s
             yield f"{outcome.test}, marked with {outcome.number}, was skipped"
 
 
-def place_exists(place: str, root: Path) -> bool:
-    """Whether `file#heading` names a heading of a file of the project."""
+def _judge_place(number: str, place: str, root: Path) -> Iterator[str]:
+    said = section(place, root)
+    if said is None:
+        yield f"{number}: [documented: {place}] is a place that does not exist"
+    elif number not in re.findall(r"[SX]\d-\d+", said):
+        yield f"{number}: [documented: {place}] is a place that does not name it"
+
+
+def section(place: str, root: Path) -> str | None:
+    """The text under the heading that `file#heading` names, or None where there is none."""
     name, _, anchor = place.partition("#")
     path = root / name
     if not anchor or not path.is_file():
-        return False
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return anchor in {slug(line.lstrip("#")) for line in lines if line.startswith("#")}
+        return None
+    for part in re.split(r"^#+ ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+        heading, _, text = part.partition("\n")
+        if slug(heading) == anchor:
+            return text
+    return None
 
 
 def slug(heading: str) -> str:

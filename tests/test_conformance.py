@@ -25,13 +25,24 @@ GOOD = """
 
 - X0-1 [later: plans] A thing only the companion knows.
 """
+PROCESS = """
+# Process
+
+## How we change it
+
+By agreement (S0-2).
+
+## How we name it
+
+Shortly (S0-20).
+"""
 PASSED = Outcome("test_a", "S0-1", "passed")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/process.md").write_text("# Process\n\n## How we change it\n")
+    (tmp_path / "docs/process.md").write_text(PROCESS)
     return tmp_path
 
 
@@ -64,6 +75,8 @@ def test_summary_is_one_line_per_document_and_a_total() -> None:
         ("docs/process.md#how", "docs/absent.md#how", "a place that does not exist"),
         ("#how-we-change-it", "#how-we-keep-it", "a place that does not exist"),
         ("#how-we-change-it", "", "a place that does not exist"),
+        ("#how-we-change-it", "#how-we-name-it", "a place that does not name it"),
+        ("#how-we-change-it", "#process", "a place that does not name it"),
     ],
 )
 def test_flaw_in_the_list_is_a_problem(root: Path, old: str, new: str, problem: str) -> None:
@@ -120,7 +133,7 @@ def _run(
 ) -> pytest.RunResult:
     docs = pytester.mkdir("docs")
     (docs / "requirements.md").write_text(listed)
-    (docs / "process.md").write_text("## How we change it\n")
+    (docs / "process.md").write_text(PROCESS)
     pytester.makeini("[pytest]\nmarkers = req: a requirement\n")
     pytester.makepyfile(MARKED.format(body=body))
     return pytester.runpytest_inprocess("-p", "tests.conformance", "--conformance", *options)
@@ -152,6 +165,15 @@ def test_run_in_which_a_marked_test_did_not_pass_fails(
     result = _run(pytester, body)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([problem])
+
+
+@pytest.mark.parametrize(
+    "lost", ["[later: layouts] ", "- S0-4 [later: layouts] Comes with a feature."]
+)
+def test_run_with_a_number_in_no_class_fails(pytester: pytest.Pytester, lost: str) -> None:
+    result = _run(pytester, "pass", listed=GOOD.replace(lost, ""))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["PROBLEM S0-4 is in no class*"])
 
 
 def test_run_with_a_mark_for_an_unknown_number_fails(pytester: pytest.Pytester) -> None:

@@ -456,6 +456,7 @@ def whole(home: Home) -> Home:
     return home
 
 
+@pytest.mark.req("S0-70", "S0-79")
 @pytest.mark.parametrize("seq", [1, 2, 3])
 @pytest.mark.parametrize("column", ["header", "salt", "data"])
 def test_a_flipped_byte_in_any_event_is_found(whole: Home, seq: int, column: str) -> None:

@@ -187,6 +187,7 @@ def test_nothing_happens_before_the_start(body: Body) -> None:
 # -- archive, forget, undo ---------------------------------------------------------------------
 
 
+@pytest.mark.req("S0-64", "S4-68", "S4-71")
 @pytest.mark.parametrize("status", WAYS)
 def test_only_what_is_over_can_be_archived(status: str) -> None:
     session = Session(*WAYS[status])

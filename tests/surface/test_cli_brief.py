@@ -121,6 +121,7 @@ def _flip(home: Path) -> None:
     connection.close()
 
 
+@pytest.mark.req("S0-79")
 def test_damage_exits_5_and_is_never_called_good(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("pause")

@@ -80,6 +80,7 @@ def test_reopen_needs_a_reason_and_works_after_the_end(cli: Cli) -> None:
     assert cli.json("reopen", "--because", "a case is left")["status"] == "active"
 
 
+@pytest.mark.req("S0-61", "X4-7")
 def test_an_aborted_session_stays_aborted(cli: Cli) -> None:
     cli.start()
     cli.ok("abort")

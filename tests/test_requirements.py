@@ -1,0 +1,523 @@
+"""What the documents ask of the core, shown through the library.
+
+Each test cites the requirements it shows to hold; docs/requirements.md has their words. What is
+shown elsewhere (durability, locks, refusals, the display) is marked there.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast, InvalidInput, Refused, Session
+from holdfast.clock import FakeClock, iso
+from holdfast.model.event import Sealed
+from holdfast.model.state import Agent, Decision, File, Problem, Row
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def hf(tmp_path: Path, folder: Path, clock: FakeClock) -> Iterator[Holdfast]:
+    with holdfast.open(str(tmp_path / "home"), cwd=str(folder), clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def s(hf: Holdfast) -> Session:
+    return hf.start("Add login", id="login")
+
+
+def data(session: Session) -> dict[str, Any]:
+    """What the last event says, as it is stored."""
+    found: dict[str, Any] = json.loads(stored(session)[-1].data or b"{}")
+    return found
+
+
+def stored(session: Session) -> list[Sealed]:
+    with session.home.store.view(session.id) as view:
+        return [Sealed(e.header, e.salt, e.data) for e in view.events()]
+
+
+def agent(session: Session, id: str) -> Agent:
+    found = session.state().agent(id)
+    assert found is not None
+    return found
+
+
+def newest(session: Session, table: str) -> Row | None:
+    return next(iter(session.state().rows.select(table, newest=True, limit=1)), None)
+
+
+def refused(session: Session, act: Callable[[], object]) -> bool:
+    """Whether the call is refused as bad input and leaves no trace."""
+    before = stored(session)
+    with pytest.raises(InvalidInput):
+        act()
+    return stored(session) == before
+
+
+# -- the journal -------------------------------------------------------------------------------
+
+EVERY_VERB: list[Callable[[Session], object]] = [
+    lambda s: s.note("a remark"),
+    lambda s: s.decide("database", options=["SQLite", "Postgres"], chosen="SQLite"),
+    lambda s: s.error("the API answers 503", category="transient"),
+    lambda s: s.command("pytest", status="failure", error="2 failed"),
+    lambda s: s.file("a.txt"),
+    lambda s: s.artifact("a.txt"),
+    lambda s: s.tokens(2500),
+    lambda s: s.compressed("shorter"),
+    lambda s: s.rename("Add login and logout"),
+    lambda s: s.model("opus"),
+    lambda s: s.attr("ticket", "P-1"),
+    lambda s: s.undo(),
+    lambda s: s.task_add("the form", id="form"),
+    lambda s: s.task_add("the page", id="page"),
+    lambda s: s.task_start("form"),
+    lambda s: s.task_block("form", "no design"),
+    lambda s: s.task_unblock("form"),
+    lambda s: s.task_done("form", outcome="it works"),
+    lambda s: s.task_skip("page", "not needed"),
+    lambda s: s.agent_start("code-1", task="the form"),
+    lambda s: s.agent_progress("code-1", 0.5),
+    lambda s: s.agent_timeout("code-1"),
+    lambda s: s.agent_retry("code-1"),
+    lambda s: s.agent_fail("code-1", "no memory"),
+    lambda s: s.agent_retry("code-1"),
+    lambda s: s.agent_done("code-1", result="done"),
+    lambda s: s.pause(),
+    lambda s: s.resume(),
+    lambda s: s.fail(because="no access"),
+    lambda s: s.resume(),
+    lambda s: s.complete(),
+    lambda s: s.archive(),
+    lambda s: s.unarchive(),
+    lambda s: s.reopen("a case is left"),
+    lambda s: s.abandon(),
+    lambda s: s.reopen("after all"),
+    lambda s: s.abort(),
+]
+
+
+@pytest.mark.req("S0-59", "S0-60", "S0-70")
+def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
+    s: Session, clock: FakeClock, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "a.txt").write_text("one\n")
+    before = stored(s)
+    for act in EVERY_VERB:
+        clock.sleep(60)
+        act(s)
+        after = stored(s)
+        assert after[: len(before)] == before and len(after) > len(before)
+        assert s.status()["updated_at"] == iso(clock.now())
+        before = after
+    assert s.verify().ok
+
+
+def test_every_verb_that_records_is_among_them() -> None:
+    tried = {name for act in EVERY_VERB for name in act.__code__.co_names}
+    others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
+    looking = "brief damage status log follow state show diff verify export".split()
+    assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
+
+
+@pytest.mark.req("S0-72")
+@pytest.mark.parametrize("taken", ["login", "LOGIN"])
+def test_an_id_is_given_once(hf: Holdfast, s: Session, taken: str) -> None:
+    before = stored(s)
+    with pytest.raises(Refused):
+        hf.start("Something else", id=taken)
+    assert [(one["session"], one["goal"]) for one in hf.list(all=True)] == [("login", "Add login")]
+    assert stored(s) == before
+
+
+# -- commands that ran -------------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-40")
+def test_arguments_survive_quotes_and_newlines(s: Session) -> None:
+    text = 'say "it\'s\n\tdone" \\ {"a": [1]} # – 🔄'
+    s.command("sh", arguments=text)
+    assert data(s)["arguments"] == text
+
+
+@pytest.mark.req("S0-44")
+def test_a_command_ends_in_success_or_failure_and_in_nothing_else(s: Session) -> None:
+    for status in ("success", "failure"):
+        s.command("make", status=status)
+    assert {"command.success": 1, "command.failure": 1}.items() <= s.state().core.counts.items()
+    for other in ("", "ok", "SUCCESS", "error"):
+        assert refused(s, partial(s.command, "make", status=other))
+
+
+@pytest.mark.req("S0-45")
+def test_a_duration_is_a_whole_number_of_milliseconds(s: Session) -> None:
+    s.command("make", duration_ms=5300)
+    assert data(s)["duration_ms"] == 5300
+    s.command("make", duration_ms=0)
+    assert data(s)["duration_ms"] == 0
+    assert refused(s, lambda: s.command("make", duration_ms=-1))
+    assert refused(s, lambda: s.command("make", duration_ms=1.5))  # type: ignore[arg-type]
+
+
+# -- the life of a session ---------------------------------------------------------------------
+
+
+@pytest.mark.req("S1-8")
+def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None:
+    s.error("something broke")
+    s.task_add("the only one", id="t")
+    s.task_done("t")
+    assert s.status()["status"] == "active"
+    s.pause()
+    assert s.status()["status"] == "paused"
+    s.resume()
+    s.fail()
+    assert s.status()["status"] == "failed"
+    s.resume()
+    s.complete()
+    assert s.status()["status"] == "completed"
+
+
+@pytest.mark.req("S1-47", "S1-69")
+def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Session) -> None:
+    new = s.status()
+    assert (new["status"], new["paused_at"], new["resumes"]) == ("active", None, 0)
+    assert s.state().core.ended_at == 0
+    for count in (1, 2, 3):
+        s.pause()
+        s.resume()
+        assert s.status()["resumes"] == count
+
+
+@pytest.mark.req("S1-44", "S1-45")
+def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Session) -> None:
+    for reason in ("user_request", "checkpoint_failed", "system_error"):
+        s.pause(reason=reason, context=f"halfway, {reason}")
+        core = s.state().core
+        assert (core.pause_reason, core.pause_context) == (reason, f"halfway, {reason}")
+        s.resume()
+        core = s.state().core
+        assert (core.pause_reason, core.pause_context) == ("", "")
+    assert refused(s, lambda: s.pause(reason="tired"))
+    s.pause()
+    core = s.state().core
+    assert (core.pause_reason, core.pause_context) == ("user_request", "")
+
+
+@pytest.mark.req("S1-48", "S1-49")
+def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> None:
+    assert newest(s, "error") is None
+    for message in ("the first", "the last"):
+        clock.sleep(60)
+        s.error(message)
+    s.note("work went on")
+    last = newest(s, "error")
+    assert isinstance(last, Problem)
+    assert (last.message, last.at) == ("the last", clock.now())
+
+
+@pytest.mark.req("S2-16")
+@pytest.mark.parametrize("goal", ["", " ", "\n"])
+def test_no_session_is_without_a_goal(hf: Holdfast, s: Session, goal: str) -> None:
+    assert refused(s, lambda: hf.start(goal))
+    assert refused(s, lambda: s.rename(goal))
+    assert [one["goal"] for one in hf.list(all=True)] == ["Add login"]
+
+
+@pytest.mark.req("S2-17")
+def test_a_session_has_one_of_four_modes(hf: Holdfast, s: Session) -> None:
+    assert s.state().core.mode == "default"
+    for mode in ("debug", "default", "optimize", "release"):
+        assert hf.start("Another", mode=mode).state().core.mode == mode
+    count = len(hf.list(all=True))
+    for other in ("", "fast", "Debug"):
+        with pytest.raises(InvalidInput):
+            hf.start("Another", mode=other)
+    assert len(hf.list(all=True)) == count
+
+
+@pytest.mark.req("S2-19")
+def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
+    def told() -> tuple[object, object]:
+        status = s.status()
+        return status["progress"], status["progress_from"]
+
+    assert told() == (0.0, "none")
+    s.agent_start("a")
+    s.agent_progress("a", 0.5)
+    s.agent_start("b")
+    assert told() == (0.25, "agents")
+    for id in ("t1", "t2", "t3", "t4"):
+        s.task_add("a part", id=id)
+    s.task_done("t1")
+    s.task_skip("t2", "covered")
+    s.task_done("t3")
+    assert told() == (0.75, "steps")
+    s.attr("progress", 0.65)
+    assert told() == (0.65, "given")
+    for beyond, shown in ((1.5, 1.0), (-1, 0.0)):
+        s.attr("progress", beyond)
+        assert told() == (shown, "given")
+
+
+# -- agents ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-39", "S2-40", "S2-41", "S2-42", "S2-43")
+def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
+    s.tokens(900, agent="planned")
+    for id in ("at-work", "finished", "broken", "late"):
+        s.agent_start(id)
+    s.agent_done("finished", result="12 tests pass")
+    s.agent_fail("broken", "no memory")
+    s.agent_timeout("late")
+    rows = s.state().rows.select("agent")
+    assert {row.name: row.status for row in rows if isinstance(row, Agent)} == {
+        "planned": "pending",
+        "at-work": "running",
+        "finished": "done",
+        "broken": "failed",
+        "late": "timed_out",
+    }
+    assert s.status()["running"] == ["at-work"]
+    assert agent(s, "planned").started_at == 0
+    assert agent(s, "broken").error == "no memory"
+
+
+@pytest.mark.req("S2-27")
+def test_an_agents_progress_goes_from_0_to_1_and_is_unknown_until_said(s: Session) -> None:
+    s.agent_start("code-1")
+    assert agent(s, "code-1").fraction is None
+    for part in (0, 0.65, 1.0):
+        s.agent_progress("code-1", part)
+        assert agent(s, "code-1").fraction == part
+    for beyond in (-0.1, 1.01, 60, float("nan")):
+        assert refused(s, partial(s.agent_progress, "code-1", beyond))
+
+
+@pytest.mark.req("S2-29")
+def test_an_agent_may_wait_for_another(s: Session) -> None:
+    s.agent_start("arch-1")
+    s.agent_start("code-1", blocking_on="arch-1")
+    assert [agent(s, id).blocking_on for id in ("arch-1", "code-1")] == ["", "arch-1"]
+    assert refused(s, lambda: s.agent_start("code-2", blocking_on="no id at all"))
+
+
+@pytest.mark.req("S2-31")
+def test_an_error_is_of_one_of_five_categories(s: Session) -> None:
+    for category in ("transient", "resource", "configuration", "logical", "permanent"):
+        s.agent_start(f"a-{category}")
+        s.agent_fail(f"a-{category}", "it broke", category=category)
+        assert agent(s, f"a-{category}").category == category
+        s.error("it broke", category=category)
+    s.agent_start("a")
+    assert refused(s, lambda: s.agent_fail("a", "it broke", category="cosmic"))
+    assert refused(s, lambda: s.error("it broke", category="cosmic"))
+
+
+@pytest.mark.req("S2-32", "S2-33", "S2-34")
+def test_a_failed_agent_keeps_its_message_and_how_often_and_when_it_was_tried_again(
+    s: Session, clock: FakeClock
+) -> None:
+    s.agent_start("code-1")
+    s.agent_fail("code-1", "rate limited", category="transient")
+    first = agent(s, "code-1")
+    assert (first.error, first.attempts, first.retried_at) == ("rate limited", 1, 0)
+    for tries in (2, 3):
+        clock.sleep(60)
+        s.agent_retry("code-1")
+        tried_at = clock.now()
+        clock.sleep(5)
+        s.agent_fail("code-1", f"try {tries} failed")
+        again = agent(s, "code-1")
+        assert (again.error, again.attempts) == (f"try {tries} failed", tries)
+        assert again.retried_at == tried_at
+
+
+# -- decisions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-48", "S2-49", "S2-50", "S2-51", "S2-52")
+def test_a_decision_keeps_what_it_was_about_the_options_the_choice_and_the_reason(
+    s: Session, clock: FakeClock
+) -> None:
+    clock.sleep(60)
+    s.decide("the store", options=["SQLite", "files"], chosen="SQLite", because="one file")
+    made = newest(s, "decision")
+    assert isinstance(made, Decision)
+    assert (made.at, made.what, made.because) == (clock.now(), "the store", "one file")
+    assert (made.options, made.chosen, made.rejected) == (["SQLite", "files"], "SQLite", ["files"])
+    assert refused(s, lambda: s.decide("x", options=["SQLite", "files"], chosen="paper"))
+    s.decide("the name")
+    made = newest(s, "decision")
+    assert isinstance(made, Decision)
+    assert (made.what, made.options, made.chosen, made.because) == ("the name", [], "", "")
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.req("S2-54", "S2-55", "S2-60")
+def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Path) -> None:
+    path = folder / "src" / "login.py"
+    path.parent.mkdir()
+    told = []
+    for content in ("one\n", "two\n", None):
+        path.write_text(content) if content else path.unlink()
+        s.file(str(path))
+        change = data(s)
+        told.append((change["path"], change.get("action", "modified")))
+        told.append((change.get("before"), change.get("after")))
+    assert told == [
+        ("src/login.py", "created"),
+        (None, digest("one\n")),
+        ("src/login.py", "modified"),
+        (digest("one\n"), digest("two\n")),
+        ("src/login.py", "deleted"),
+        (digest("two\n"), None),
+    ]
+    assert refused(s, lambda: s.file(str(path), action="renamed"))
+    assert refused(s, lambda: s.file(str(folder.parent / "elsewhere.py")))
+    assert refused(s, lambda: s.file(str(path), before="abc"))
+
+
+@pytest.mark.req("S2-56", "S2-57")
+def test_a_file_change_names_its_agent_and_its_time(
+    s: Session, folder: Path, clock: FakeClock
+) -> None:
+    (folder / "a.py").write_text("one\n")
+    clock.sleep(60)
+    with s.agent("code-1") as at_work:
+        at_work.file(str(folder / "a.py"))
+    changed = newest(s, "file")
+    assert isinstance(changed, File)
+    assert (changed.agent, changed.at) == ("code-1", clock.now())
+
+
+@pytest.mark.req("S2-58", "S2-59")
+def test_lines_added_and_removed_are_counted_given_or_unknown(
+    s: Session, hf: Holdfast, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "a.py").write_text("one\n")
+    s.file(str(folder / "a.py"))
+    assert not {"added", "removed"} & data(s).keys()
+    s.file(str(folder / "a.py"), added=7, removed=0)
+    assert (data(s)["added"], data(s)["removed"]) == (7, 0)
+    assert refused(s, lambda: s.file(str(folder / "a.py"), added=-1))
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tree, "init", "-q")
+    (tree / "b.py").write_text("one\ntwo\nthree\n")
+    git(tree, "add", ".")
+    git(tree, "commit", "-q", "-m", "first")
+    (tree / "b.py").write_text("one\n2\n")
+    with holdfast.open(hf.settings.home, cwd=str(tree)) as there:
+        counted = there.start("Shorten b")
+        counted.file(str(tree / "b.py"))
+        assert (data(counted)["added"], data(counted)["removed"]) == (1, 2)
+
+
+# -- the context -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-63", "S2-64", "S2-65", "S2-66")
+def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
+    s: Session, clock: FakeClock
+) -> None:
+    core = s.state().core
+    assert (core.tokens, core.compressions, core.compressed_at) == (0, 0, 0)
+    used = {"arch-1": 8000, "code-1": 12000, "test-1": 5000}
+    for id, tokens in used.items():
+        s.tokens(tokens, agent=id)
+    s.tokens(sum(used.values()))
+    for count in (1, 2):
+        clock.sleep(60)
+        s.compressed()
+        core = s.state().core
+        assert (core.compressions, core.compressed_at) == (count, clock.now())
+    assert core.tokens == s.status()["tokens"] == 25000
+    assert {id: agent(s, id).tokens for id in used} == used
+    assert refused(s, lambda: s.tokens(-1))
+
+
+@pytest.mark.req("S4-34", "S4-62", "S4-63")
+@pytest.mark.parametrize("tokens, percent", [(0, 0), (25_000, 20), (64_000, 50), (128_000, 100)])
+def test_the_share_of_the_context_is_a_whole_percentage(
+    s: Session, tokens: int, percent: int
+) -> None:
+    s.tokens(tokens)
+    shown = s.brief(style="orchestrator", fenced=False).text
+    assert f"- Tokens used: ~{tokens:,} ({percent}%)\n- Last compression: Never\n" in shown
+
+
+# -- taking over -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X0-12")
+def test_whoever_takes_over_is_told_goal_task_last_commands_and_that_there_is_a_plan(
+    s: Session,
+) -> None:
+    for id in ("form", "page", "tests"):
+        s.task_add(f"the {id}", id=id)
+    s.task_start("page", agent="code-1")
+    for n in range(1, 8):
+        s.command(f"step-{n}")
+    told = json.loads(s.brief(budget=2000, fmt="json").text)
+    items = [(item["section"], item["id"], item["text"]) for item in told["items"]]
+    assert told["goal"] == "Add login"
+    assert "page" in told["next"]
+    commands = [text.partition(" ")[0] for name, _, text in items if name == "commands"]
+    assert commands == ["step-7", "step-6", "step-5", "step-4", "step-3"]
+    assert {id for name, id, _ in items if name == "to_do"} == {"form", "page", "tests"}
+    assert told["totals"]["to_do"] == 3
+
+
+@pytest.mark.req("S4-58", "S4-59", "S4-60", "S4-61", "S4-64")
+def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pending(
+    s: Session, clock: FakeClock
+) -> None:
+    for id in ("design", "code", "tests"):
+        s.task_add(f"the {id}", id=id)
+    s.task_done("design", outcome="3 ways")
+    s.agent_start("code-1", task="the form")
+    s.agent_progress("code-1", 0.6)
+    clock.sleep(2 * 3600)
+    shown = s.resume(style="orchestrator", fenced=False).text
+    assert shown.startswith(
+        "## 🔄 RESUMING SESSION\n\n**Session ID**: login\n**Goal**: Add login\n"
+        "**Started**: 2 hours ago\n**Progress**: 60% complete\n\n"
+        "### Completed Work\n- ✅ the design (3 ways)\n\n"
+        "### In Progress\n- 🔄 code-1: the form (60%)\n\n"
+        "### Pending\n1. the code\n2. the tests\n"
+    )
+    assert shown.endswith("\n**Resuming from code-1...**\n")

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.brief import FORMATS, STYLES, Surroundings, brief, estimate
@@ -249,6 +249,7 @@ def test_english_costs_about_what_the_rule_of_thumb_says() -> None:
 
 
 @given(st.lists(st.text(), max_size=6))
+@example(["", " :"])
 def test_lines_cost_no_more_together_than_each_alone(texts: list[str]) -> None:
     lines = [f"{text}\n" for text in texts]
     assert cost("".join(lines)) <= sum(map(cost, lines))

@@ -8,8 +8,8 @@ the rule of thumb as its floor and adds up what the text is made of:
 - A word of ASCII letters is cut between letters that seldom stand together. `_CUTS` holds, for
   each pair of letters, how likely that is, in eighths of a token: almost never within "the",
   surely within "qzx". Fitted on words of 25 languages and on random letters.
-- Digits, punctuation and white space cost one each; a single space goes with the word or sign
-  that follows it. Letters right after a digit are taken for a hash, not for a word.
+- Digits, punctuation and white space cost one each; a single space inside a line goes with the
+  word or sign that follows it. Letters right after a digit are taken for a hash, not for a word.
 - Any other character costs its bytes in UTF-8, which no tokenizer exceeds, or one token if it is
   among those that all of them keep `_WHOLE`. Some tokenizers take characters apart before they
   look (NFKC): then the bytes of the parts count.
@@ -90,7 +90,7 @@ of words, and averages promise little to a text of three words."""
 _WORD = re.compile("[A-Za-z]+")
 _AFTER_DIGIT = re.compile("(?<=[0-9])[A-Za-z]+")
 _OTHER = re.compile("[^\x00-\x7f]")
-_CARRIED_SPACE = re.compile(r"(?<![ \t\r\n]) (?=[!-/:-~])")
+_CARRIED_SPACE = re.compile(r"(?<=[^ \t\r\n]) (?=[!-/:-~])")
 
 
 def estimate(text: str) -> int:

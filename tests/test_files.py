@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import socket
@@ -400,6 +401,19 @@ def test_lines_of_many_processes_never_mix(tmp_path: Path) -> None:
     assert sorted(lines) == sorted(
         [b"", *(s * 200 for s in (b"a", b"b", b"c", b"d") for _ in range(50))]
     )
+
+
+def test_a_line_that_is_being_written_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("ab", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b"half of")
+        append = threading.Thread(target=files.append_line, args=(str(path), b"next"))
+        append.start()
+        append.join(0.1)
+        other.write(b" a line\n")
+    append.join()
+    assert path.read_bytes() == b"half of a line\nnext\n"
 
 
 # --- private folders ---------------------------------------------------------------------------

@@ -179,25 +179,30 @@ class locked:
         self._fd = -1
 
     def __enter__(self) -> None:
-        import fcntl
-
-        give_up = self._clock.monotonic() + self._timeout
         self._fd = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, "lock")
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if self._clock.monotonic() >= give_up:
-                    self.__exit__()
-                    raise Busy(f"another process is changing {self._folder}") from None
-            except OSError as error:
-                self.__exit__()
-                raise failure(error, "lock", self._folder) from error
-            self._clock.sleep(0.02)
+        try:
+            _lock(self._fd, self._folder, self._timeout, self._clock)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+def _lock(fd: int, path: str, timeout: float, clock: Clock) -> None:
+    import fcntl
+
+    give_up = clock.monotonic() + timeout
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if clock.monotonic() >= give_up:
+                raise Busy(f"another process is changing {path}") from None
+        except OSError as error:
+            raise failure(error, "lock", path) from error
+        clock.sleep(0.02)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -249,7 +254,7 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     """Add one line, synced, in one write, so that lines of several processes never mix.
 
     A torn line that a full disk or a crash left at the end is closed first and stays as it is:
-    a reader sees one bad line, never two good ones joined.
+    a reader sees one bad line, never two good ones joined. Busy if someone keeps the file locked.
     """
     line = data.removesuffix(b"\n") + b"\n"
     if b"\n" in line[:-1]:
@@ -258,6 +263,8 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     try:
         fd, made = _open_for_append(path, mode)
         try:
+            # A line that another process is just writing must not be taken for a torn one.
+            _lock(fd, path, 10.0, Clock())
             _append_whole(fd, line)
             _sync(fd)
         finally:

@@ -14,7 +14,7 @@ too: what the two branches had seen separately is not known any more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Header, Sealed
@@ -64,26 +64,26 @@ def next_event(
 
     The value is read back from the bytes, so that folding it now and folding it later agree.
     """
-    body = ev.as_stored(body)
-    data = ev.encode_body(body)
-    link = continue_chain(core, device)
+    stored = ev.as_stored(body)
+    told = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
+    kind, data = ev.KIND_OF[type(body)], ev.encode_body(stored)
+    sealed, header = seal_next(core, device, kind, data, salt, **told)
+    return sealed, Event(header, sealed.hash, stored)
+
+
+def seal_next(
+    core: Core, device: str, kind: str, data: bytes, salt: bytes, **told: Any
+) -> tuple[Sealed, Header]:
+    """The same for data of any kind; `told` are the fields of the header that a writer chooses."""
     header = Header(
         v=ev.FORMAT,
-        id=id,
-        session=session,
         device=device,
-        n=link.n,
-        clock=link.clock,
-        at=at,
-        actor=actor,
-        kind=ev.KIND_OF[type(body)],
+        kind=kind,
         digest=ev.content_digest(salt, data),
-        prev=link.prev,
-        seen=link.seen,
-        must=must,
+        **continue_chain(core, device)._asdict(),
+        **told,
     )
-    sealed = ev.seal(header, salt, data)
-    return sealed, Event(header, sealed.hash, body)
+    return ev.seal(header, salt, data), header
 
 
 def check_link(header: Header, get: Callable[[str], Header | None]) -> str:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from holdfast.model import event as ev
-from holdfast.model.chain import continue_chain, next_event
+from holdfast.model.chain import next_event, seal_next
 from holdfast.model.event import Body, Event, Header, Sealed
 from holdfast.model.fold import advance
 from holdfast.model.merge import in_order, parents
@@ -99,23 +99,10 @@ class World:
 
     def write_raw(self, machine: Machine, kind: str, data: bytes, must: str = "") -> Event:
         """An event this version could not make: of a newer kind, or with data unfit for its own."""
-        link, salt = continue_chain(machine.core, machine.device), self._salt()
-        header = Header(
-            v=ev.FORMAT,
-            id=f"e{len(self.events)}",
-            session=SESSION,
-            device=machine.device,
-            n=link.n,
-            clock=link.clock,
-            at=_BEGAN,
-            actor="cli",
-            kind=kind,
-            digest=ev.content_digest(salt, data),
-            prev=link.prev,
-            seen=link.seen,
-            must=must,
+        told = {"id": f"e{len(self.events)}", "session": SESSION, "at": _BEGAN, "actor": "cli"}
+        sealed, _ = seal_next(
+            machine.core, machine.device, kind, data, self._salt(), **told, must=must
         )
-        sealed = ev.seal(header, salt, data)
         return self._keep(machine, sealed, ev.read(sealed))
 
     def _salt(self) -> bytes:

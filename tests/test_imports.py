@@ -34,32 +34,36 @@ ALLOWED = {
     "process": "errors sha clock files place",
     "project": "errors clock files place",
     "pack": "errors text model.*",
-    "journal": "errors clock redact text model.* store",
+    "intake": "redact text model.*",
+    "derived": "model.* store",
+    "soundness": "errors derived model.* store",
+    "journal": "errors clock derived intake redact soundness model.* store",
     "backup": "holdfast errors clock files text pack journal model.* store",
-    "doctor": "errors clock config files process redact pack backup journal model.* store.*",
+    "doctor": "errors clock config files process redact pack backup journal soundness model.*"
+    " store.*",
     "workspace": "errors clock config place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files place model.*",
     "view": "clock store.local",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
-    "home": "errors backup clock config doctor journal place process redact session store"
-    " store.local text timeline view workspace model.*",
-    "session": "errors sha backup doctor home journal model.* place process store.local survey text"
-    " timeline touch view",
+    "home": "errors backup clock config derived doctor journal place process redact session"
+    " soundness store store.local text timeline view workspace model.*",
+    "session": "errors sha backup doctor home journal model.* place process soundness store.local"
+    " survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
-    "cli.*": "holdfast errors clock config text home session view timeline doctor backup journal"
-    " model.brief model.event"
+    "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
+    " soundness model.brief model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* journal pack session timeline touch",
+    "msgspec": "model.* derived intake journal pack session soundness timeline touch",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
     "pytest": "testing.*",

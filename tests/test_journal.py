@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import FakeClock
+from holdfast.derived import searchable
 from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Refused, StoreFailed
-from holdfast.journal import Journal, searchable
+from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.state import image
@@ -38,7 +39,7 @@ class Home:
     def record(
         self, *moves: Body, session: str = "s1", key: str = "", create: bool = False
     ) -> Event:
-        done = self.journal.append_moves(session, moves, actor="cli", key=key, create=create)
+        done = self.journal.append(session, *moves, actor="cli", key=key, create=create)
         return done.events[-1]
 
     def started(self, session: str = "s1") -> Home:

@@ -51,6 +51,20 @@ def test_a_key_covers_implied_events_too(s: Session) -> None:
     assert kinds(s)[-2:] == ["session.resumed", "session.completed"]
 
 
+def test_events_recorded_together_are_all_there_or_none(hf: Holdfast, s: Session) -> None:
+    found = Session(hf, s.id, actor="file:ai-session")
+    edit = ev.ForeignEdited(layout="ai-session", path="state.yaml", digest="0" * 64)
+    with pytest.raises(Refused):
+        found.record(edit, ev.StepCompleted(step="t9"), key="a look")
+    assert kinds(s) == ["session.started"]
+    last = found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look")
+    assert found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look") == last
+    assert [(line.event.kind, line.event.head.actor) for line in s.log(after=1)] == [
+        ("foreign.edited", "file:ai-session"),
+        ("step.added", "file:ai-session"),
+    ]
+
+
 def test_a_long_note_is_kept_whole_beside_its_event(hf: Holdfast, s: Session) -> None:
     text = "line of a long report\n" * 2000
     body = s.note(text).body

@@ -37,11 +37,12 @@ from holdfast.errors import (
     Outdated,
     StoreFailed,
 )
-from holdfast.journal import Journal, Report
+from holdfast.journal import Journal
 from holdfast.model.event import Sealed, parse_header
 from holdfast.pack import Blob, Range
 from holdfast.process import ProcessId, liveness, machine_id
 from holdfast.redact import Redactor
+from holdfast.soundness import Report
 from holdfast.store import Head, Store, Stored, open_store
 from holdfast.store.database import NAME
 from holdfast.store.heads import RememberedHeads

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from holdfast.backup import Outcome, Saved
     from holdfast.doctor import Advice, Mended
-    from holdfast.journal import Journal, Report
+    from holdfast.journal import Journal
+    from holdfast.soundness import Report
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
@@ -197,7 +198,7 @@ class Holdfast:
 
     def search(self, words: str, *, limit: int = 20) -> Listings:
         """Where all the words occur in goals, notes, decisions, errors and titles."""
-        from holdfast.journal import searchable
+        from holdfast.derived import searchable
 
         return self.store.search(words, text_of=searchable, limit=limit)
 

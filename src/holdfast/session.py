@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.home import Holdfast
-    from holdfast.journal import Report
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event
     from holdfast.model.state import State
     from holdfast.model.topics import Fence, Surroundings
+    from holdfast.soundness import Report
     from holdfast.store.local import Holder
     from holdfast.timeline import Change, LogLine
 
@@ -46,17 +46,19 @@ class Session:
 
     def record(
         self,
-        body: Body,
-        *,
+        *bodies: Body,
         key: str = "",
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
     ) -> Event:
-        """Record one event, if the rules allow it. The verbs below all end here."""
+        """Record events together, if the rules allow them all; returns the last one.
+
+        The verbs below all end here.
+        """
         if not create:
             self.home.appear(self.id)
         recorded = self.home.journal.append(
-            self.id, body, actor=self.actor, key=key, create=create, blobs=blobs
+            self.id, *bodies, actor=self.actor, key=key, create=create, blobs=blobs
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
@@ -444,15 +446,15 @@ class Session:
         A session that is damaged is not resumed; the briefing says what is wrong.
         """
         from holdfast.model.brief import check
-        from holdfast.survey import interruption
+        from holdfast.survey import moves_of_resume
 
         check(self._budget(budget), style, fmt)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
         if not around.damage:
             died = self._died()
-            moves = interruption(self, died)
-            self.home.journal.append_moves(self.id, moves, actor=self.actor)
+            moves = moves_of_resume(self, died)
+            self.home.journal.append(self.id, *moves, actor=self.actor)
             self.home.afterwards(lambda: self.home.workspace.let_go(died))
             self.home.afterwards(lambda: self.home.workspace.choose(self.id))
             self.home.afterwards(lambda: self.home.appear(self.id))

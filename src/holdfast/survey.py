@@ -19,8 +19,8 @@ from holdfast.store.local import Holder
 from holdfast.text import prompt
 
 
-def interruption(session: Session, died: Sequence[Holder]) -> list[Body]:
-    """The moves of a resume: who died first, if anyone, then the resume itself."""
+def moves_of_resume(session: Session, died: Sequence[Holder]) -> list[Body]:
+    """Who died first, if anyone, then the resume itself."""
     branch, commit = session.home.git()
     resumed = SessionResumed(git_branch=branch, git_commit=commit)
     if not died:

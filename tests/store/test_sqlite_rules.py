@@ -887,7 +887,7 @@ def test_an_append_costs_the_same_however_long_the_journal_is(
         with store.view("s1") as view:
             missing = length - view.seq
         notes = [NoteAdded(text=f"note {n}") for n in range(missing)]
-        journal.append_moves("s1", notes, actor="user")
+        journal.append("s1", *notes, actor="user")
         costs.append([cost(store, home, journal) for _ in range(5)][2:])
     assert {statements for statements, _ in costs[0] + costs[1]} == {costs[0][0][0]}
     assert costs[0][0][0] <= 6

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.doctor import Advice
     from holdfast.home import Holdfast
-    from holdfast.journal import Report
+    from holdfast.soundness import Report
 
 DAMAGED = 5
 

@@ -1,0 +1,157 @@
+"""What is derived from a journal and kept beside it: core, rows, listing, words to find.
+
+The secret is how a state lies in a store. The core is one value. `StoredRows` are read through
+and written back, so that an append loads and writes only what its events touch. All of it can be
+made again from the events, so what is damaged or of another version is folded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import msgspec
+
+from holdfast.model import event as ev
+from holdfast.model.event import Body, Event, Sealed
+from holdfast.model.fold import FOLD_VERSION, fold
+from holdfast.model.state import TABLES, Core, Row, Rows, State
+from holdfast.model.summary import summary
+from holdfast.store import Stored, View
+
+_CACHED_ROWS = 4096
+
+encode = msgspec.json.Encoder().encode
+_decode_core = msgspec.json.Decoder(Core).decode
+
+
+@cache
+def _decoder(table: str) -> Callable[[bytes], Row]:
+    # Made when a table is first met: all of them would cost every start.
+    decode: Callable[[bytes], Row] = msgspec.json.Decoder(TABLES[table]).decode
+    return decode
+
+
+def as_sealed(stored: Stored) -> Sealed:
+    """The event that lies in the store, as it travels."""
+    return Sealed(stored.header, stored.salt, stored.data)
+
+
+def read(stored: Stored) -> Event:
+    return ev.read(as_sealed(stored), stored.seq)
+
+
+class StoredRows(Rows):
+    """Rows of a store: read through, changes kept until the append writes them."""
+
+    def __init__(self) -> None:
+        self._view: View | None = None
+        self._known: dict[tuple[str, str], Row | None] = {}
+        self._changed: dict[tuple[str, str], Row] = {}
+
+    def look_at(self, view: View | None) -> None:
+        self._view = view
+        if len(self._known) > _CACHED_ROWS:
+            self._known.clear()
+
+    def get(self, table: str, key: str) -> Row | None:
+        place = (table, key)
+        if place not in self._known:
+            value = self._open_view().row(table, key)
+            self._known[place] = None if value is None else _decoder(table)(value)
+        return self._known[place]
+
+    def put(self, table: str, key: str, row: Row) -> None:
+        self._known[table, key] = self._changed[table, key] = row
+
+    def select(
+        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
+    ) -> list[Row]:
+        changed = {key: row for (name, key), row in self._changed.items() if name == table}
+        reach = limit + len(changed) if limit >= 0 else -1
+        values = self._open_view().rows(table, open_only=open_only, newest=newest, limit=reach)
+        rows = [row for row in map(_decoder(table), values) if row.name not in changed]
+        rows += [row for row in changed.values() if row.is_open or not open_only]
+        rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
+        return rows if limit < 0 else rows[:limit]
+
+    def items(self) -> Iterator[tuple[str, str, Row]]:
+        for table, key, _, _, value in self._open_view().all_rows():
+            yield table, key, _decoder(table)(value)
+
+    def take_changes(self) -> list[tuple[str, str, bool, int, bytes]]:
+        changed, self._changed = self._changed, {}
+        return [(*place, row.is_open, row.rank, encode(row)) for place, row in changed.items()]
+
+    def _open_view(self) -> View:
+        if self._view is None:
+            raise RuntimeError("rows are only readable while their session is being looked at")
+        return self._view
+
+
+def load(view: View) -> tuple[State, bool]:
+    if not view.exists:
+        return State(), True
+    core = stored_core(view)
+    if core is None:
+        return fold(map(read, view.events())), True
+    rows = StoredRows()
+    rows.look_at(view)
+    return State(core, rows), False
+
+
+def stored_core(view: View) -> Core | None:
+    """The core beside the journal; None if it is damaged or of another version."""
+    try:
+        return _decode_core(view.core) if view.fold == FOLD_VERSION else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def all_rows(state: State) -> list[tuple[str, str, bool, int, bytes]]:
+    return [(t, k, row.is_open, row.rank, encode(row)) for t, k, row in state.rows.items()]
+
+
+def listing(state: State) -> dict[str, object]:
+    """What the catalogue shows of a session."""
+    core = state.core
+    return {
+        "status": core.status,
+        "goal": core.goal,
+        "archived": int(core.archived),
+        "forgotten": int(core.forgotten),
+        "began": core.began_at,
+        "updated": core.updated_at,
+        "summary": encode(summary(state)).decode(),
+    }
+
+
+def content_of(body: Body) -> str:
+    """The SHA-256 of what is kept beside an event, or an empty string."""
+    if isinstance(body, ev.NoteAdded):
+        return body.blob
+    return body.digest if isinstance(body, ev.ArtifactSaved) and body.kept else ""
+
+
+def searchable(stored: Stored) -> tuple[str, str] | None:
+    """(kind, text) of an event that people search for: goals, notes, decisions, errors, titles."""
+    event = read(stored)
+    fields = _SEARCHED.get(event.kind)
+    if fields is None or isinstance(event.body, ev.Unknown | ev.Erased):
+        return None
+    parts = [getattr(event.body, field) for field in fields]
+    texts = [" ".join(part) if isinstance(part, list) else part for part in parts]
+    return event.kind, " ".join(filter(None, texts))
+
+
+_SEARCHED = {
+    "session.started": ("goal",),
+    "session.adopted": ("goal",),
+    "session.renamed": ("goal",),
+    "note.added": ("text",),
+    "decision.made": ("what", "because", "chosen", "options"),
+    "error.raised": ("message",),
+    "agent.started": ("task",),
+    "agent.failed": ("error",),
+    "step.added": ("title",),
+}

@@ -17,7 +17,7 @@ from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import KIND_OF, Body
 from holdfast.model.merge import KEPT
-from holdfast.model.state import FINISHED, STATUSES, Agent, State, Step, Unit
+from holdfast.model.state import FINISHED, STATUSES, State, Unit
 
 MODES = ("default", "debug", "optimize", "release")
 PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
@@ -296,7 +296,7 @@ def _refuse_unit(unit: Unit, what: str, move: str) -> Refused:
 
 
 def _unknown_unit(state: State, what: str, key: str) -> Refused:
-    rows = state.rows.select("step" if what == "task" else "agent", newest=True, limit=5)
+    rows = state.rows.select(_TABLES[what], newest=True, limit=5)
     known = ", ".join(row.name for row in rows) or "none yet"
     add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
     return Refused(
@@ -311,29 +311,35 @@ def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
     return [body]
 
 
-def _the_step(state: State, body: Any) -> Step:
+_TABLES = {"task": "step", "agent": "agent"}
+
+
+def _the_unit(what: str, state: State, body: Any) -> Unit:
     _check_working(state, body)
-    step = state.step(body.step)
-    if step is None:
-        raise _unknown_unit(state, "task", body.step)
-    return step
+    key: str = getattr(body, _TABLES[what])
+    unit = state.rows.get(_TABLES[what], key)
+    if not isinstance(unit, Unit):
+        raise _unknown_unit(state, what, key)
+    return unit
 
 
-def _move_step(to: str, *, only_from: tuple[str, ...] = ()) -> Callable[[State, Any], list[Body]]:
+def _move(
+    what: str, to: str, *, only_from: tuple[str, ...] = ()
+) -> Callable[[State, Any], list[Body]]:
     def rule(state: State, body: Any) -> list[Body]:
-        step = _the_step(state, body)
-        if to in ("done", "blocked") and step.status == "pending":
-            return [ev.StepStarted(step=body.step), body]
-        allowed = to in UNIT_MOVES.get(step.status, ())
-        if not allowed or (only_from and step.status not in only_from):
-            raise _refuse_unit(step, "task", f"cannot become {to}")
+        unit = _the_unit(what, state, body)
+        if what == "task" and to in ("done", "blocked") and unit.status == "pending":
+            return [ev.StepStarted(step=unit.id), body]
+        allowed = to in UNIT_MOVES.get(unit.status, ())
+        if not allowed or (only_from and unit.status not in only_from):
+            raise _refuse_unit(unit, what, f"cannot become {to}")
         return [body]
 
     return rule
 
 
 def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:
-    _the_step(state, body)
+    _the_unit("task", state, body)
     return [body]
 
 
@@ -356,14 +362,6 @@ def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
     return _reopen_first("revisit of")(state, body)
 
 
-def _the_agent(state: State, body: Any) -> Agent:
-    _check_working(state, body)
-    agent = state.agent(body.agent)
-    if agent is None:
-        raise _unknown_unit(state, "agent", body.agent)
-    return agent
-
-
 def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     _check_working(state, body)
     agent = state.agent(body.agent)
@@ -372,19 +370,8 @@ def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     return [body]
 
 
-def _move_agent(to: str, *, only_from: tuple[str, ...] = ()) -> Callable[[State, Any], list[Body]]:
-    def rule(state: State, body: Any) -> list[Body]:
-        agent = _the_agent(state, body)
-        allowed = to in UNIT_MOVES.get(agent.status, ())
-        if not allowed or (only_from and agent.status not in only_from):
-            raise _refuse_unit(agent, "agent", f"cannot become {to}")
-        return [body]
-
-    return rule
-
-
 def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
-    agent = _the_agent(state, body)
+    agent = _the_unit("agent", state, body)
     if agent.status != "running":
         raise _refuse_unit(agent, "agent", "makes no progress")
     return [body]
@@ -402,23 +389,23 @@ _RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
     ev.SessionReopened: _move_session("reopened"),
     ev.SessionArchived: _archive,
     ev.StepAdded: _add_step,
-    ev.StepStarted: _move_step("running"),
+    ev.StepStarted: _move("task", "running"),
     ev.StepProgressed: _progress_step,
-    ev.StepCompleted: _move_step("done"),
-    ev.StepFailed: _move_step("failed"),
-    ev.StepBlocked: _move_step("blocked"),
-    ev.StepUnblocked: _move_step("pending", only_from=("blocked",)),
-    ev.StepSkipped: _move_step("skipped"),
-    ev.StepNeedsReview: _move_step("needs_review"),
-    ev.StepReset: _move_step("pending"),
+    ev.StepCompleted: _move("task", "done"),
+    ev.StepFailed: _move("task", "failed"),
+    ev.StepBlocked: _move("task", "blocked"),
+    ev.StepUnblocked: _move("task", "pending", only_from=("blocked",)),
+    ev.StepSkipped: _move("task", "skipped"),
+    ev.StepNeedsReview: _move("task", "needs_review"),
+    ev.StepReset: _move("task", "pending"),
     ev.StepRevisited: _revisit_step,
     ev.CheckpointRolledBack: _reopen_first("rollback of"),
     ev.AgentStarted: _start_agent,
     ev.AgentProgressed: _progress_agent,
-    ev.AgentFinished: _move_agent("done"),
-    ev.AgentFailed: _move_agent("failed"),
-    ev.AgentTimedOut: _move_agent("timed_out"),
-    ev.AgentRetried: _move_agent("running", only_from=("failed", "timed_out")),
+    ev.AgentFinished: _move("agent", "done"),
+    ev.AgentFailed: _move("agent", "failed"),
+    ev.AgentTimedOut: _move("agent", "timed_out"),
+    ev.AgentRetried: _move("agent", "running", only_from=("failed", "timed_out")),
 }
 
 assert set(_RULES) <= set(KIND_OF)

@@ -32,7 +32,8 @@ ALLOWED = {
     "config": "errors clock files redact text",
     "place": "errors clock files",
     "process": "errors sha clock files place",
-    "project": "errors clock files place",
+    "git": "place",
+    "project": "errors clock files git place",
     "pack": "errors text model.*",
     "intake": "redact text model.*",
     "derived": "model.* store",
@@ -43,7 +44,7 @@ ALLOWED = {
     " store.*",
     "workspace": "errors clock config place process project store store.local",
     "timeline": "errors clock journal model.* store",
-    "touch": "errors config files place model.*",
+    "touch": "errors config files git place model.*",
     "view": "clock store.local",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",

@@ -61,13 +61,15 @@ def root_keys(tree: Tree, environ: Mapping[str, str], *, timeout: float = 2.0) -
     """The first commits of its history, by asking git, which may take up to `timeout` seconds.
 
     Nothing for a shallow clone, whose first commit is an accident, nor if git is not there.
-    `environ` is what git is started with, apart from its own variables.
     """
     if not tree.common_dir or os.path.exists(os.path.join(tree.common_dir, "shallow")):
         return []
-    lines = _git_roots(tree.root, environ, timeout)
+    from holdfast import git
+
+    command = ("--no-replace-objects", "rev-list", "--max-parents=0", "HEAD", "--")
+    found = git.ask(tree, environ, *command, timeout=timeout) or b""
     # Histories may be joined from many; a few are enough to recognise one.
-    return [("root", line) for line in sorted(lines)[:16]]
+    return [("root", line) for line in sorted(found.decode("ascii", "replace").split())[:16]]
 
 
 def inode_of(path: str) -> str:
@@ -97,28 +99,6 @@ def _marker(tree: Tree) -> str | None:
         if 8 <= len(text) <= 64 and text.isascii() and text.replace("-", "").isalnum():
             return text
     return None
-
-
-def _git_roots(folder: str, environ: Mapping[str, str], timeout: float) -> list[str]:
-    import subprocess
-
-    # By -C and not --git-dir, so that git itself refuses a repository of another user.
-    command = ["git", "--no-replace-objects", "--no-optional-locks", "-C", folder]
-    # What stands in GIT_DIR and its like would lead to another repository.
-    clean = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
-    try:
-        done = subprocess.run(
-            [*command, "rev-list", "--max-parents=0", "HEAD", "--"],
-            env={**clean, **quiet},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return []
-    return [] if done.returncode else done.stdout.decode("ascii", "replace").split()
 
 
 # --- remotes ----------------------------------------------------------------------------------

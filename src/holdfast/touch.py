@@ -7,13 +7,12 @@ and never when it holds a secret: then the digest alone is kept.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from hashlib import sha256
 
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import files, git
 from holdfast.config import child_environment
 from holdfast.errors import InvalidInput
 from holdfast.model.event import ArtifactSaved, FileChanged
@@ -53,21 +52,7 @@ def _action(*, exists: bool, before: str) -> str:
 
 
 def _git(tree: Tree, *arguments: str) -> bytes | None:
-    if tree.git_dir is None:
-        return None
-    clean = {k: v for k, v in child_environment().items() if not k.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", tree.root, *arguments],
-            env={**clean, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=5,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    return git.ask(tree, child_environment(), *arguments, timeout=5)
 
 
 def _committed_digest(tree: Tree, path: str) -> str:

@@ -199,7 +199,6 @@ def disaster_around(journal: Journal) -> Surroundings:
         branch_now="main",
         holders=[("claude (pid 4711)", journal.now, "alive")],
         dead_agents=["code-2"],
-        in_flight=["POST /ledger/accounts (batch 17)"],
         interrupted="copying accounts",
         damage=["event 9 of laptop is not what was written"],
         device_names={"laptop": "Ada's laptop", "desk": "the desk"},

@@ -163,8 +163,7 @@ def _context(known: Known) -> _List:
 
 
 def _warnings(known: Known) -> _List:
-    lost = [f"- Unknown outcome: {_short(text, _LINE // 2)}" for text in known.around.in_flight]
-    lost += [f"- Unknown outcome: agent {_short(a.id, 20)} died" for a in known.dead]
+    lost = [f"- Unknown outcome: agent {_short(a.id, 20)} died" for a in known.dead]
     rows = known.still_open("dispute", Dispute)
     lost += [f"- Disputed: {_short(_contest(d), _LINE // 2)}" for d in rows]
     lost += [f"- Damage: {_short(text, _LINE // 2)}" for text in known.around.damage]

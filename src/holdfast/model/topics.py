@@ -65,7 +65,6 @@ class Surroundings(Struct, kw_only=True):
     commit_now: str = ""
     holders: list[tuple[str, int, str]] = []
     dead_agents: list[str] = []
-    in_flight: list[str] = []
     interrupted: str = ""
     damage: list[str] = []
     fence: Fence | None = None
@@ -228,8 +227,7 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 
 def _unknown(known: Known) -> Topic:
-    found = [Entry("", text) for text in known.around.in_flight]
-    found += [Entry(a.id, _died(a)) for a in known.dead]
+    found = [Entry(a.id, _died(a)) for a in known.dead]
     hint = "find out before doing any of it again"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 

@@ -166,10 +166,9 @@ class View:
 class Capabilities:
     """What an adapter can do beyond the contract; the rest is done by polling or not at all."""
 
-    __slots__ = ("local", "notifies", "search")
+    __slots__ = ("notifies", "search")
 
-    def __init__(self, *, local: bool, search: bool, notifies: bool) -> None:
-        self.local = local
+    def __init__(self, *, search: bool, notifies: bool) -> None:
         self.search = search
         self.notifies = notifies
 

@@ -218,7 +218,7 @@ class LentView(SqliteView):
 
 
 class SqliteStore(Store):
-    capabilities = Capabilities(local=True, search=True, notifies=False)
+    capabilities = Capabilities(search=True, notifies=False)
 
     def __init__(self, home: str, *, clock: Clock, busy_timeout: float, machine: Machine) -> None:
         self.home = os.path.abspath(home)

@@ -1,0 +1,125 @@
+"""Content beside events, and erasing: what is erased is in no byte any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+
+import pytest
+
+from holdfast.errors import Busy, Damaged
+from holdfast.store import Batch, Store, View
+from holdfast.testing.contracts.base import (
+    Fixtures,
+    Place,
+    Row,
+    batch,
+    blob,
+    found,
+    header,
+    put,
+    said,
+    texts,
+)
+
+MEGABYTE = 1 << 20
+
+
+class Erasing(Fixtures):
+    # -- blobs -----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        "data",
+        [b"", b"\0", b"text", bytes(range(256)) * 5000, b"\0" * (2 * MEGABYTE), b"x" * MEGABYTE],
+        ids=["empty", "one byte", "text", "several parts", "two full parts", "one full part"],
+    )
+    def test_a_blob_is_read_back_exactly(self, store: Store, data: bytes) -> None:
+        put(store, "s1", batch("a"), blobs=[data])
+        put(store, "s2", batch("a"), blobs=[data])
+        assert store.blob(sha256(data).hexdigest()) == data
+        assert store.blob("0" * 64) is None
+        assert store.blob("\udc80") is None
+
+    def test_a_blob_that_is_not_what_its_name_says_is_refused(self, store: Store) -> None:
+        with pytest.raises(Damaged):
+            store.append("s1", lambda view: batch("a"), create=True, blobs=[("0" * 64, b"x")])
+        assert store.catalogue() == []
+
+    def test_a_damaged_blob_is_never_handed_out(self, store: Store, place: Place) -> None:
+        digest, data = blob(b"what was written" * 1000)
+        put(store, "s1", batch("a"), blobs=[data, b"sound"])
+        place.damage_blob(digest)
+        with pytest.raises(Damaged):
+            store.blob(digest)
+        assert store.blob(blob(b"sound")[0]) == b"sound"
+
+    # -- erasing ---------------------------------------------------------------------------------
+
+    def test_nothing_erased_remains_in_any_byte(self, store: Store, place: Place) -> None:
+        secrets = [f"Geheim-{n}-" + "x" * (40 * n) for n in range(1, 60)]
+        shared = _noise("shared")
+        own = _noise("own")
+        for text in secrets:
+            rows: list[Row] = [("step", text[:50], True, 1, text.encode())]
+            put(store, "s1", batch(text, key="Geheimkey", rows=rows, core=text.encode()))
+        put(store, "s1", batch("unsaid", goal="Geheimziel", summary="Geheimes"), [shared, own])
+        put(store, "s2", batch("open", goal="kept"), [shared])
+        if store.capabilities.search:
+            assert len(found(store, "geheim", limit=100)) == 59
+        assert b"Geheim" in place.raw()
+        store.erase("S1", lambda view: batch("tombstone", core=b"gone", forgotten=1))
+        assert b"geheim" not in place.raw().lower()
+        store.close()
+        assert b"geheim" not in place.raw().lower()
+        assert store.blob(blob(own)[0]) is None
+        assert store.blob(blob(shared)[0]) == shared
+        assert texts(store, "s2") == ["open"]
+        assert [row["goal"] for row in store.catalogue()] == ["kept"]
+        if store.capabilities.search:
+            assert found(store, "geheim") == []
+
+    def test_headers_stay_and_the_tombstone_is_the_last(self, store: Store) -> None:
+        put(store, "s1", batch("a", "b", rows=[("step", "t", True, 1, b"")]))
+        store.erase("s1", lambda view: batch("tombstone", core=b"gone", forgotten=1))
+        with store.view("s1") as view:
+            events = [(e.seq, e.header, e.salt, e.data) for e in view.events()]
+            assert events == [
+                (1, header("a"), None, None),
+                (2, header("b"), None, None),
+                (3, header("tombstone"), None, None),
+            ]
+            assert (view.core, view.seq, view.all_rows()) == (b"gone", 3, [])
+        put(store, "s1", batch("after"))
+        assert texts(store, "s1")[3:] == ["after"]
+
+    def test_an_erasure_that_is_refused_erases_nothing(self, store: Store) -> None:
+        put(store, "s1", batch("a"), blobs=[b"data"])
+
+        def plan(view: View) -> Batch:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.erase("s1", plan)
+        assert texts(store, "s1") == ["a"]
+        assert store.blob(blob(b"data")[0]) == b"data"
+
+    def test_pages_that_are_being_read_go_when_the_reader_has_gone(
+        self, store: Store, another: Callable[[], Store], place: Place
+    ) -> None:
+        put(store, "s1", batch("Geheimnis"))
+        other = another()
+        with other.view("s1") as view:
+            with suppress(Busy):
+                store.erase("s1", lambda view: batch("tombstone", forgotten=1))
+            assert [said(stored) for stored in view.events()] == ["Geheimnis"]
+        assert [row["id"] for row in other.catalogue(where={"forgotten": 1})] == ["s1"]
+        other.close()
+        store.close()
+        put(another(), "s2", batch("the next write"))
+        assert b"Geheimnis" not in place.raw()
+
+
+def _noise(seed: str) -> bytes:
+    """Bytes that no compression makes shorter, so that they would be found as they are."""
+    return b"".join(sha256(f"{seed}{n}".encode()).digest() for n in range(300))

@@ -19,10 +19,10 @@ from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Ref
 from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Sealed
-from holdfast.model.state import image
 from holdfast.redact import Redactor
 from holdfast.store import Head
 from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.histories import image
 
 START = ev.SessionStarted(goal="mend the login")
 

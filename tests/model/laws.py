@@ -16,8 +16,8 @@ from holdfast.model.chain import check_link
 from holdfast.model.event import Event
 from holdfast.model.fold import extend, fold, follows
 from holdfast.model.merge import Past, in_order, parents, retracted
-from holdfast.model.state import TABLES, Core, Dispute, Rows, State, image
-from holdfast.testing.histories import World, erased, lies, simulate
+from holdfast.model.state import TABLES, Core, Dispute, Rows, State
+from holdfast.testing.histories import World, erased, image, lies, simulate
 
 from . import oracle
 

@@ -15,8 +15,8 @@ from holdfast.model.chain import next_event
 from holdfast.model.event import Body, Event
 from holdfast.model.fold import RECENT, extend, fold, follows
 from holdfast.model.merge import in_order
-from holdfast.model.state import TABLES, State, image
-from holdfast.testing.histories import Machine, World, erased, lies, random_body, simulate
+from holdfast.model.state import TABLES, State
+from holdfast.testing.histories import Machine, World, erased, image, lies, random_body, simulate
 
 from . import laws
 

@@ -30,8 +30,8 @@ from holdfast.model.rules import (
     decide,
     validate,
 )
-from holdfast.model.state import STATUSES, State, image
-from holdfast.testing.histories import World, random_body
+from holdfast.model.state import STATUSES, State
+from holdfast.testing.histories import World, image, random_body
 from tests.golden import events as golden
 
 START = ev.SessionStarted(goal="hold fast")

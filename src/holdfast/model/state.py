@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
 STATUSES = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
@@ -356,12 +355,3 @@ class State:
 
     def count(self, name: str) -> int:
         return self.core.counts.get(name, 0)
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def image(state: State) -> dict[tuple[str, str], bytes]:
-    """Every part of a state as bytes, by table and key; equal states have equal images."""
-    parts = {(table, key): _encode(row) for table, key, row in state.rows.items()}
-    return {("core", ""): _encode(state.core), **parts}

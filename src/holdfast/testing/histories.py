@@ -16,14 +16,17 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+import msgspec
+
 from holdfast.model import event as ev
 from holdfast.model.chain import next_event, seal_next
 from holdfast.model.event import Body, Event, Header, Sealed
 from holdfast.model.fold import advance
 from holdfast.model.merge import in_order, parents
-from holdfast.model.state import Core
+from holdfast.model.state import Core, State
 
 SESSION = "s-1"
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _BEGAN = 1_700_000_000_000
 _NAMES = ("m", "b", "x", "f", "q", "c")
 _AHEAD = ("future.thing", "step.teleported", "session.cloned")
@@ -138,6 +141,12 @@ def closed(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
 def erased(event: Event) -> Event:
     """The event as it is after its content was erased."""
     return Event(event.head, event.hash, ev.Erased(), event.seq)
+
+
+def image(state: State) -> dict[tuple[str, str], bytes]:
+    """Every part of a state as bytes, by table and key; equal states have equal images."""
+    parts = {(table, key): _encode(row) for table, key, row in state.rows.items()}
+    return {("core", ""): _encode(state.core), **parts}
 
 
 # -- what happens ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from holdfast import backup, config, files, pack
+from holdfast import backup, config, files, mount, pack
 from holdfast.backup import FOLDER, OWN, TEMPORARY
 from holdfast.clock import Clock, ago, iso
 from holdfast.config import Settings
@@ -159,7 +159,7 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
             fix="set HOLDFAST_HOME to a folder of your own",
             file=case.home,
         )
-    reason = files.shared_locks_ok(case.home)
+    reason = mount.shared_locks_ok(case.home)
     if reason:
         yield Advice(
             "home-place",

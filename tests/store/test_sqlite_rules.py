@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import files
+from holdfast import files, mount
 from holdfast.clock import FakeClock
 from holdfast.errors import (
     Busy,
@@ -766,7 +766,7 @@ def test_a_home_that_other_machines_may_share_is_refused(
     home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = f"36 35 98:0 / {os.path.realpath(home.parent)} rw - {kind} server:/x rw\n"
-    monkeypatch.setattr(files, "_mount_table", lambda: line.encode())
+    monkeypatch.setattr(mount, "_mount_table", lambda: line.encode())
     with pytest.raises(StoreFailed) as failed:
         put(opened(home), "s1", batch("a"))
     assert kind in failed.value.why

@@ -277,8 +277,10 @@ class Database:
     def _prepare_home(self) -> None:
         if self._prepared:
             return
+        from holdfast import mount
+
         files.make_private_dir(self.home)
-        reason = files.shared_locks_ok(self.home)
+        reason = mount.shared_locks_ok(self.home)
         if reason:
             raise StoreFailed(
                 f"sessions cannot be kept in {self.home}",

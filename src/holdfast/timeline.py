@@ -24,8 +24,6 @@ from holdfast.model.summary import progress
 from holdfast.store import View
 
 _UNSTABLE = frozenset({"chains", "tips", "events", "updated_at", "counts", "notes", "commands"})
-
-
 _PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interrupted"})
 
 

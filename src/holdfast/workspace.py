@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.store import Store
 
 OPEN = ("created", "active", "paused", "failed")
+_NEVER_MET = ("", 0, "")
 
 
 class Workspace:
@@ -50,10 +51,10 @@ class Workspace:
         folder = tree.root
         while (parent := os.path.dirname(folder)) != folder:
             folder = parent
-            known = self._local.tree(folder)
-            if known and known[2] and folder != os.path.expanduser("~"):
+            inode, _, session = self._local.tree(folder) or _NEVER_MET
+            if session and folder != os.path.expanduser("~"):
                 above = place.find_tree(folder)
-                if known[0] == f"{above.dev}:{above.ino}" and above.root == folder:
+                if inode == f"{above.dev}:{above.ino}" and above.root == folder:
                     return above
         return tree
 
@@ -84,12 +85,12 @@ class Workspace:
 
     def choose(self, session: str) -> None:
         """Make a session the current one of this tree."""
-        known = self._local.tree(self.tree.root)
-        if known is not None and known[0] == self._inode:
-            if known[2] != session:
-                self._local.settle(self.tree.root, self._inode, known[1], [], session)
+        keys: Sequence[tuple[str, str]] = ()
+        inode, project, current = self._known
+        if inode != self._inode:
+            project, keys = self._settled_project()
+        elif current == session:
             return
-        project, keys = self._settled_project()
         self._local.settle(self.tree.root, self._inode, project, keys, session)
 
     def _above(self) -> str:
@@ -104,26 +105,30 @@ class Workspace:
         return min(near, key=lambda pair: pair[0])[1].session if near else ""
 
     def _chosen(self) -> str:
-        known = self._local.tree(self.tree.root)
-        if known is not None and (known[0] == self._inode or known[1] == self.project()):
-            return known[2]
-        match = self._match() if known is None else None
+        inode, project, session = self._known
+        if inode and (inode == self._inode or project == self.project()):
+            return session
+        match = None if inode else self._match()
         # A folder that was moved takes its current session along, if that is beyond doubt.
         if match is None or match.outcome != "found" or not match.certain:
             return ""
         return self._left_behind(match.project)
 
     @property
+    def _known(self) -> tuple[str, int, str]:
+        """What was here when this folder was last met: inode, project, current session."""
+        return self._local.tree(self.tree.root) or _NEVER_MET
+
+    @property
     def _inode(self) -> str:
         return f"{self.tree.dev}:{self.tree.ino}"
 
     def _left_behind(self, project: str) -> str:
-        for _, id, keys in self._local.projects():
-            if id == project:
-                for kind, path in keys:
-                    known = self._local.tree(path) if kind == "path" else None
-                    if known and known[0] == self._inode and not os.path.exists(path):
-                        return known[2]
+        keys = next((keys for _, id, keys in self._local.projects() if id == project), [])
+        for path in (value for kind, value in keys if kind == "path"):
+            inode, _, session = self._local.tree(path) or _NEVER_MET
+            if inode == self._inode and not os.path.exists(path):
+                return session
         return ""
 
     def _status(self, session: str) -> str:
@@ -145,9 +150,9 @@ class Workspace:
 
     def project(self) -> int:
         """The number of the project this tree belongs to, or 0 when it is not known."""
-        known = self._local.tree(self.tree.root)
-        if known is not None and known[0] == self._inode:
-            return known[1]
+        inode, project, _ = self._known
+        if inode == self._inode:
+            return project
         match = self._match()
         return self._number(match.project) if match.outcome == "found" else 0
 

@@ -57,7 +57,8 @@ def test_events_recorded_together_are_all_there_or_none(hf: Holdfast, s: Session
     with pytest.raises(Refused):
         found.record(edit, ev.StepCompleted(step="t9"), key="a look")
     assert kinds(s) == ["session.started"]
-    last = found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look")
+    last = found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look", at=1000)
+    assert last.head.at == 1000
     assert found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look") == last
     assert [(line.event.kind, line.event.head.actor) for line in s.log(after=1)] == [
         ("foreign.edited", "file:ai-session"),

@@ -49,16 +49,18 @@ class Session:
         *bodies: Body,
         key: str = "",
         create: bool = False,
+        at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
-        The verbs below all end here.
+        `at` is when they happened, in milliseconds, if that is not now. The verbs below all end
+        here.
         """
         if not create:
             self.home.appear(self.id)
         recorded = self.home.journal.append(
-            self.id, *bodies, actor=self.actor, key=key, create=create, blobs=blobs
+            self.id, *bodies, actor=self.actor, key=key, create=create, at=at, blobs=blobs
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))

@@ -475,10 +475,48 @@ def test_a_flipped_byte_in_any_event_is_found(whole: Home, seq: int, column: str
     assert whole.codes() == []
 
 
+@pytest.mark.parametrize("bit", [0, 1, 7])
+def test_no_flipped_bit_of_a_page_of_events_is_called_good(whole: Home, bit: int) -> None:
+    path = whole.path / "holdfast.db"
+    data, good = path.read_bytes(), raw_events(path)
+    root = whole.store.read("SELECT rootpage FROM sqlite_schema WHERE name = 'event'")[0][0]
+    found = 0
+    for at in range((root - 1) * 4096 + bit % 3, root * 4096, 3):
+        whole.store.close()
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        if called_good(whole):
+            assert raw_events(path) == good, at % 4096
+        else:
+            found += 1
+    assert found > 300  # so many of the bytes are in use
+
+
+def called_good(home: Home) -> bool:
+    try:
+        with home.store.view("s1") as view:
+            return not home.journal.check_chain(view)
+    except Damaged:
+        return False
+
+
+def raw_events(path: Path) -> object:
+    """Everything that the table of events holds, and as what type; or why it cannot be read."""
+    columns = ("position", "key", "header", "salt", "data")
+    types = ", ".join(f"typeof({name})" for name in columns)
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(f"SELECT {', '.join(columns)}, {types} FROM event").fetchall()
+    except sqlite3.Error as error:
+        return str(error)
+    finally:
+        connection.close()
+
+
 @pytest.mark.parametrize(
     "harm, code",
     [
         ("DELETE FROM event WHERE position = 4294967298", "gap"),
+        ("UPDATE event SET position = position + 900000 WHERE position = 4294967299", "gap"),
         ("DELETE FROM event WHERE position = 4294967299", "tail"),
         ("DELETE FROM event", "tail"),
         ("UPDATE session SET seq = 2", "tail"),
@@ -701,4 +739,5 @@ def test_harm_beside_the_events_is_not_called_good_either(whole: Home, harm: str
     whole.harm(harm)
     with whole.store.view("s1") as view:
         assert not view.intact()
+        assert [finding.code for finding in whole.journal.check_chain(view)] == ["sum"]
     assert whole.codes()

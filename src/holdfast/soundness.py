@@ -39,6 +39,9 @@ class Finding(Struct, frozen=True):
     seq: int = 0
 
 
+_SUM = Finding("sum", "the sums over events and tables differ from them")
+
+
 class Report(Struct, frozen=True):
     """The outcome of a verification."""
 
@@ -57,12 +60,13 @@ def check_chain(view: View) -> list[Finding]:
     A sum over all of them answers that quickly; only when it does not agree is every event
     looked at by itself, to say what is wrong.
     """
-    core = stored_core(view)
-    if core is not None and view.intact() and not view.lost():
+    core, intact = stored_core(view), view.intact()
+    if core is not None and intact and not view.lost():
         heads = {digest for chain in core.chains.values() for _, digest, _ in chain.heads}
         if view.remembered is None or view.remembered.hash in heads:
             return []
-    return list(chain_findings(view, list(view.events())))
+    findings = list(chain_findings(view, list(view.events())))
+    return findings or ([] if intact else [_SUM])
 
 
 def verify(store: Store, session: str) -> Report:
@@ -74,7 +78,7 @@ def verify(store: Store, session: str) -> Report:
             findings += _missing_content(store, stored)
             findings += _derived_findings(view, fold(map(read, stored)))
         if not findings and not view.intact():
-            findings.append(Finding("sum", "the sums over events and tables differ from them"))
+            findings.append(_SUM)
         if not findings:
             findings += _listing_findings(view)
         return Report(session, len(stored), findings)

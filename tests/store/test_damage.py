@@ -323,6 +323,8 @@ def test_a_flipped_byte_in_what_is_derived_is_seen_and_made_anew(store: SqliteSt
         "UPDATE event SET key = 'other'",
         "UPDATE event SET key = NULL",
         "UPDATE event SET salt = x'00'",
+        "UPDATE event SET position = position + 1",
+        "UPDATE event SET position = position + 300",
         "DELETE FROM event",
         "UPDATE row SET open = 0",
         "UPDATE row SET rank = 2",

@@ -85,7 +85,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors clock config files home place process session sha text view workspace store.*
-    cli cli.arguments cli.dispatch cli.screen cli.status cli.table
+    cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """
     asyncio contextlib dataclasses hypothesis importlib inspect logging msgspec multiprocessing

@@ -6,8 +6,6 @@ sessions or asking for the status of one needs neither the journal nor the model
 
 from __future__ import annotations
 
-import json
-
 from holdfast.clock import iso
 
 TYPE_CHECKING = False
@@ -78,6 +76,8 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
 
 
 def _summary(row: dict[str, object]) -> dict[str, Any]:
+    import json  # not for those who only write
+
     try:
         found = json.loads(str(row["summary"]) or "{}")
     except ValueError:

@@ -7,6 +7,7 @@ module per group of commands holds what they take and what they do, `screen` is 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _BROKEN_PIPE = 141
 _INTERRUPTED = 130
+_SELDOM = 50_000
 
 
 def main(
@@ -36,10 +38,12 @@ def entry() -> NoReturn:
 
     Leaving is abrupt on purpose: everything that was acknowledged is on disk by then, tearing
     the interpreter down takes milliseconds, and a connection that is not closed in order leaves
-    the checkpoint of a last close to whoever works on.
+    the checkpoint of a last close to whoever works on. For the same reason rubbish is seldom
+    looked for: almost nothing that is made while starting ever becomes any.
     """
     code = 1
     try:
+        gc.set_threshold(_SELDOM)
         _open_missing_streams()
         from holdfast.cli.dispatch import run
 

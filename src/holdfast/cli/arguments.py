@@ -114,20 +114,6 @@ class Parser(argparse.ArgumentParser):
         return found[0] if found else ""
 
 
-def speak_english() -> None:
-    """Keep argparse from looking for translations, in a process of our own.
-
-    Ours has none, so half of a message would be in another language; and looking for them
-    costs as much as parsing does.
-    """
-    argparse._ = argparse.gettext = str  # type: ignore[attr-defined]
-    argparse.ngettext = _either  # type: ignore[attr-defined]
-
-
-def _either(one: str, many: str, count: int) -> str:
-    return one if count == 1 else many
-
-
 def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> Parser:
     """The parser of one command; the options all commands have are `hidden` or `shown`."""
     examples = "\n".join(f"  {line}" for line in command.examples)

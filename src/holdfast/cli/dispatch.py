@@ -110,15 +110,12 @@ def _parsed_words(name: str, rest: list[str]) -> list[str]:
 
 def _travel_light(name: str) -> None:
     """In a process of our own, keep others from loading what none of our commands needs."""
-    import sys
-
-    from holdfast.cli.arguments import speak_english
-    from holdfast.cli.table import COMMANDS, LIGHT
+    from holdfast.cli.light import pack_msgspec, speak_english
+    from holdfast.cli.table import COMMANDS, WITHOUT_MODEL
 
     speak_english()
-    if not name or COMMANDS.get(name, ("",))[0] in LIGHT:
-        # msgspec does without it, and where it is installed it takes as long as bare Python.
-        sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
+    if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
+        pack_msgspec()
 
 
 def _options(argv: list[str]) -> list[str]:

@@ -77,8 +77,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-LIGHT = frozenset("brief care life log record settings show status work".split())
-"""Modules whose commands need nothing of others but msgspec and shtab."""
+WITHOUT_MODEL = frozenset(("settings", "status"))
+"""Modules whose commands look at the catalogue and the settings only."""
 
 FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))
 

@@ -570,15 +570,16 @@ def _decoder(kind: str) -> Callable[[bytes], Any]:
     return decode
 
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
+# Compiled when first needed: seldom is there enough to look at.
+_STRING = rb'(?s)"(?:[^"\\]|\\.)*+"?'
+_BRACKET = rb"[\[\]{}]"
 
 
 def _nests_too_deep(data: bytes) -> bool:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
+    for bracket in re.findall(_BRACKET, re.sub(_STRING, b"", data)):
         depth += 1 if bracket in b"[{" else -1
         if depth > MAX_DEPTH:
             return True

@@ -19,13 +19,14 @@ from msgspec import Struct
 from holdfast.model.tokens import cost
 from holdfast.model.topics import ROOMY, Entry, Topic
 
-_BREAKS = re.compile("[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-_HIDDEN = re.compile(
+# Compiled when first needed: most text is plain.
+_BREAKS = "[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+_HIDDEN = (
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_MARKUP = re.compile(r"([\\`*<\[\]])")
+_MARKUP = r"([\\`*<\[\]])"
 _WORD_END = 16
 """How far back a cut may go to end at a word."""
 
@@ -55,7 +56,7 @@ def one_line(text: str) -> str:
     """The text without line breaks, control and invisible characters."""
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
-    return _BREAKS.sub(" ", _HIDDEN.sub("", text)).strip()
+    return re.sub(_BREAKS, " ", re.sub(_HIDDEN, "", text)).strip()
 
 
 def clip(text: str, limit: int, price: Callable[[str], int]) -> str:
@@ -193,7 +194,7 @@ class Markdown(Form):
         return "\n"
 
     def safe(self, text: str) -> str:
-        return text if text.startswith("\n") else _MARKUP.sub(r"\\\1", text)
+        return text if text.startswith("\n") else re.sub(_MARKUP, r"\\\1", text)
 
     def name(self, id: str) -> str:
         return f"`{id.replace('`', ' ')}`"

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from holdfast import place
 from holdfast.clock import Clock, FakeClock
 from holdfast.errors import InvalidInput
-from holdfast.place import Tree, absolute, drift, file_facts, find_tree, head, relative
+from holdfast.place import (
+    Tree,
+    absolute,
+    drift,
+    file_facts,
+    find_tree,
+    head,
+    is_there,
+    relative,
+)
 
 
 def git(folder: Path, *args: str) -> str:
@@ -329,33 +338,53 @@ def test_no_text_gives_a_path_outside(text: str, cwd: str) -> None:
 # --- drift -------------------------------------------------------------------------------------
 
 
-def entry(path: Path) -> tuple[str, str | None, int | None, int | None]:
-    facts = file_facts(str(path))
-    assert facts is not None
-    return path.name, *facts
+LATER = 2**50
+"""A time in milliseconds at which every change is long past."""
 
 
-def test_facts_are_digest_size_and_time(tmp_path: Path) -> None:
+def entry(path: Path) -> tuple[str, str]:
+    facts = file_facts(str(path), LATER)
+    assert facts is not None and facts[0]
+    return path.name, facts[0]
+
+
+def seen(*paths: Path) -> dict[str, tuple[str, str]]:
+    found = {path.name: file_facts(str(path), LATER) for path in paths}
+    return {name: (facts[1], facts[0] or "") for name, facts in found.items() if facts}
+
+
+def test_facts_are_digest_and_stamp(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"data" * 1_000_000)
-    os.utime(path, ns=(1, 123_456_789))
     digest = hashlib.sha256(b"data" * 1_000_000).hexdigest()
-    assert file_facts(str(path)) == (digest, 4_000_000, 123_456_789)
+    facts = os.stat(path)
+    stamp = f"{4_000_000}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
+    assert file_facts(str(path), LATER) == (digest, stamp)
+
+
+def test_a_file_that_changed_just_now_has_no_stamp(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    changed = os.stat(tmp_path / "x").st_ctime_ns // 1_000_000
+    stamps = [(file_facts(str(tmp_path / "x"), changed + ms) or ("", ""))[1] for ms in (-9, 0, 19)]
+    assert stamps == ["", "", ""]
+    assert (file_facts(str(tmp_path / "x"), changed + 2_500) or ("", ""))[1]
 
 
 def test_facts_of_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    assert file_facts(str(tmp_path / "nowhere")) is None
-    assert file_facts("a\0b") is None
+    assert file_facts(str(tmp_path / "nowhere"), LATER) is None
+    assert file_facts("a\0b", LATER) is None
     for path in (tmp_path, tmp_path / "fifo"):
-        facts = file_facts(str(path))
+        facts = file_facts(str(path), LATER)
         assert facts is not None and facts[0] is None
 
 
-def test_drift_tells_what_became_of_each_file_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_drift_tells_what_became_of_each_file_in_order(tmp_path: Path, known: bool) -> None:
     for name in ("same", "touched", "changed", "grown", "missing", "folder"):
         (tmp_path / name).write_bytes(b"old")
-    entries = [entry(tmp_path / name) for name in sorted(os.listdir(tmp_path))]
+    paths = sorted(tmp_path.iterdir())
+    entries, stamps = [entry(path) for path in paths], seen(*paths) if known else {}
     (tmp_path / "changed").write_bytes(b"new")
     (tmp_path / "grown").write_bytes(b"older")
     (tmp_path / "missing").unlink()
@@ -363,7 +392,7 @@ def test_drift_tells_what_became_of_each_file_in_order(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("touched", "changed"):
         os.utime(tmp_path / name, ns=(1, 1))
-    assert dict(drift(entries, 200, 60_000, root=str(tmp_path), clock=Clock())) == {
+    assert dict(drift(entries, stamps, 200, 60_000, root=str(tmp_path), clock=Clock())) == {
         "changed": "changed",
         "folder": "changed",
         "grown": "changed",
@@ -373,30 +402,35 @@ def test_drift_tells_what_became_of_each_file_in_order(tmp_path: Path) -> None:
     }
 
 
-def test_file_without_known_time_is_hashed(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"new")
-    digest = hashlib.sha256(b"old").hexdigest()
-    found = drift([("x", digest, 3, None)], 9, 9_000, root=str(tmp_path), clock=Clock())
-    assert found == [("x", "changed")]
-    digest = hashlib.sha256(b"new").hexdigest()
-    found = drift([("x", digest, None, None)], 9, 9_000, root=str(tmp_path), clock=Clock())
-    assert found == [("x", "same")]
-
-
-def test_file_whose_stat_is_unchanged_is_not_read(
+def test_file_whose_stamp_is_unchanged_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x").write_bytes(b"old")
-    entries = [entry(tmp_path / "x")]
+    (name, digest), stamps = entry(tmp_path / "x"), seen(tmp_path / "x")
     monkeypatch.setattr(place, "_digest", None)
-    assert drift(entries, 9, 9_000, root=str(tmp_path), clock=Clock()) == [("x", "same")]
+    entries = [(name, digest), (name, "0" * 64)]
+    found = drift(entries, stamps, 9, 9_000, root=str(tmp_path), clock=Clock())
+    assert found == [("x", "same"), ("x", "changed")]
+
+
+def test_restoring_time_and_size_does_not_hide_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    entries, stamps, before = [entry(path)], seen(path), os.stat(path)
+    while os.stat(path).st_ctime_ns == before.st_ctime_ns:
+        path.write_bytes(b"new")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = os.stat(path)
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    found = drift(entries, stamps, 9, 9_000, root=str(tmp_path), clock=Clock())
+    assert found == [("x", "changed")]
 
 
 def test_what_cannot_be_told_is_not_checked(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"old")
     (tmp_path / "out").symlink_to("/etc/passwd")
-    entries = [("x", None, 3, None), ("../x", "0" * 64, 3, 1), ("out", "0" * 64, 3, 1)]
-    found = drift(entries, 9, 9_000, root=str(tmp_path), clock=Clock())
+    entries = [("x", ""), ("../x", "0" * 64), ("out", "0" * 64)]
+    found = drift(entries, {}, 9, 9_000, root=str(tmp_path), clock=Clock())
     assert [verdict for _, verdict in found] == ["not checked"] * 3
 
 
@@ -404,8 +438,15 @@ def test_drift_stops_at_its_number_of_files(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / name).touch()
     entries = [entry(tmp_path / name) for name in "abcd"]
-    found = drift(entries, 2, 9_000, root=str(tmp_path), clock=Clock())
+    found = drift(entries, {}, 2, 9_000, root=str(tmp_path), clock=Clock())
     assert [verdict for _, verdict in found] == ["same", "same", "not checked", "not checked"]
+
+
+def test_something_is_there_only_inside_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    told = {name: is_there(name, str(tmp_path)) for name in ("x", "y", "out", "../x", "/etc")}
+    assert told == {"x": True, "y": False, "out": False, "../x": False, "/etc": False}
 
 
 class Ticking(FakeClock):
@@ -418,16 +459,17 @@ def test_drift_stops_when_its_time_is_over(tmp_path: Path) -> None:
     for name in "abcdefgh":
         (tmp_path / name).touch()
     entries = [entry(tmp_path / name) for name in "abcdefgh"]
-    found = drift(entries, 99, 50, root=str(tmp_path), clock=Ticking())
+    stamps = seen(*tmp_path.iterdir())
+    found = drift(entries, stamps, 99, 50, root=str(tmp_path), clock=Ticking())
     assert [verdict for _, verdict in found] == ["same"] * 4 + ["not checked"] * 4
-    found = drift(entries, 99, 0, root=str(tmp_path), clock=Ticking())
+    found = drift(entries, stamps, 99, 0, root=str(tmp_path), clock=Ticking())
     assert {verdict for _, verdict in found} == {"not checked"}
 
 
 def test_file_too_large_for_the_time_is_not_checked(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 8_000_000)
-    entries = [("x", "0" * 64, 8_000_000, 1)]
-    found = drift(entries, 9, 50, root=str(tmp_path), clock=Ticking())
+    entries = [("x", "0" * 64)]
+    found = drift(entries, {}, 9, 50, root=str(tmp_path), clock=Ticking())
     assert found == [("x", "not checked")]
 
 

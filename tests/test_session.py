@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Holdfast, InvalidInput, Refused, Session
+from holdfast import Holdfast, InvalidInput, Refused, Session, place
 from holdfast.model import event as ev
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -167,9 +170,80 @@ def test_the_state_can_be_shown_as_it_was(s: Session) -> None:
     assert changed["step a: status"] == (None, "done") or changed["step a: status"][1] == "done"
 
 
-def test_forgetting_leaves_no_byte_of_the_content(hf: Holdfast, tmp_path: Path) -> None:
+def settled(path: Path, text: str) -> str:
+    """A file whose last change is long enough ago to be remembered."""
+    path.write_text(text)
+    time.sleep(0.03)
+    return str(path)
+
+
+def drifted(session: Session) -> bool:
+    return "drifted" in session.brief().attention
+
+
+def test_a_recorded_file_is_read_again_only_when_it_was_touched(
+    s: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s.file(settled(folder / "a.py", "x = 1\n"))
+    read: list[str] = []
+    plain = place._digest
+
+    def digest(path: str, *how: Any) -> str | None:
+        read.append(path)
+        return plain(path, *how)
+
+    monkeypatch.setattr(place, "_digest", digest)
+    assert not drifted(s) and not read
+    os.utime(folder / "a.py")
+    assert not drifted(s) and read == [str(folder / "a.py")]
+    before = os.stat(folder / "a.py")
+    (folder / "a.py").write_text("x = 2\n")
+    os.utime(folder / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert drifted(s)
+
+
+def test_a_file_that_another_session_left_otherwise_has_changed(
+    hf: Holdfast, s: Session, folder: Path
+) -> None:
+    s.file(settled(folder / "a.py", "x = 1\n"))
+    other = hf.start("the other one")
+    other.file(settled(folder / "a.py", "x = 2\n"))
+    assert drifted(s) and not drifted(other)
+
+
+def test_looking_at_files_remembers_nothing(hf: Holdfast, s: Session, folder: Path) -> None:
+    path = settled(folder / "a.py", "x = 1\n")
+    s.file(path)
+    known = hf.store.local.seen_files(s.id, [path])
+    os.utime(path)
+    s.brief()
+    assert hf.store.local.seen_files(s.id, [path]) == known != {}
+
+
+def test_a_secret_in_a_path_is_not_kept_beside_its_event(
+    hf: Holdfast, s: Session, folder: Path, tmp_path: Path
+) -> None:
+    s.file(settled(folder / f"{SECRET}.txt", "x"))
+    hf.close()
+    assert SECRET.encode() not in (tmp_path / "home" / "holdfast.db").read_bytes()
+
+
+def test_a_deleted_file_that_came_back_has_changed(s: Session, folder: Path) -> None:
+    s.file(str(folder / "a.py"), action="deleted")
+    assert not drifted(s)
+    (folder / "a.py").symlink_to("/etc/passwd")
+    assert not drifted(s)  # a link out of the tree is not followed
+    (folder / "a.py").unlink()
+    (folder / "a.py").write_text("x")
+    assert drifted(s)
+
+
+def test_forgetting_leaves_no_byte_of_the_content(
+    hf: Holdfast, folder: Path, tmp_path: Path
+) -> None:
     session = hf.start("the secret plan zebra")
     session.note("zebra crossing " * 600)
+    session.file(settled(folder / "zebra.py", "x = 1\n"))
     hf.search("zebra")
     hf.backup()
     other = hf.start("another goal")

@@ -3,7 +3,8 @@
 Words. A *tree* is the folder that work happens in: the nearest one upwards with a `.git` or a
 `.holdfast/project` (the *marker*), else the current folder. A git *worktree* is a tree of its
 own that shares the repository of its *main* checkout. A path is stored *relative* to its tree,
-with `/`, and never leads out of it. *Drift* is what became of files since someone last looked.
+with `/`, and never leads out of it. *Drift* is what became of files since someone last looked. The
+*stamp* of a file is what the system knows of it without reading it.
 
 The secret is what git keeps on disk: everything is read from files, within bounds, and no
 program is started. Which project a tree belongs to is decided in `project`, who else is alive
@@ -20,16 +21,21 @@ from holdfast.errors import HoldfastError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.clock import Clock
 
-    Entry = tuple[str, str | None, int | None, int | None]
+    Entry = tuple[str, str]
+    Seen = tuple[str, str]
 
 MARKER = os.path.join(".holdfast", "project")
 _PACKED_REFS_LIMIT = 1 << 20
 _PATH_LIMIT = 4096
 _HEX = frozenset("0123456789abcdef")
+# How long the time of a change may stay the same: a tick of any kernel; two seconds on disks
+# that keep whole ones.
+_TICK_MS = 20
+_COARSE_MS = 2_500
 
 
 # --- the tree ---------------------------------------------------------------------------------
@@ -240,39 +246,68 @@ def _resolved(full: str) -> str:
 # --- drift ------------------------------------------------------------------------------------
 
 
-def file_facts(path: str) -> tuple[str | None, int, int] | None:
-    """SHA-256, size and mtime_ns of a file; None if there is none.
+def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
+    """SHA-256 and stamp of a file; None if there is none.
 
-    The digest is None for what is not a regular file or cannot be read. Size and time were
-    taken before the bytes, so a change while hashing shows as a difference later.
+    The digest is None for what is not a regular file or cannot be read. The stamp was taken
+    before the bytes, so a change while hashing shows as a difference later; it is empty where a
+    change soon after `now`, the time in milliseconds, might not show in it.
     """
     try:
         facts = os.stat(path)
     except (OSError, ValueError):
         return None
-    return _digest(path), facts.st_size, facts.st_mtime_ns
+    return _digest(path), _stamp(facts) if _settled(facts, now) else ""
+
+
+def _stamp(facts: os.stat_result) -> str:
+    """What a change of the file changes: the last of these whatever a program restores."""
+    return f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
+
+
+def _settled(facts: os.stat_result, now: int) -> bool:
+    """Whether the clock of the disk has moved on since the last change."""
+    whole_seconds = facts.st_ctime_ns % 1_000_000_000 == 0
+    return facts.st_ctime_ns // 1_000_000 + (_COARSE_MS if whole_seconds else _TICK_MS) <= now
+
+
+def is_there(stored: str, root: str) -> bool:
+    """Whether something is under a stored path, as far as that leads into the tree."""
+    try:
+        return os.path.lexists(absolute(stored, root))
+    except InvalidInput:
+        return False
 
 
 def drift(
-    entries: Sequence[Entry], limit: int, ms: int, *, root: str, clock: Clock
+    entries: Sequence[Entry],
+    seen: Mapping[str, Seen],
+    limit: int,
+    ms: int,
+    *,
+    root: str,
+    clock: Clock,
 ) -> list[tuple[str, str]]:
     """What happened to files: (path, "same" | "changed" | "missing" | "not checked") for each.
 
-    An entry is (stored path, digest, size, mtime_ns) as last seen. A file of that size and time
-    counts as the same; only the others are hashed. At most `limit` files are looked at, for
-    about `ms` milliseconds; the rest, and what is too large for that time, is not checked.
+    An entry is (stored path, digest) as it was left; `seen` has stamp and digest of paths that
+    were hashed before. A file that still has its stamp still has its digest; only the others are
+    hashed. At most `limit` files are looked at, for about `ms` milliseconds; the rest, and what
+    is too large for that time, is not checked.
     """
     deadline = clock.monotonic() + ms / 1000
     found = []
     for index, entry in enumerate(entries):
         in_time = index < limit and clock.monotonic() < deadline
-        verdict = _verdict(entry, root, clock, deadline) if in_time else "not checked"
+        verdict = _verdict(entry, seen, root, clock, deadline) if in_time else "not checked"
         found.append((entry[0], verdict))
     return found
 
 
-def _verdict(entry: Entry, root: str, clock: Clock, deadline: float) -> str:
-    path, digest, size, mtime_ns = entry
+def _verdict(
+    entry: Entry, seen: Mapping[str, Seen], root: str, clock: Clock, deadline: float
+) -> str:
+    path, digest = entry
     try:
         full = absolute(path, root)
         facts = os.stat(full)
@@ -282,11 +317,10 @@ def _verdict(entry: Entry, root: str, clock: Clock, deadline: float) -> str:
         return "not checked"
     if not stat.S_ISREG(facts.st_mode):
         return "changed"
-    if size is not None and facts.st_size != size:
-        return "changed"
-    if size is not None and facts.st_mtime_ns == mtime_ns:
-        return "same"
-    now = _digest(full, clock, deadline) if digest else None
+    if not digest:
+        return "not checked"
+    stamp, known = seen.get(path, ("", ""))
+    now = known if stamp == _stamp(facts) else _digest(full, clock, deadline)
     return "not checked" if now is None else "same" if now == digest else "changed"
 
 

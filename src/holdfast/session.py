@@ -158,6 +158,8 @@ class Session:
         key: str = "",
     ) -> Event:
         """Keep that a file changed; what is not given is worked out from the file and git."""
+        import os
+
         from holdfast.model.event import FileChanged
         from holdfast.touch import file_change
 
@@ -173,8 +175,14 @@ class Session:
         )
         with self.home.store.view(self.id) as view:
             known = self.home.journal.state(view).rows.get("file", inside)
-        body = file_change(given, self.home.workspace.tree, known)
-        return self.record(body, key=key)
+        tree = self.home.workspace.tree
+        body, (stamp, digest) = file_change(given, tree, known, self.home.clock.now())
+        event = self.record(body, key=key)
+        # A path that was redacted must not be kept beside its event either.
+        if stamp and getattr(event.body, "path", "") == inside:
+            full, local = os.path.join(tree.root, inside), self.home.store.local
+            self.home.afterwards(lambda: local.saw_file(self.id, full, stamp, digest))
+        return event
 
     def artifact(self, path: str, *, key: str = "") -> Event:
         """Keep a file's content with the session; one that holds secrets only by its digest."""

@@ -7,6 +7,7 @@ whoever resumes records the deaths it found.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from holdfast import place
@@ -68,15 +69,22 @@ def _doing(died: Sequence[Holder]) -> str:
 
 
 def _drift(session: Session, state: State) -> list[tuple[str, str]]:
-    home = session.home
+    home, root = session.home, session.home.workspace.tree.root
     most, ms = home.settings.drift_files, home.settings.drift_ms
     rows = state.rows.select("file", newest=True, limit=most)
     left = [row for row in rows if isinstance(row, File)]
-    kept = [(row.path, row.after, None, None) for row in left if row.action != "deleted"]
-    found = place.drift(kept, most, ms, root=home.workspace.tree.root, clock=home.clock)
-    back = [(row.path, "changed") for row in left if _came_back(row, home.workspace.tree.root)]
+    kept = [(row.path, row.after) for row in left if row.action != "deleted"]
+    seen = _seen(session, [path for path, _ in kept], root)
+    found = place.drift(kept, seen, most, ms, root=root, clock=home.clock)
+    back = [(row.path, "changed") for row in left if _came_back(row, root)]
     return [(path, word) for path, word in found if word != "same"] + back
 
 
+def _seen(session: Session, paths: Sequence[str], root: str) -> dict[str, place.Seen]:
+    full = {path: os.path.join(root, path) for path in paths}
+    found = session.home.store.local.seen_files(session.id, list(full.values()))
+    return {path: found[full[path]] for path in paths if full[path] in found}
+
+
 def _came_back(row: File, root: str) -> bool:
-    return row.action == "deleted" and place.file_facts(place.absolute(row.path, root)) is not None
+    return row.action == "deleted" and place.is_there(row.path, root)

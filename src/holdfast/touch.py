@@ -19,12 +19,21 @@ from holdfast.model.event import ArtifactSaved, FileChanged
 from holdfast.model.state import File, Row
 from holdfast.place import Tree, file_facts, relative
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.place import Seen
+
 MAX_ARTIFACT = 64 * 1024 * 1024
 _HEX = frozenset("0123456789abcdef")
 
 
-def file_change(given: FileChanged, tree: Tree, known: Row | None) -> FileChanged:
-    """Complete a change: action, digests and line counts, where they are absent."""
+def file_change(
+    given: FileChanged, tree: Tree, known: Row | None, now: int
+) -> tuple[FileChanged, Seen]:
+    """Complete a change: action, digests and line counts, where they are absent.
+
+    The second is stamp and digest of the file as it was then, empty where they are of no use.
+    """
     path = given.path
     for digest in (given.before, given.after):
         if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
@@ -33,8 +42,9 @@ def file_change(given: FileChanged, tree: Tree, known: Row | None) -> FileChange
     full = os.path.join(tree.root, path)
     if os.path.lexists(full) and not os.path.isfile(full):
         raise InvalidInput(f"{path} is not a regular file", hint="name a file", file=path)
-    facts = file_facts(full)
-    after = given.after or (facts[0] if facts else "") or ""
+    facts = file_facts(full, now)
+    there, stamp = (facts[0] or "", facts[1]) if facts else ("", "")
+    after = given.after or there
     before = given.before or last or _committed_digest(tree, path)
     action = given.action or _action(exists=facts is not None, before=before)
     if action == "deleted":
@@ -42,7 +52,8 @@ def file_change(given: FileChanged, tree: Tree, known: Row | None) -> FileChange
     counts = {"added": given.added, "removed": given.removed}
     if given.added is None and given.removed is None:
         counts = _line_counts(tree, path)
-    return replace(given, action=action, before=before, after=after, **counts)
+    body = replace(given, action=action, before=before, after=after, **counts)
+    return body, (stamp if there else "", there)
 
 
 def _action(*, exists: bool, before: str) -> str:

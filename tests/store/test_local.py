@@ -37,7 +37,7 @@ def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, hom
     assert local.tree("/x") is None
     assert local.projects() == [] == local.holders()
     assert local.project_name(1) == ""
-    assert local.seen_files(["/x"]) == {}
+    assert local.seen_files("s1", ["/x"]) == {}
     assert not home.exists()
 
 
@@ -65,8 +65,8 @@ def test_a_folder_whose_name_is_not_text_is_known_like_any_other(local: Local) -
     assert local.tree(path) == ("1:2", project, "s1")
     assert local.tree("/w/\udcfe") is None
     assert local.project_name(project)
-    local.saw_file(path, 1, 2, "d")
-    assert list(local.seen_files([path]).values()) == [(1, 2, "d")]
+    local.saw_file("s1", path, "1.2", "d")
+    assert local.seen_files("s1", [path]) == {path: ("1.2", "d")}
 
 
 def test_a_session_that_is_not_there_is_not_chosen(local: Local) -> None:
@@ -144,14 +144,17 @@ def test_nobody_holds_a_session_that_is_not_there(local: Local) -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_files_are_known_as_last_seen(local: Local) -> None:
-    local.saw_file("/a", 1, 2, "d1")
-    local.saw_file("/b", 3, -4, "d2")
-    local.saw_file("/a", 5, 2**62, "d3")
-    assert local.seen_files(["/a", "/b", "/c"]) == {"/a": (5, 2**62, "d3"), "/b": (3, -4, "d2")}
-    assert local.seen_files([]) == {}
+def test_files_are_known_as_a_session_last_saw_them(local: Local) -> None:
+    local.saw_file("s1", "/a", "1.1", "d1")
+    local.saw_file("s1", "/b", "2.2", "d2")
+    local.saw_file("S1", "/a", "3.3", "d3")
+    local.saw_file("nothing", "/c", "4.4", "d4")
+    found = local.seen_files("s1", ["/a", "/b", "/c"])
+    assert found == {"/a": ("3.3", "d3"), "/b": ("2.2", "d2")}
+    assert local.seen_files("s2", ["/a"]) == local.seen_files("s1", []) == {}
 
 
 def test_any_number_of_files_can_be_asked_for(local: Local) -> None:
-    local.saw_file("/f99999", 1, 1, "d")
-    assert local.seen_files([f"/f{n}" for n in range(100_000)]) == {"/f99999": (1, 1, "d")}
+    local.saw_file("s1", "/f99999", "1", "d")
+    found = local.seen_files("s1", [f"/f{n}" for n in range(100_000)])
+    assert found == {"/f99999": ("1", "d")}

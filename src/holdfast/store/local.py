@@ -153,23 +153,28 @@ class Local:
 
     # -- files as last seen --------------------------------------------------------------------
 
-    def seen_files(self, paths: Sequence[str]) -> dict[str, tuple[int, int, str]]:
-        """path → (size, mtime, digest) for absolute paths that were looked at before."""
-        found: dict[str, tuple[int, int, str]] = {}
+    def seen_files(self, session: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """path → (stamp, digest) for absolute paths of files that the session recorded here."""
+        found: dict[str, tuple[str, str]] = {}
         for start in range(0, len(paths), _AT_ONCE):
-            some = [_text(path) for path in paths[start : start + _AT_ONCE]]
-            marks = ",".join("?" * len(some))
-            for path, *facts in self._store.read(
-                f"SELECT path, size, mtime, digest FROM seen_file WHERE path IN ({marks})", some
+            some = {_text(path): path for path in paths[start : start + _AT_ONCE]}
+            for kept, stamp, digest in self._store.read(
+                "SELECT path, stamp, digest FROM seen_file"
+                f" WHERE session = (SELECT number FROM session WHERE {_NAMED})"
+                f" AND path IN ({','.join('?' * len(some))})",
+                (session, *some),
             ):
-                found[path] = (facts[0], facts[1], facts[2])
+                found[some[kept]] = (stamp, digest)
         return found
 
-    def saw_file(self, path: str, size: int, mtime: int, digest: str) -> None:
+    def saw_file(self, session: str, path: str, stamp: str, digest: str) -> None:
+        """Remember a file as it was when the session recorded it."""
+
         def act(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR REPLACE INTO seen_file VALUES (?, ?, ?, ?)",
-                (_text(path), size, mtime, digest),
+                "INSERT OR REPLACE INTO seen_file"
+                f" SELECT number, ?, ?, ? FROM session WHERE {_NAMED}",
+                (_text(path), stamp, digest, session),
             )
 
         self._store.write(act)

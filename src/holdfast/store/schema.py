@@ -80,7 +80,8 @@ MIGRATIONS = (
         PRIMARY KEY (session, machine, boot, ns, pid, start, agent)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE seen_file (
-        path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL
+        session INTEGER NOT NULL, path TEXT NOT NULL, stamp TEXT NOT NULL, digest TEXT NOT NULL,
+        PRIMARY KEY (session, path)
     ) STRICT, WITHOUT ROWID;
     """,
 )

@@ -87,6 +87,7 @@ _ERASE = (
     "INSERT INTO find (find) VALUES ('optimize')",
     "DELETE FROM lost WHERE session = :session",
     "DELETE FROM holder WHERE session = :number",
+    "DELETE FROM seen_file WHERE session = :number",
     "UPDATE tree SET session = NULL WHERE session = :number",
 )
 

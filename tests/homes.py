@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from holdfast import backup, config
+from holdfast import backup, config, restore
 from holdfast.clock import FakeClock
 from holdfast.journal import Journal
 from holdfast.model import event as ev
@@ -74,16 +74,14 @@ class Home:
     def export(self, session: str = "s-1") -> bytes:
         return b"".join(backup.export(self.journal, session, clock=self.clock))
 
-    def absorb(self, source: str | bytes, *, partial: bool = False) -> backup.Outcome:
-        return backup.absorb(self.journal, source, partial=partial)
+    def absorb(self, source: str | bytes, *, partial: bool = False) -> restore.Outcome:
+        return restore.absorb(self.journal, source, partial=partial)
 
     def save(self, keep: int = 2) -> backup.Saved:
-        return backup.save(self.store, self.journal, self.folder, clock=self.clock, keep=keep)
+        return backup.save(self.store, self.folder, clock=self.clock, keep=keep)
 
     def save_new(self, keep: int = 2) -> backup.Saved | None:
-        return backup.backup_if_due(
-            self.store, self.journal, self.folder, clock=self.clock, keep=keep
-        )
+        return backup.backup_if_due(self.store, self.folder, clock=self.clock, keep=keep)
 
     # -- harm ----------------------------------------------------------------------------------
 

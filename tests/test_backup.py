@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import backup, files, pack
+from holdfast import backup, files, pack, restore
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession, StoreFailed
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
@@ -60,7 +60,7 @@ def test_an_exported_session_is_the_same_elsewhere(home: Home, other: Home) -> N
     home.note("one")
     digest = home.keep(b"some content")
     outcome = other.absorb(home.export())
-    assert outcome.sessions == [backup.Taken("s-1", 3, 0)] and outcome.blobs == 1
+    assert outcome.sessions == [restore.Taken("s-1", 3, 0)] and outcome.blobs == 1
     assert other.events() == home.events()
     assert other.store.blob(digest) == b"some content"
     assert other.is_sound()
@@ -75,7 +75,7 @@ def test_importing_twice_is_importing_once(home: Home, other: Home) -> None:
     other.absorb(data)
     before = other.store.read("SELECT * FROM session"), other.store.read("SELECT * FROM blob_use")
     again = other.absorb(data)
-    assert again.sessions == [backup.Taken("s-1", 0, 2)] and again.blobs == 0
+    assert again.sessions == [restore.Taken("s-1", 0, 2)] and again.blobs == 0
     assert before == (
         other.store.read("SELECT * FROM session"),
         other.store.read("SELECT * FROM blob_use"),
@@ -119,7 +119,7 @@ def test_damaged_content_does_not_keep_the_rest_from_being_merged(home: Home) ->
     home.keep(b"content")
     data = home.export()
     home.write("UPDATE blob SET data = x'00'")
-    assert home.absorb(data) == backup.Outcome([backup.Taken("s-1", 0, 2)], 0)
+    assert home.absorb(data) == restore.Outcome([restore.Taken("s-1", 0, 2)], 0)
 
 
 def test_much_content_is_merged_a_part_at_a_time(
@@ -127,7 +127,7 @@ def test_much_content_is_merged_a_part_at_a_time(
 ) -> None:
     home.start()
     kept = [home.keep(f"content {n}".encode() * 100) for n in range(7)]
-    monkeypatch.setattr(backup, "_BLOBS_AT_ONCE", 2000)
+    monkeypatch.setattr(restore, "_BLOBS_AT_ONCE", 2000)
     absorbed: list[int] = []
     real = other.journal.absorb
 
@@ -138,7 +138,7 @@ def test_much_content_is_merged_a_part_at_a_time(
     monkeypatch.setattr(other.journal, "absorb", counted)
     outcome = other.absorb(home.export())
     assert absorbed == [3, 3, 1]
-    assert outcome.sessions == [backup.Taken("s-1", 8, 0)] and outcome.blobs == 7
+    assert outcome.sessions == [restore.Taken("s-1", 8, 0)] and outcome.blobs == 7
     assert all(other.store.blob(digest) for digest in kept) and other.is_sound()
 
 
@@ -146,7 +146,7 @@ def test_a_forgotten_session_does_not_come_back(home: Home, other: Home) -> None
     for session in ("s-1", "s-2"):
         home.start(session)
         home.note("secret plans", session)
-    backup.save(home.store, home.journal, str(home.path / "all"), clock=home.clock)
+    backup.save(home.store, str(home.path / "all"), clock=home.clock)
     packs = backup.generations(str(home.path / "all"))[0]
     other.absorb(packs[0])
     other.journal.forget("s-1", actor="cli")
@@ -154,7 +154,7 @@ def test_a_forgotten_session_does_not_come_back(home: Home, other: Home) -> None
     skipped, taken = outcome.sessions
     assert (skipped.session, skipped.new, skipped.held) == ("s-1", 0, 2)
     assert "forgotten here" in skipped.why
-    assert taken == backup.Taken("s-2", 0, 2)
+    assert taken == restore.Taken("s-2", 0, 2)
     assert all(sealed.data is None for sealed in other.events("s-1"))
 
 
@@ -189,7 +189,7 @@ def test_a_bad_pack_changes_nothing(home: Home, other: Home, tmp_path: Path) -> 
     with pytest.raises(InvalidInput, match="not a Holdfast pack"):
         other.absorb(b"SQLite format 3\0" * 100)
     with pytest.raises(InvalidInput, match="at most 100"):
-        backup.absorb(other.journal, path, limits=Limits(total=100))
+        restore.absorb(other.journal, path, limits=Limits(total=100))
     assert other.store.catalogue() == [] and not (other.path / "holdfast.db").exists()
 
 
@@ -212,9 +212,9 @@ def test_events_without_their_past_are_refused_with_all_the_rest(home: Home, oth
         other.absorb(data)
     assert other.store.catalogue() == []
     outcome = other.absorb(data, partial=True)
-    assert outcome.sessions == [backup.Taken("s-0", 1, 0), backup.Taken("s-1", 0, 0, 1)]
+    assert outcome.sessions == [restore.Taken("s-0", 1, 0), restore.Taken("s-1", 0, 0, 1)]
     other.absorb(packed(pack.ranges("s-1", chain[:1])))
-    assert other.absorb(data).sessions[1] == backup.Taken("s-1", 1, 0)
+    assert other.absorb(data).sessions[1] == restore.Taken("s-1", 1, 0)
     assert other.events() == chain
 
 
@@ -240,7 +240,7 @@ def test_a_forged_clock_is_refused(home: Home, other: Home) -> None:
         other.absorb(packed([*good, *bad]))
     assert other.store.catalogue() == []
     outcome = other.absorb(packed([*good, *bad]), partial=True)
-    assert outcome.sessions == [backup.Taken("s-0", 1, 0), backup.Taken("s-1", 1, 0, 1)]
+    assert outcome.sessions == [restore.Taken("s-0", 1, 0), restore.Taken("s-1", 1, 0, 1)]
 
 
 def packed(items: list[Item] | list[Range]) -> bytes:
@@ -326,9 +326,7 @@ def test_a_backup_into_a_folder_of_the_user_is_only_a_file(home: Home, tmp_path:
     home.start()
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o777)
-    made = [
-        backup.save(home.store, home.journal, str(mine), clock=home.clock).path for _ in range(3)
-    ]
+    made = [backup.save(home.store, str(mine), clock=home.clock).path for _ in range(3)]
     assert sorted(os.listdir(mine)) == [os.path.basename(path) for path in made]
 
 
@@ -584,7 +582,7 @@ def test_a_whole_generation_with_a_damaged_session_can_be_taken(home: Home, othe
     good = home.save().path
     home.write("UPDATE event SET data = x'7b7d' WHERE position = (1 << 32) + 2")
     bad = home.save().path
-    assert other.absorb(bad, partial=True).sessions == [backup.Taken("s-1", 1, 0, 3)]
+    assert other.absorb(bad, partial=True).sessions == [restore.Taken("s-1", 1, 0, 3)]
     other.absorb(good)
     assert len(other.events()) == 5 and other.is_sound()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import backup, doctor, files
+from holdfast import backup, doctor, files, probe, restore
 from holdfast.clock import Clock
 from holdfast.doctor import Advice, Mended
 from holdfast.errors import Busy, HoldfastError, StoreFailed
@@ -312,11 +312,11 @@ def test_a_database_that_cannot_be_opened_is_not_taken_for_damaged(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked_in(home)
-    monkeypatch.setattr(doctor, "_PROBE", "import sys; sys.exit(1)")
+    monkeypatch.setattr(probe, "_PROBE", "import sys; sys.exit(1)")
     (advice,) = [a for a in examined(home) if a.severity == "error"]
     assert advice.code == "database-closed" and not advice.fixable
-    monkeypatch.setattr(doctor, "_PROBE", "import time; time.sleep(60)")
-    monkeypatch.setattr(doctor, "_PATIENCE", 0.5)
+    monkeypatch.setattr(probe, "_PROBE", "import time; time.sleep(60)")
+    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
     (advice,) = [a for a in examined(home) if a.severity == "error"]
     assert advice.code == "database-closed" and "TimeoutExpired" in advice.why
 
@@ -537,7 +537,7 @@ def test_packs_that_need_each_other_are_taken_in_any_order(home: Home, tmp_path:
     home.save_new()
     packs = backup.generations(home.folder)[0]
     other = Home(tmp_path / "other", seed=1)
-    assert doctor._absorb_all(other.journal, packs[::-1]) == (97, [])
+    assert restore.absorb_all(other.journal, packs[::-1]) == (97, [])
     assert everything(other) == everything(home)
     other.store.close()
 
@@ -732,7 +732,7 @@ def test_a_full_disk_leaves_the_old_database_where_it_was(
         raise StoreFailed("cannot write", why="no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(backup, "absorb", full)
+        patch.setattr(restore, "absorb", full)
         with pytest.raises(StoreFailed):
             mended(home)
     assert home.database.read_bytes() == before

@@ -40,8 +40,13 @@ ALLOWED = {
     "derived": "model.* store",
     "soundness": "errors derived model.* store",
     "journal": "errors clock derived intake redact soundness model.* store",
-    "backup": "holdfast errors clock files text pack journal model.* store",
-    "doctor": "errors clock config files mount process redact pack backup journal soundness model.*"
+    "backup": "holdfast errors clock derived files text pack journal model.* store",
+    "restore": "errors derived files pack journal model.* store",
+    "probe": "errors config files",
+    "rebuild": "errors backup clock config derived files journal probe process redact restore"
+    " store.*",
+    "doctor": "errors backup clock config derived files journal model.* mount pack probe process"
+    " rebuild restore soundness"
     " store.*",
     "workspace": "errors clock config place process project store store.local",
     "timeline": "errors clock journal model.* store",
@@ -49,16 +54,16 @@ ALLOWED = {
     "view": "clock store.local",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
-    "home": "errors backup clock config derived doctor journal place process redact session"
-    " soundness store store.local text timeline view workspace model.*",
-    "session": "errors sha backup doctor home journal model.* place process soundness store.local"
-    " survey text timeline touch view",
+    "home": "errors backup clock config derived doctor files journal pack place process redact"
+    " restore session soundness store store.local text timeline view workspace model.*",
+    "session": "errors sha backup home journal model.* place process rebuild soundness store"
+    " store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
-    " soundness model.brief model.event"
+    " restore soundness model.brief model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }

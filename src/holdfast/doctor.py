@@ -3,61 +3,38 @@
 An *advice* says what is wrong, why it matters and which command helps; one that is `fixable`
 is what `mend` takes care of. Looking changes nothing. The database file is looked at in a
 child process, because opening it here other than through the store would drop the locks of
-this process.
-
-To *rebuild* is to make a new database from everything that can still be had: what the damaged
-one still shows (*salvage*), and every backup. It is made beside the old one and takes its
-place only when it is complete, under the writer lock and while nobody has the old one open.
-The old files are moved into `quarantine/TIME/`, never deleted. What is true of this machine
-only (which folder works on which session) is in no backup and is lost with the tables.
+this process. Where nothing less helps, the database is made anew (`rebuild`).
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from holdfast import backup, config, files, mount, pack
-from holdfast.backup import FOLDER, OWN, TEMPORARY
+from holdfast import backup, config, files, mount, pack, probe, restore
 from holdfast.clock import Clock, ago, iso
 from holdfast.config import Settings
-from holdfast.errors import (
-    Busy,
-    Damaged,
-    HoldfastError,
-    InvalidInput,
-    NoSession,
-    Outdated,
-    StoreFailed,
-)
+from holdfast.derived import as_sealed
+from holdfast.errors import Damaged, HoldfastError, NoSession
 from holdfast.journal import Journal
 from holdfast.model.event import Sealed, parse_header
 from holdfast.pack import Blob, Range
-from holdfast.process import ProcessId, liveness, machine_id
-from holdfast.redact import Redactor
+from holdfast.process import ProcessId, liveness
+from holdfast.rebuild import Rebuild, remembered
+from holdfast.restore import UNREADABLE
 from holdfast.soundness import Report
-from holdfast.store import Head, Store, Stored, open_store
-from holdfast.store.database import NAME
-from holdfast.store.heads import RememberedHeads
-from holdfast.store.lock import WriterLock
+from holdfast.store import Store
 from holdfast.store.schema import FORMAT
 
-QUARANTINE = "quarantine"
-_SALVAGE = "salvage.hfpack"
 NEWEST = 20
 """How many sessions a look that is not deep verifies."""
 
 _DAY = 24 * 3600 * 1000
 _ALL = 1_000_000
 _LITTLE_SPACE = 100 << 20
-_PATIENCE = 60
 _SEVERITIES = ("error", "warning", "info")
 _DERIVED = frozenset({"core", "rows", "catalogue"})
 _TOLD_APART = frozenset({"lost", "content"})
@@ -66,7 +43,6 @@ _MERGED = frozenset({"session-lost", "session-missing", "content-missing"})
 _ENDED = frozenset({"completed", "failed", "aborted", "abandoned"})
 _SAVED_AFTER = ("backup-", "content-", "database-", "session-")
 _TROUBLE = (HoldfastError, OSError)
-_UNREADABLE = (Damaged, InvalidInput, Outdated)
 
 
 class Advice(NamedTuple):
@@ -104,19 +80,11 @@ class _Case(NamedTuple):
 
     @property
     def database(self) -> str:
-        return os.path.join(self.home, NAME)
+        return os.path.join(self.home, files.DATABASE)
 
     @property
     def backups(self) -> str:
-        return os.path.join(self.home, FOLDER)
-
-    def remembered(self) -> list[tuple[str, Head]]:
-        """Every chain end that was acknowledged here, as far as that is still known."""
-        try:
-            return self.store.remembered()
-        except HoldfastError:
-            heads = RememberedHeads(os.path.join(self.home, "heads"))
-            return [(session, head) for _, session, head in heads.all()]
+        return os.path.join(self.home, files.BACKUPS)
 
 
 def examine(
@@ -169,7 +137,7 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
             "set HOLDFAST_HOME to a folder on a local disk",
             file=case.home,
         )
-    if not _writable(case.home):
+    if not files.is_writable(case.home):
         yield Advice(
             "home-readonly",
             "warning",
@@ -177,10 +145,6 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
             fix=f"check owner and permissions: ls -ld {case.home}",
             file=case.home,
         )
-
-
-def _writable(folder: str) -> bool:
-    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 
 def _look_at_mode(case: _Case) -> Iterator[Advice]:
@@ -192,16 +156,9 @@ def _look_at_mode(case: _Case) -> Iterator[Advice]:
             f"others may look into {case.home}",
             f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
             f"chmod 700 {case.home}",
-            fixable=facts.st_uid == os.geteuid() and _writable(case.home),
+            fixable=facts.st_uid == os.geteuid() and files.is_writable(case.home),
             file=case.home,
         )
-
-
-def _entries(folder: str) -> list[str]:
-    try:
-        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
-    except FileNotFoundError:
-        return []
 
 
 def _look_at_settings(case: _Case) -> Iterator[Advice]:
@@ -237,91 +194,33 @@ def _look_at_space(case: _Case) -> Iterator[Advice]:
 
 def _look_at_temporaries(case: _Case) -> Iterator[Advice]:
     before = case.clock.now() - _DAY
-    for path in [*_entries(case.home), *_entries(case.backups)]:
-        if path.endswith(TEMPORARY) and os.lstat(path).st_mtime * 1000 < before:
+    for path in [*files.entries(case.home), *files.entries(case.backups)]:
+        if path.endswith(files.TEMPORARY) and os.lstat(path).st_mtime * 1000 < before:
             yield Advice(
                 "temporary",
                 "info",
                 f"{path} was left by a process that died",
                 "it was never acknowledged",
                 "holdfast doctor --fix",
-                fixable=_writable(case.home),
+                fixable=files.is_writable(case.home),
                 file=path,
             )
 
 
 # --- the database, seen from a child process --------------------------------------------------
 
-# SQLite is asked, never the file: this is all that is ever done with a database from outside.
-_PROBE = """
-import json, sqlite3, sys
-from pathlib import Path
-seen = {"sqlite": sqlite3.sqlite_version}
-try:
-    db = sqlite3.connect(Path(sys.argv[1]).as_uri() + sys.argv[2], uri=True, timeout=5)
-    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
-    seen["tables"] = len(tables)
-    if "meta" in tables:
-        seen.update(db.execute("SELECT key, value FROM meta WHERE key IN ('format', 'min_writer')"))
-except sqlite3.Error as error:
-    seen.update(error=str(error), code=getattr(error, "sqlite_errorcode", 0) & 0xFF)
-print(json.dumps(seen))
-"""
-
-# Whether a connection is open anywhere: they hold these bytes of the file, and of -shm, locked.
-_HELD = """
-import fcntl, os, sys
-for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm", 120, 9)):
-    try:
-        fd = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        continue
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
-    except OSError:
-        sys.exit(3)
-"""
-
-
-def _child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", "-c", script, *arguments],
-        env=config.child_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE,
-    )
-
-
-def _probed(case: _Case) -> dict[str, object]:
-    alone = not _writable(case.home) and not _size(case.database + "-wal")
-    mode = "?mode=ro&immutable=1" if alone else "?mode=ro"
-    try:
-        answer: dict[str, object] = json.loads(_child(_PROBE, case.database, mode).stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return {"error": f"the child process said nothing ({type(error).__name__})"}
-    return answer
-
 
 def _look_at_database(case: _Case) -> Iterator[Advice]:
-    gone = len({session for session, _ in case.remembered()})
-    if _size(case.database):
+    gone = len({session for session, _ in remembered(case.store)})
+    if files.size(case.database):
         yield from _look_inside(case)
-    elif gone or backup.generations(case.backups) or _size(case.database + "-wal"):
+    elif gone or backup.generations(case.backups) or files.size(case.database + "-wal"):
         word = "empty" if os.path.exists(case.database) else "missing"
         yield _broken(case, word, f"the database is {word}", f"{gone} session(s) were kept in it")
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
 def _look_inside(case: _Case) -> Iterator[Advice]:
-    seen = _probed(case)
+    seen = probe.look(case.database, case.home)
     code, error = seen.get("code"), str(seen.get("error", ""))
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         yield _broken(case, "damaged", "the database is damaged", error)
@@ -358,7 +257,7 @@ def _broken(case: _Case, word: str, what: str, why: str) -> Advice:
         what,
         why,
         f"put the file back, or {helps}: holdfast doctor --fix",
-        fixable=_writable(case.home),
+        fixable=files.is_writable(case.home),
         file=case.database,
     )
 
@@ -412,7 +311,7 @@ def _look_at_session(case: _Case, session: str) -> Iterator[Advice]:
             f"what is derived from the journal of {session} is wrong",
             _first(report, codes & _DERIVED),
             "make it anew: holdfast doctor --fix",
-            fixable=_writable(case.home),
+            fixable=files.is_writable(case.home),
             session=session,
         )
     if "lost" in codes:
@@ -424,7 +323,7 @@ def _first(report: Report, codes: set[str] | frozenset[str]) -> str:
 
 
 def _damaged(case: _Case, session: str, why: str) -> Advice:
-    mendable = _writable(case.home) and _is_whole_in_backups(case, session)
+    mendable = files.is_writable(case.home) and _is_whole_in_backups(case, session)
     other = f"holdfast import FILE, from another copy of {session}"
     return Advice(
         "session-damaged",
@@ -445,9 +344,9 @@ def _is_whole_in_backups(case: _Case, session: str) -> bool:
             count = view.seq
     except _TROUBLE:
         return False
-    here = [sealed for sealed in map(_sealed, stored) if not backup.fault(sealed, session)]
+    here = [sealed for sealed in map(as_sealed, stored) if not backup.fault(sealed, session)]
     known = {s.hash: s for s in [*here, *_saved_events(case, session)]}
-    return len(backup.whole_part(session, known.values())) >= count
+    return len(restore.whole_part(session, known.values())) >= count
 
 
 def _saved_events(case: _Case, session: str) -> Iterator[Sealed]:
@@ -456,14 +355,10 @@ def _saved_events(case: _Case, session: str) -> Iterator[Sealed]:
             yield from item.events
 
 
-def _sealed(stored: Stored) -> Sealed:
-    return Sealed(stored.header, stored.salt, stored.data)
-
-
 def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
     try:
         with case.store.view(session) as view:
-            events = [event for event in map(_sealed, view.events()) if pack.blob_names(event)]
+            events = [event for event in map(as_sealed, view.events()) if pack.blob_names(event)]
     except _TROUBLE:
         return  # then the session itself is damaged, and that was told
     named = {name: _is_promise(event) for event in events for name in pack.blob_names(event)}
@@ -492,7 +387,7 @@ def _state_of_content(case: _Case, digest: str) -> tuple[str, str]:
 def _lost(case: _Case, session: str, why: str) -> Advice:
     with case.store.view(session) as view:
         wanted = {digest for _, _, digest in view.lost()}
-    wanted |= {head.hash for id, head in case.remembered() if id == session}
+    wanted |= {head.hash for id, head in remembered(case.store) if id == session}
     found = any(sealed.hash in wanted for sealed in _saved_events(case, session))
     what = f"session {session} lost events"
     return _gone(case, "session-lost", what, why, session, found=found)
@@ -508,14 +403,14 @@ def _gone(case: _Case, code: str, what: str, why: str, session: str, *, found: b
         helps
         if found
         else f"holdfast import FILE, from another copy of {session}; no backup has it",
-        fixable=found and _writable(case.home),
+        fixable=found and files.is_writable(case.home),
         session=session,
     )
 
 
 def _look_at_heads(case: _Case) -> Iterator[Advice]:
     there = {session.lower() for session in backup.listed(case.store)}
-    gone = {s: head for s, head in case.remembered() if s.lower() not in there}
+    gone = {s: head for s, head in remembered(case.store) if s.lower() not in there}
     for session, head in sorted(gone.items()):
         why = f"it was acknowledged up to {head.device}:{head.n}"
         what = f"session {session} is not in the database any more"
@@ -535,7 +430,7 @@ def _look_at_holders(case: _Case) -> Iterator[Advice]:
             f"{holder.name} died while it worked on session {holder.session}",
             "" if ended else "what it was doing has an unknown outcome",
             "holdfast doctor --fix" if ended else f"holdfast resume {holder.session}",
-            fixable=ended and _writable(case.home),
+            fixable=ended and files.is_writable(case.home),
             session=holder.session,
         )
 
@@ -563,7 +458,7 @@ def _look_at_backups(case: _Case) -> Iterator[Advice]:
                 f"the backup {path} is damaged",
                 why,
                 "make another: holdfast doctor --fix",
-                fixable=_writable(case.home),
+                fixable=files.is_writable(case.home),
                 file=path,
             )
     if case.settings.backup_every_minutes:
@@ -575,7 +470,7 @@ def _fault_of_pack(path: str, *, deep: bool) -> str:
         if not pack.sum_is_right(files.read_chunks(path)):
             return "its checksum is wrong"
         if deep:
-            for _ in pack.Reader(files.read_chunks(path), name=path, limits=OWN):
+            for _ in pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN):
                 pass
     except HoldfastError as error:
         return str(error)
@@ -588,19 +483,19 @@ def _look_at_age(case: _Case, made: list[list[str]]) -> Iterator[Advice]:
     fix = "holdfast backup"
     if not made:
         what = "there is no backup yet"
-        yield Advice("backup-none", "warning", what, fix=fix, fixable=_writable(case.home))
+        yield Advice("backup-none", "warning", what, fix=fix, fixable=files.is_writable(case.home))
         return
     age = case.clock.now() - _made_at(made[-1][-1])
     allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
     if age > allowed and backup.is_behind(case.store, case.backups):
         what = f"the newest backup was made {ago(age)}, and there is something new"
-        yield Advice("backup-old", "warning", what, fix=fix, fixable=_writable(case.home))
+        yield Advice("backup-old", "warning", what, fix=fix, fixable=files.is_writable(case.home))
 
 
 def _made_at(path: str) -> int:
     try:
         return pack.read_manifest(files.read_chunks(path), name=path).created
-    except _UNREADABLE:
+    except UNREADABLE:
         return int(os.stat(path).st_mtime * 1000)
 
 
@@ -641,7 +536,7 @@ def mend(
         return Mended([], [], found)
     done, lost = _tidy_files(todo), list[str]()
     if any(_needs_rebuild(advice) for advice in todo):
-        rebuilding = _Rebuild(case)
+        rebuilding = Rebuild(case.store, settings, clock=clock)
         done += rebuilding.run()
         lost += rebuilding.lost
     else:
@@ -671,7 +566,7 @@ def _tidy_files(todo: list[Advice]) -> list[str]:
 def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
     done: list[str] = []
     if any(advice.code in _MERGED for advice in todo):
-        new, _ = _absorb_all(case.journal, _all_packs(case))
+        new, _ = restore.absorb_all(case.journal, backup.packs(case.backups))
         done.append(f"merged all backups: {new} event(s) came back")
     for advice in todo:
         if advice.code == "session-derived":
@@ -691,178 +586,9 @@ def _renew_backups(case: _Case, todo: list[Advice], *, keep: int) -> list[str]:
     done = [f"moved {path} to {_set_aside(case, path)}" for path in bad]
     if not any(advice.code.startswith(_SAVED_AFTER) for advice in todo):
         return done
-    saved = backup.save(case.store, case.journal, case.backups, clock=case.clock, keep=keep)
+    saved = backup.save(case.store, case.backups, clock=case.clock, keep=keep)
     return [*done, f"made the backup {saved.path}"]
 
 
 def _set_aside(case: _Case, path: str) -> str:
-    return files.quarantine(path, os.path.join(case.home, QUARANTINE))
-
-
-def quarantined(home: str) -> list[str]:
-    """What was set aside here and may still hold anything that was ever recorded."""
-    return _entries(os.path.join(home, QUARANTINE))
-
-
-def _all_packs(case: _Case) -> list[str]:
-    return [path for packs in backup.generations(case.backups) for path in packs]
-
-
-def _absorb_all(journal: Journal, packs: list[str]) -> tuple[int, list[str]]:
-    """Merge packs until nothing more comes: a later one may hold what an earlier one lacks."""
-    total, unread = 0, set[str]()
-    while True:
-        new = 0
-        for path in packs:
-            try:
-                new += backup.absorb(journal, path, limits=OWN, partial=True).new
-            except _UNREADABLE as error:
-                unread.add(str(error))
-        total += new
-        if not new:
-            return total, sorted(unread)
-
-
-class _Rebuild:
-    """A new database in the place of a damaged one."""
-
-    def __init__(self, case: _Case) -> None:
-        self._case = case
-        stamp = iso(case.clock.now()).replace(":", "")
-        self._aside = _unused(os.path.join(case.home, QUARANTINE, stamp))
-        self._new = os.path.join(self._aside, "new")
-        self._heads = case.remembered()
-        self._counts: dict[str, int] = {}
-        self.lost: list[str] = []
-
-    def run(self) -> list[str]:
-        """Returns what was done; `lost` then says what could not be brought back."""
-        case = self._case
-        case.store.close()
-        lock = WriterLock(
-            os.path.join(case.home, "writer.lock"),
-            clock=case.clock,
-            timeout=case.settings.busy_timeout,
-        )
-        with lock:
-            self._require_nobody_inside()
-            files.make_private_dir(self._new)
-            try:
-                restored = self._fill()
-                self._take_its_place()
-            finally:
-                shutil.rmtree(self._new, ignore_errors=True)
-        lock.close()
-        return [
-            f"moved the damaged files to {self._aside}",
-            f"rebuilt the database: {restored} event(s) restored",
-        ]
-
-    def _require_nobody_inside(self) -> None:
-        try:
-            held = _child(_HELD, self._case.database).returncode
-        except (OSError, subprocess.SubprocessError) as error:
-            raise StoreFailed("could not tell whether the database is in use") from error
-        if held:
-            # Its last connection would remove the log of the new file when it is closed.
-            raise Busy(
-                "another process has the database open",
-                hint="end it (an agent, an editor, a server), then: holdfast doctor --fix",
-                file=self._case.database,
-            )
-
-    def _fill(self) -> int:
-        """Make the new database from the salvage and all backups; returns how many events."""
-        self._salvage()
-        packs = [*_all_packs(self._case), *self._salvages()]
-        store = self._open(self._new)
-        try:
-            journal = Journal(store, self._case.clock, Redactor())
-            total, unread = _absorb_all(journal, packs)
-            self.lost += [f"a pack that cannot be read: {why}" for why in unread]
-            self._compare(store)
-        finally:
-            store.close()
-        return total
-
-    def _open(self, home: str) -> Store:
-        return open_store(
-            "",
-            home,
-            clock=self._case.clock,
-            busy_timeout=self._case.settings.busy_timeout,
-            machine=machine_id(),
-        )
-
-    def _salvage(self) -> None:
-        """Put what the damaged database still shows into a pack.
-
-        It stays until a rebuild succeeds, so that one which is killed half-way loses nothing.
-        """
-        store = self._open(self._case.home)
-        try:
-            self._counts = backup.listed(store)
-        except HoldfastError:
-            self._counts = {}
-        wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
-        path = os.path.join(self._aside, _SALVAGE)
-        try:
-            backup.salvage(store, wanted, path, clock=self._case.clock)
-        finally:
-            store.close()
-
-    def _salvages(self) -> list[str]:
-        found = [os.path.join(path, _SALVAGE) for path in quarantined(self._case.home)]
-        return [path for path in found if os.path.exists(path)]
-
-    def _compare(self, store: Store) -> None:
-        """Say what was known of and is not in the new database."""
-        there = backup.listed(store)
-        for session, count in self._counts.items():
-            if there.get(session, 0) < count:
-                gone = count - there.get(session, 0)
-                self.lost.append(f"session {session}: {gone} of {count} event(s)")
-        for session, head in self._heads:
-            if not _ends(store, session, head):
-                store.note_lost(session, head)
-            if self._counts.get(session, 0) <= there.get(session, 0) and not _ends(
-                store, session, head
-            ):
-                upto = f"{head.device}:{head.n}"
-                self.lost.append(f"session {session}: events up to {upto} were acknowledged")
-        if there:
-            self.lost.append("which folder works on which session: holdfast use SESSION")
-
-    def _take_its_place(self) -> None:
-        """The log first and the heads last: a crash in between leaves a home that says so."""
-        fresh = os.path.join(self._new, NAME)
-        if os.path.exists(fresh + "-wal"):
-            raise StoreFailed("the new database was not closed properly", file=fresh)
-        for suffix in ("-shm", "-wal", ""):
-            self._move_aside(self._case.database + suffix)
-        if os.path.exists(fresh):
-            os.rename(fresh, self._case.database)
-        files.sync_folder(self._case.home)
-        self._move_aside(os.path.join(self._case.home, "heads"))
-        self._move_aside(os.path.join(self._case.backups, backup.STATE))
-        for path in self._salvages():
-            os.unlink(path)
-
-    def _move_aside(self, path: str) -> None:
-        if os.path.lexists(path):
-            kept = files.quarantine(path, self._aside)
-            os.rename(kept, os.path.join(self._aside, os.path.basename(path)))
-
-
-def _unused(path: str) -> str:
-    names = (path, *(f"{path}-{n}" for n in range(2, 1000)))
-    return next(name for name in names if not os.path.lexists(name))
-
-
-def _ends(store: Store, session: str, head: Head) -> bool:
-    """Whether the session has the event that a remembered head names."""
-    try:
-        with store.view(session) as view:
-            return any(_sealed(stored).hash == head.hash for stored in view.events())
-    except NoSession:
-        return False
+    return files.quarantine(path, os.path.join(case.home, files.QUARANTINE))

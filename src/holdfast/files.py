@@ -26,8 +26,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# What lies in a home, beside the settings; docs/formats.md says what each is.
+DATABASE = "holdfast.db"
+LOCK, QUEUE = "writer.lock", "writer.queue"
+HEADS = "heads"
+BACKUPS = "backups"
+BACKUP_STATE = "state.json"
+PACK = ".hfpack"
+QUARANTINE = "quarantine"
+TEMPORARY = ".holdfast-tmp"
+
 _CHUNK = 1 << 20
-_TEMPORARY = ".holdfast-tmp"
 
 # What a code means, and what helps. Everything not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
@@ -386,7 +395,7 @@ def _require_plain_target(path: str) -> None:
 
 
 def _temporary_name(path: str) -> str:
-    name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{_TEMPORARY}"
+    name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{TEMPORARY}"
     return os.path.join(_folder_of(path), name)
 
 
@@ -491,3 +500,27 @@ def _read_up_to(fd: int, most: int) -> bytes:
         parts.append(part)
         most -= len(part)
     return b"".join(parts)
+
+
+def entries(folder: str) -> list[str]:
+    """The paths of all that is in a folder, by name; nothing where there is no such folder."""
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def size(path: str) -> int:
+    """How many bytes a file has; 0 for one that is not there or cannot be looked at."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def is_writable(folder: str) -> bool:
+    """Whether this process may change what is in a folder; nothing is tried."""
+    try:
+        return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    except OSError:
+        return False

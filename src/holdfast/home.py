@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from holdfast import clock as clocks
+from holdfast import files
 from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from holdfast.backup import Outcome, Saved
+    from holdfast.backup import Saved
     from holdfast.doctor import Advice, Mended
     from holdfast.journal import Journal
+    from holdfast.restore import Outcome
     from holdfast.soundness import Report
 
     Notice = Callable[[str], None]
@@ -246,11 +248,11 @@ class Holdfast:
             names = sorted(os.listdir(self.backup_folder))
         except OSError:
             return []
-        return [os.path.join(self.backup_folder, n) for n in names if n.endswith(".hfpack")]
+        return [os.path.join(self.backup_folder, n) for n in names if n.endswith(files.PACK)]
 
     @property
     def backup_folder(self) -> str:
-        return os.path.join(self.store.home, "backups")
+        return os.path.join(self.store.home, files.BACKUPS)
 
     def backup(self, folder: str = "") -> Saved:
         """Write everything into one pack, in the home's own backups or in a folder of yours."""
@@ -258,17 +260,17 @@ class Holdfast:
 
         target = os.path.abspath(folder) if folder else self.backup_folder
         keep = None if folder else self.settings.backup_keep
-        return backup.save(self.store, self.journal, target, clock=self.clock, keep=keep)
+        return backup.save(self.store, target, clock=self.clock, keep=keep)
 
     def restore(self, path: str) -> Outcome:
         """Merge a backup into this home; nothing that is here is replaced.
 
         A folder of backups means its newest one. What cannot be taken is left out and told.
         """
-        from holdfast import backup
+        from holdfast import pack, restore
 
-        return backup.together(
-            backup.absorb(self.journal, part, limits=backup.OWN, partial=True)
+        return restore.together(
+            restore.absorb(self.journal, part, limits=pack.OWN, partial=True)
             for part in self._parts(path)
         )
 
@@ -285,9 +287,9 @@ class Holdfast:
 
     def import_(self, path: str) -> Outcome:
         """Merge a pack of someone else into this home: all of it, or nothing."""
-        from holdfast import backup
+        from holdfast import restore
 
-        return backup.absorb(self.journal, path)
+        return restore.absorb(self.journal, path)
 
     def backup_if_due(self) -> None:
         """Once an hour (a setting), pack what is new beside the database."""
@@ -297,7 +299,7 @@ class Holdfast:
             return
         self._backup_again = now + 60
         try:
-            last = os.stat(os.path.join(self.backup_folder, "state.json")).st_mtime
+            last = os.stat(os.path.join(self.backup_folder, files.BACKUP_STATE)).st_mtime
         except OSError:
             last = 0.0
         if not 0 <= now - last < every * 60:
@@ -307,13 +309,8 @@ class Holdfast:
         from holdfast import backup
 
         try:
-            backup.backup_if_due(
-                self.store,
-                self.journal,
-                self.backup_folder,
-                clock=self.clock,
-                keep=self.settings.backup_keep,
-            )
+            keep = self.settings.backup_keep
+            backup.backup_if_due(self.store, self.backup_folder, clock=self.clock, keep=keep)
         except HoldfastError as error:
             # The event is durable: a backup that fails must not look like an event that failed.
             self._say(f"no backup was made: {error}")

@@ -92,6 +92,10 @@ class Limits(NamedTuple):
     ratio: int = 200
 
 
+OWN = Limits(total=1 << 50)
+"""For packs that this home made itself: they may be as large as the store is."""
+
+
 class Manifest(Struct, frozen=True):
     """What a pack says of itself; true only once the pack was read to its end."""
 

@@ -435,11 +435,11 @@ class Session:
         What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
         Returns files that may still hold some of it: damaged packs, and what was set aside.
         """
-        from holdfast import backup, doctor
+        from holdfast import backup, rebuild
 
         self.home.journal.forget(self.id, actor=self.actor)
         purged = backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
-        return [*purged.unreadable, *doctor.quarantined(self.home.settings.home)]
+        return [*purged.unreadable, *rebuild.quarantined(self.home.settings.home)]
 
     # -- picking it up -------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from holdfast.backup import Outcome, Taken
     from holdfast.cli.screen import Screen
     from holdfast.doctor import Advice
     from holdfast.home import Holdfast
+    from holdfast.restore import Outcome, Taken
     from holdfast.soundness import Report
 
 DAMAGED = 5

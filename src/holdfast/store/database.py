@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Inode = tuple[int, int]
 
-NAME = "holdfast.db"
 _ASIDE = ".new"
 _MOST_IDLE = 4
 _FORK_WAIT = 1.0
@@ -76,9 +75,9 @@ class Database:
     ) -> None:
         """`settle` is called in the first transaction of each writer."""
         self.home = home
-        self.path = os.path.join(home, NAME)
-        self.lock = WriterLock(os.path.join(home, "writer.lock"), clock=clock, timeout=timeout)
-        self.heads = RememberedHeads(os.path.join(home, "heads"))
+        self.path = os.path.join(home, files.DATABASE)
+        self.lock = WriterLock(os.path.join(home, files.LOCK), clock=clock, timeout=timeout)
+        self.heads = RememberedHeads(os.path.join(home, files.HEADS))
         self._timeout = timeout
         self._settle = settle
         self._prepared = False
@@ -408,7 +407,9 @@ class Database:
             )
         _enlist(self)
         # No log to read and none can be made: the file alone is the whole truth.
-        frozen = mode == "ro" and not _size(self.path + "-wal") and not _writable(self.home)
+        frozen = (
+            mode == "ro" and not files.size(self.path + "-wal") and not files.is_writable(self.home)
+        )
         connection = sqlite3.connect(
             _uri(self.path, "ro&immutable=1" if frozen else mode),
             uri=True,
@@ -432,7 +433,7 @@ class Database:
             return (facts.st_dev, facts.st_ino)
         gone = len({session for _, session, _ in self.heads.all()})
         # SQLite would delete the log of a database that is empty, and what is still in it.
-        if gone or _size(self.path + "-wal"):
+        if gone or files.size(self.path + "-wal"):
             raise Damaged(
                 f"the database is missing or empty, but held {gone or 'some'} session(s)",
                 why="the file was deleted or cut to nothing",
@@ -601,17 +602,6 @@ def _inode(path: str) -> Inode:
     except OSError:
         return (0, 0)
     return (facts.st_dev, facts.st_ino)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def _writable(folder: str) -> bool:
-    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 
 def _close_quietly(connection: sqlite3.Connection) -> None:

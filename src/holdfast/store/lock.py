@@ -20,6 +20,7 @@ import os
 import sys
 from _thread import allocate_lock, get_ident
 
+from holdfast import files
 from holdfast.errors import Busy
 from holdfast.files import failure
 
@@ -126,7 +127,7 @@ class WriterLock:
         try:
             self._fd = open_private(self.path)
             self._inode = os.fstat(self._fd).st_ino
-            self._queue = open_private(os.path.splitext(self.path)[0] + ".queue")
+            self._queue = open_private(os.path.join(os.path.dirname(self.path), files.QUEUE))
             self._name = _our_name()
         except OSError as error:
             self.close()  # half opened would look opened to the next try

@@ -14,10 +14,11 @@ import sqlite3
 import zlib
 from functools import partial
 
+from holdfast import files
 from holdfast.clock import short_id
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
-from holdfast.store.database import DRIVER_ERRORS, NAME, Database, must_scrub
+from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local
 from holdfast.store.schema import SHIFT
@@ -238,7 +239,7 @@ class SqliteStore(Store):
 
     def __init__(self, home: str, *, clock: Clock, busy_timeout: float, machine: Machine) -> None:
         self.home = os.path.abspath(home)
-        self.path = os.path.join(self.home, NAME)
+        self.path = os.path.join(self.home, files.DATABASE)
         self._clock = clock
         # Not a method of ours: a store that is dropped should be gone at once, without a cycle.
         settle = partial(_settle_device, clock, machine, self.path)

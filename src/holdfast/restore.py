@@ -1,0 +1,272 @@
+"""Imports and restores: packs taken back through the journal.
+
+To *absorb* a pack is to merge it, never to replace anything: twice is once. The whole pack is
+read and judged before the first event is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast import files, pack
+from holdfast.derived import as_sealed
+from holdfast.errors import Damaged, InvalidInput, NoSession, Outdated, Refused
+from holdfast.journal import Journal
+from holdfast.model import event as ev
+from holdfast.model.chain import check_link
+from holdfast.model.event import Header, Sealed
+from holdfast.model.merge import in_order
+from holdfast.pack import Blob, Item, Limits, Range
+from holdfast.store import Store
+
+_BLOBS_AT_ONCE = 64 << 20
+UNREADABLE = (Damaged, InvalidInput, Outdated)
+"""What reading a pack raises when the fault is the pack's."""
+
+
+class Taken(NamedTuple):
+    """What became of one session of a pack: events added, and those that were there before.
+
+    `left_out` events were not taken because what they follow is missing, or because the whole
+    session was skipped, and then `why` says for what reason.
+    """
+
+    session: str
+    new: int
+    held: int
+    left_out: int = 0
+    why: str = ""
+
+
+class Outcome(NamedTuple):
+    """What absorbing a pack did."""
+
+    sessions: list[Taken]
+    blobs: int
+
+    @property
+    def new(self) -> int:
+        return sum(taken.new for taken in self.sessions)
+
+
+def together(outcomes: Iterable[Outcome]) -> Outcome:
+    """What several packs of one backup did, each session told once."""
+    told: dict[str, Taken] = {}
+    blobs = 0
+    for outcome in outcomes:
+        blobs += outcome.blobs
+        for taken in outcome.sessions:
+            old = told.get(taken.session, Taken(taken.session, 0, 0))
+            new, held = old.new + taken.new, old.held + taken.held
+            left_out, why = old.left_out + taken.left_out, taken.why or old.why
+            told[taken.session] = Taken(taken.session, new, held, left_out, why)
+    return Outcome(list(told.values()), blobs)
+
+
+def absorb(
+    journal: Journal, source: str | bytes, *, limits: Limits | None = None, partial: bool = False
+) -> Outcome:
+    """Merge a pack, given as a path or as its bytes, into the store. Twice is once.
+
+    A pack that is damaged, foreign or contradicts what is held is refused before anything is
+    written, and so is one whose events follow others that are neither held nor in it; with
+    `partial` those are left out and counted instead. A session that was forgotten here is
+    skipped and reported.
+    """
+    name = source if isinstance(source, str) else "the pack"
+
+    def reader() -> pack.Reader:
+        chunks = files.read_chunks(source) if isinstance(source, str) else (source,)
+        return pack.Reader(chunks, name=name, limits=limits)
+
+    for session, events in _histories(reader()):
+        _judge(journal, session, events, name=name, partial=partial)
+    merging = _Merging(journal, name, partial=partial)
+    for item in reader():
+        merging.take(item)
+    merging.finish()
+    return Outcome(merging.sessions, merging.blobs)
+
+
+def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
+    """Merge packs of ours until nothing more comes: one may hold what another lacks.
+
+    Returns how many events were new, and what kept packs from being read.
+    """
+    total, unread, packs = 0, set[str](), list(packs)
+    while True:
+        new = 0
+        for path in packs:
+            try:
+                new += absorb(journal, path, limits=pack.OWN, partial=True).new
+            except UNREADABLE as error:
+                unread.add(str(error))
+        total += new
+        if not new:
+            return total, sorted(unread)
+
+
+def _histories(items: Iterable[Item]) -> Iterator[tuple[str, list[Sealed]]]:
+    """Each session of a pack with all its events, once the pack proved sound.
+
+    Blobs pass by: reading them checks them.
+    """
+    session, events = "", list[Sealed]()
+    for item in items:
+        if item.session != session:
+            if events:
+                yield session, events
+            session, events = item.session, []
+        if isinstance(item, Range):
+            events += item.events
+    if events:
+        yield session, events
+
+
+class _Verdict(NamedTuple):
+    fresh: list[Sealed]
+    held: int
+    left_out: int = 0
+    why: str = ""
+
+
+def _judge(
+    journal: Journal, session: str, events: Sequence[Sealed], *, name: str, partial: bool
+) -> _Verdict:
+    """Which events of a pack's session to take; raises when the pack must be refused."""
+    try:
+        with journal.store.view(session) as view:
+            gone = journal.state(view).core.forgotten
+            here = list(map(as_sealed, view.events()))
+            headers = {sealed.hash: ev.parse_header(sealed.header) for sealed in here}
+    except NoSession:
+        gone, here, headers = False, [], {}
+    except Damaged as error:
+        return _Verdict([], 0, len(events), f"the session is damaged here: {error}")
+    fresh = [sealed for sealed in events if sealed.hash not in headers]
+    held = len(events) - len(fresh)
+    why = _reason_to_skip(session, here, fresh, gone=gone)
+    if why:
+        return _Verdict([], held, len(fresh), why)
+    taken = _closed(session, fresh, headers, name=name, partial=partial)
+    return _Verdict(taken, held, len(fresh) - len(taken))
+
+
+def _reason_to_skip(
+    session: str, here: Sequence[Sealed], fresh: Sequence[Sealed], *, gone: bool
+) -> str:
+    if gone:
+        return "it was forgotten here and must not come back"
+    if any(ev.parse_header(sealed.header).session != session for sealed in here[:1]):
+        return "another session here has its id in other letters"
+    # A pack never makes anything be forgotten: that takes a word of the user.
+    if any(map(_is_tombstone, fresh)) and any(sealed.data is not None for sealed in here):
+        return "it was forgotten where the pack was made, but is kept here"
+    return ""
+
+
+def _is_tombstone(sealed: Sealed) -> bool:
+    return ev.parse_header(sealed.header).kind == "session.forgotten"
+
+
+def _closed(
+    session: str, fresh: list[Sealed], headers: dict[str, Header], *, name: str, partial: bool
+) -> list[Sealed]:
+    """The events whose whole past is held or among them."""
+    found: list[Sealed] = []
+    by_hash = {sealed.hash: sealed for sealed in fresh}
+    for event in in_order(map(ev.read, fresh)):
+        wrong = check_link(event.head, headers.get)
+        if not wrong:
+            headers[event.hash] = event.head
+            found.append(by_hash[event.hash])
+        elif not partial:
+            raise Damaged(
+                f"{name} cannot be taken",
+                why=f"event {event.address} of {session}: {wrong}",
+                hint="take the packs before it first, oldest first",
+                session=session,
+                file=name,
+            )
+    return found
+
+
+def whole_part(session: str, events: Iterable[Sealed]) -> list[Sealed]:
+    """The events, of any that were gathered, whose whole past is among them."""
+    return _closed(session, list(events), {}, name="", partial=True)
+
+
+class _Merging:
+    """Takes the items of a sound pack one after the other into the journal."""
+
+    def __init__(self, journal: Journal, name: str, *, partial: bool) -> None:
+        self._journal = journal
+        self._name = name
+        self._partial = partial
+        self._begin("")
+        self.sessions: list[Taken] = []
+        self.blobs = 0
+
+    def _begin(self, session: str) -> None:
+        self._session = session
+        self._events: list[Sealed] = []
+        self._waiting: list[tuple[str, bytes]] = []
+        self._verdict: _Verdict | None = None
+        self._added: int | None = None
+
+    def take(self, item: Item) -> None:
+        if item.session != self._session:
+            self.finish()
+            self._begin(item.session)
+        if isinstance(item, Range):
+            self._events += item.events
+        elif self._is_wanted(item):
+            self._waiting.append((item.digest, item.data))
+            if sum(len(data) for _, data in self._waiting) > _BLOBS_AT_ONCE:
+                self._merge()
+
+    def finish(self) -> None:
+        """The session is complete: merge what is still waiting, and report."""
+        if not self._session:
+            return
+        self._merge()
+        verdict = self._judged()
+        self.sessions.append(
+            Taken(self._session, self._added or 0, verdict.held, verdict.left_out, verdict.why)
+        )
+
+    def _merge(self) -> None:
+        fresh = self._judged().fresh if self._added is None else []
+        if not fresh and not self._waiting:
+            return
+        try:
+            added = self._journal.absorb(self._session, fresh, self._waiting)
+        except Refused as error:
+            # Forgotten between the judgement and now.
+            self._verdict = _Verdict([], 0, len(self._events), str(error))
+        else:
+            self._added = (self._added or 0) + added
+            self.blobs += len(self._waiting)
+        self._waiting = []
+
+    def _judged(self) -> _Verdict:
+        if self._verdict is None:
+            self._verdict = _judge(
+                self._journal, self._session, self._events, name=self._name, partial=self._partial
+            )
+        return self._verdict
+
+    def _is_wanted(self, blob: Blob) -> bool:
+        """New events bring all their content, so that the store knows whose it is."""
+        verdict = self._judged()
+        if verdict.why:
+            return False
+        return bool(verdict.fresh) or _lacks(self._journal.store, blob.digest)
+
+
+def _lacks(store: Store, digest: str) -> bool:
+    try:
+        return store.blob(digest) is None
+    except Damaged:
+        return False  # merging adds, it replaces nothing: only a rebuild helps here

@@ -42,6 +42,7 @@ _WEEK = 7 * 24 * 3600 * 1000
 _STATE_LIMIT = 64 << 20
 _TOOL = f"holdfast {__version__}"
 
+_LARGEST = 2**53
 Mark = tuple[int, str]
 _ALL = 1 << 62
 
@@ -432,19 +433,27 @@ def _recall(folder: str) -> _State | None:
             os.path.join(folder, files.BACKUP_STATE), _STATE_LIMIT, private=True
         )
         kept = json.loads(raw or b"")
-        generation, parts, began = (int(kept[name]) for name in ("generation", "parts", "began"))
+        generation, parts, began = (_whole(kept[n]) for n in ("generation", "parts", "began"))
         return _State(generation, parts, began, _marks(kept["saved"]), _marks(kept["missing"]))
     except (HoldfastError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _marks(kept: dict[str, list[object]]) -> dict[str, Mark]:
-    return {id: (int(str(seq)), str(hash)) for id, (seq, hash) in kept.items()}
+    return {id: (_whole(seq), str(hash)) for id, (seq, hash) in kept.items()}
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or abs(value) > _LARGEST:
+        raise ValueError("not a number of ours")
+    return value
 
 
 def _remember(folder: str, state: _State, now: int) -> None:
-    kept = {"holdfast": 1, **state._asdict()}
-    files.replace(os.path.join(folder, files.BACKUP_STATE), json.dumps(kept).encode() + b"\n")
+    path = os.path.join(folder, files.BACKUP_STATE)
+    if files.is_odd(path):
+        files.quarantine(path, os.path.join(os.path.dirname(folder), files.QUARANTINE))
+    files.replace(path, json.dumps({"holdfast": 1, **state._asdict()}).encode() + b"\n")
     _look_again_at(folder, now)
 
 

@@ -207,6 +207,21 @@ def _look_at_temporaries(case: _Case) -> Iterator[Advice]:
             )
 
 
+def _look_at_odd_files(case: _Case) -> Iterator[Advice]:
+    names = (files.LOCK, files.QUEUE, files.HEADS, os.path.join(files.BACKUPS, files.BACKUP_STATE))
+    for path in [os.path.join(case.home, name) for name in names]:
+        if files.is_odd(path):
+            yield Advice(
+                "odd-file",
+                "error",
+                f"{path} is not a file",
+                "something else (a link, a folder, a pipe) has its name",
+                "move it aside: holdfast doctor --fix",
+                fixable=files.is_writable(case.home),
+                file=path,
+            )
+
+
 # --- the database, seen from a child process --------------------------------------------------
 
 
@@ -505,6 +520,7 @@ _FILE_CHECKS = (
     _look_at_settings,
     _look_at_space,
     _look_at_temporaries,
+    _look_at_odd_files,
     _look_at_database,
     _look_at_sqlite,
 )
@@ -534,7 +550,7 @@ def mend(
     todo = [advice for advice in found if advice.fixable]
     if not todo:
         return Mended([], [], found)
-    done, lost = _tidy_files(todo), list[str]()
+    done, lost = _tidy_files(case, todo), list[str]()
     if any(_needs_rebuild(advice) for advice in todo):
         rebuilding = Rebuild(case.store, settings, clock=clock)
         done += rebuilding.run()
@@ -551,7 +567,7 @@ def _needs_rebuild(advice: Advice) -> bool:
     return advice.code.startswith("database-") or advice.code in _DAMAGED
 
 
-def _tidy_files(todo: list[Advice]) -> list[str]:
+def _tidy_files(case: _Case, todo: list[Advice]) -> list[str]:
     done: list[str] = []
     for advice in todo:
         if advice.code == "home-open":
@@ -560,6 +576,8 @@ def _tidy_files(todo: list[Advice]) -> list[str]:
         elif advice.code == "temporary":
             os.unlink(advice.file)
             done.append(f"removed {advice.file}")
+        elif advice.code == "odd-file":
+            done.append(f"moved {advice.file} to {_set_aside(case, advice.file)}")
     return done
 
 

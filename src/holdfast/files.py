@@ -510,6 +510,14 @@ def entries(folder: str) -> list[str]:
         return []
 
 
+def is_odd(path: str) -> bool:
+    """Whether something that is no regular file (a link, a folder, a pipe) has this name."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def size(path: str) -> int:
     """How many bytes a file has; 0 for one that is not there or cannot be looked at."""
     try:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _SLOT = struct.Struct("<64s16sQ32s")
 _CRC = struct.Struct("<I")
 SIZE = 128
+_AT_ONCE = 8192
+_LAST_N = 2**53 - 1
 LONGEST_ID = 64
 """Bytes of a session id that fit into a slot."""
 
@@ -52,7 +54,7 @@ class RememberedHeads:
                 slot = os.pread(self._fd, SIZE, number * SIZE)
                 # A process that writes on meets its own slot, and need not take it apart.
                 return self._last[1] if slot == self._last[0] else _decode(slot)
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._open()
             try:
                 return _decode(os.pread(fd, SIZE, number * SIZE))
             finally:
@@ -61,15 +63,19 @@ class RememberedHeads:
             return None
 
     def all(self) -> Iterator[tuple[int, str, Head]]:
+        """Every number with its session and head; none where the file cannot be read."""
         try:
-            with open(self._path, "rb") as file:
-                slots = file.read()
+            fd = self._open()
+            try:
+                yield from _all_slots(fd)
+            finally:
+                os.close(fd)
         except OSError:
             return
-        for number in range(len(slots) // SIZE + 1):
-            found = _decode(slots[number * SIZE : (number + 1) * SIZE])
-            if found:
-                yield number, *found
+
+    def _open(self) -> int:
+        # Who reads must not wait for the other end of a pipe that someone put here.
+        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -86,6 +92,16 @@ class RememberedHeads:
             self.close()
 
 
+def _all_slots(fd: int) -> Iterator[tuple[int, str, Head]]:
+    number = 0
+    while slots := os.pread(fd, _AT_ONCE * SIZE, number * SIZE):
+        for start in range(0, len(slots), SIZE):
+            found = _decode(slots[start : start + SIZE])
+            if found:
+                yield number + start // SIZE, *found
+        number += _AT_ONCE
+
+
 def _decode(slot: bytes) -> tuple[str, Head] | None:
     if len(slot) < _SLOT.size + _CRC.size:
         return None
@@ -93,7 +109,7 @@ def _decode(slot: bytes) -> tuple[str, Head] | None:
     if _CRC.unpack_from(slot, _SLOT.size)[0] != zlib.crc32(body):
         return None
     session, device, n, digest = _SLOT.unpack(body)
-    if not n:
+    if not 0 < n <= _LAST_N:
         return None
     try:
         head = Head(device.rstrip(b"\0").decode(), n, digest.hex())

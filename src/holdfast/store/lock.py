@@ -15,13 +15,15 @@ whether the lock is held is known to the kernel alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import sys
 from _thread import allocate_lock, get_ident
 
 from holdfast import files
-from holdfast.errors import Busy
+from holdfast.errors import Busy, StoreFailed
 from holdfast.files import failure
 
 TYPE_CHECKING = False
@@ -101,7 +103,7 @@ class WriterLock:
     def holder(self) -> str:
         """Who wrote its name last, for messages."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return "unknown"
         try:
@@ -125,13 +127,13 @@ class WriterLock:
 
     def _open(self) -> None:
         try:
-            self._fd = open_private(self.path)
+            self._fd = _opened(self.path)
             self._inode = os.fstat(self._fd).st_ino
-            self._queue = open_private(os.path.join(os.path.dirname(self.path), files.QUEUE))
+            self._queue = _opened(os.path.join(os.path.dirname(self.path), files.QUEUE))
             self._name = _our_name()
-        except OSError as error:
+        except BaseException:
             self.close()  # half opened would look opened to the next try
-            raise failure(error, "write", self.path) from error
+            raise
 
     def _wait(self, deadline: float) -> float:
         began, next_in_line = self._clock.monotonic(), False
@@ -184,12 +186,29 @@ class WriterLock:
             return  # a full disk may keep the name out of the message, not the writer from writing
 
 
+def _opened(path: str) -> int:
+    try:
+        return open_private(path)
+    except OSError as error:
+        if files.is_odd(path):
+            raise StoreFailed(
+                f"{path} is not a file",
+                why="something else has the name of a file that is locked around every write",
+                hint="move it aside: holdfast doctor --fix",
+                file=path,
+            ) from error
+        raise failure(error, "write", path) from error
+
+
 def open_private(path: str, flags: int = 0) -> int:
     """A descriptor of a file of ours that only this user can read, whatever the umask."""
-    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
-        if os.fstat(fd).st_mode & 0o777 != 0o600:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if mode & 0o777 != 0o600:
             os.fchmod(fd, 0o600)
     except BaseException:
         os.close(fd)

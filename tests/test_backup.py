@@ -458,8 +458,10 @@ def test_a_backup_that_fails_is_not_tried_at_every_command(
         *(b"", b"{", b"[]", b"{}", b'{"saved": 7}', b"\xff\0", b"[" * 9999),
         *(
             b'{"generation": %b, "parts": 0, "began": 0, "saved": {}, "missing": {}}' % value
-            for value in (b"1e999", b"NaN", b"-Infinity", b'"1"', b"[1]", b"null", b"true")
-            + (b"9" * 30, b"9" * 5000, b"1.5", b"{}")
+            for value in [
+                *(b"1e999", b"NaN", b"-Infinity", b'"1"', b"[1]", b"null", b"true"),
+                *(b"9" * 30, b"9" * 5000, b"1.5", b"{}"),
+            ]
         ),
         b'{"generation": 1, "parts": 0, "began": 0, "saved": {"s-1": [1e999, ""]}, "missing": {}}',
         b'{"generation": 1, "parts": 0, "began": 0, "saved": {"s-1": [1]}, "missing": {}}',

@@ -12,17 +12,21 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from holdfast import backup, doctor, files, probe, restore
+from holdfast import backup, doctor, files, pack, probe, restore
 from holdfast.clock import Clock
+from holdfast.derived import searchable
 from holdfast.doctor import Advice, Mended
 from holdfast.errors import Busy, HoldfastError, StoreFailed
 from holdfast.model import event as ev
 from holdfast.process import identity
 from holdfast.store.local import Holder
+from holdfast.store.repair import is_good
+from holdfast.store.schema import migrate
 from tests.homes import Home, hashes
 
 DAY = 24 * 3600 * 1000
@@ -330,10 +334,37 @@ def test_what_is_derived_is_made_anew(home: Home) -> None:
     home.write("UPDATE session SET goal = 'another' WHERE id = 's-2'")
     home.write("UPDATE row SET rank = 7 WHERE session = 3")
     codes = [(a.code, a.session, a.fixable) for a in examined(home) if a.severity == "error"]
-    assert sorted(codes) == [("session-derived", "s-2", True), ("session-derived", "s-3", True)]
+    assert sorted(codes) == [
+        ("line", "", True),
+        ("session-derived", "s-2", True),
+        ("session-derived", "s-3", True),
+    ]
     result = mended(home)
     assert problems(result.left) == [] and len(result.done) == 3
     assert home.store.catalogue(where={"id": "s-2"})[0]["goal"] == "the goal of s-2"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "goal = 'another'",
+        "seq = seq + 1",
+        "forgotten = 1",
+        "archived = 1",
+        "line_sum = 0",
+        "id = 'S'",
+    ],
+)
+def test_a_harmed_line_of_the_catalogue_is_told_and_mended(home: Home, harm: str) -> None:
+    worked_in(home)
+    home.save()
+    before = home.store.catalogue(where={"id": "s-2"})
+    home.write(f"UPDATE session SET {harm} WHERE id = 's-2'")
+    assert [row["sound"] for row in backup.lines(home.store)].count(False) == 1
+    assert problems(examined(home))
+    result = mended(home)
+    assert problems(result.left) == []
+    assert home.store.catalogue(where={"id": "s-2"}) == before
 
 
 def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
@@ -403,7 +434,7 @@ def test_only_the_newest_sessions_are_verified_unless_asked(
         home.clock.jump(1000)
         home.start(f"s-{n}")
     home.save()
-    home.write("UPDATE session SET goal = 'another' WHERE id = 's-0'")
+    home.write("UPDATE session SET core_sum = core_sum + 1 WHERE id = 's-0'")
     assert problems(examined(home)) == []
     assert problems(examined(home, deep=True)) == ["session-derived"]
 
@@ -835,3 +866,176 @@ def test_the_real_clock_will_do_too(tmp_path: Path) -> None:
     found = doctor.examine(home.settings, home.store, home.journal, clock=Clock())
     assert "clock" not in problems(found)
     home.store.close()
+
+
+# --- tables and values ------------------------------------------------------------------------
+
+
+def harmed(home: Home, *statements: str) -> None:
+    """Change the tables from outside, while nobody has them open."""
+    home.store.close()
+    with closing(sqlite3.connect(home.database, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def names_of(kind: str) -> list[str]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, 0)
+        found = connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = ? AND sql IS NOT NULL", (kind,)
+        )
+        return [name for (name,) in found]
+
+
+def chosen_in(home: Home, session: str) -> None:
+    project = home.store.local.add_project("p-1", "shop")
+    home.store.local.settle("/work/shop", "1:2", project, [("path", "/work/shop")], session)
+
+
+@pytest.mark.parametrize("table", names_of("table"))
+@pytest.mark.parametrize("saved", [True, False])
+def test_any_table_that_was_dropped_is_told_and_mended(home: Home, table: str, saved: bool) -> None:
+    worked_in(home)
+    chosen_in(home, "s-2")
+    if saved:
+        home.save()
+    before = everything(home)
+    harmed(home, f"DROP TABLE {table}")
+    assert problems(examined(home))
+    result = mended(home)
+    left = [advice for advice in result.left if advice.severity == "error"]
+    if table in ("event", "blob") and not saved:
+        assert result.lost or left
+    else:
+        assert left == [] and everything(home) == before
+        assert all(home.is_sound(session) for session in before)
+    if table not in ("event", "tree", "blob"):
+        tree = home.store.local.tree("/work/shop")
+        assert tree is not None and tree[2] == "s-2"
+    assert mended(home).done == []
+    home.start("afterwards")
+    assert home.is_sound("afterwards")
+
+
+@pytest.mark.parametrize("index", names_of("index"))
+def test_any_index_that_was_dropped_is_made_anew(home: Home, index: str) -> None:
+    worked_in(home)
+    home.save()
+    harmed(home, f"DROP INDEX {index}")
+    assert "tables" in problems(examined(home))
+    assert problems(mended(home).left) == []
+    home.store.close()
+    with closing(sqlite3.connect(home.database)) as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (index,)).fetchall()
+
+
+@pytest.mark.parametrize("key", ["format", "min_writer", "device", "secret", "place", "scrub"])
+@pytest.mark.parametrize(
+    "value", [None, "", "x", "-1", "1.5", "9" * 30, "9" * 5000, "²", "\0", "../x", "nan"]
+)
+def test_any_value_that_was_garbled_is_told_and_mended(
+    home: Home, key: str, value: str | None
+) -> None:
+    home.start()
+    home.note("one")
+    home.save()
+    before = everything(home)
+    harmed(home, f"DELETE FROM meta WHERE key = '{key}'")
+    if value is not None:
+        home.store.close()
+        with closing(sqlite3.connect(home.database, isolation_level=None)) as connection:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+    told = problems(examined(home))
+    assert told == (["tables"] if key not in ("place", "scrub") and not is_good(key, value) else [])
+    assert problems(mended(home).left) == []
+    home.note("two")
+    assert len(home.store.secret()) == 32 and home.is_sound()
+    assert everything(home)["s-1"] > before["s-1"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "CREATE TRIGGER evil AFTER INSERT ON event BEGIN DELETE FROM event; END",
+        "CREATE UNIQUE INDEX evil ON session (status)",
+        "ALTER TABLE row ADD COLUMN more TEXT",
+        "ALTER TABLE session ADD COLUMN more TEXT",
+        "ALTER TABLE meta RENAME COLUMN value TO worth",
+        "ALTER TABLE tree RENAME COLUMN inode TO node",
+        "ALTER TABLE event RENAME COLUMN salt TO pepper",
+        "ALTER TABLE blob RENAME COLUMN part TO piece",
+    ],
+)
+def test_tables_in_another_form_are_told_and_mended(home: Home, harm: str) -> None:
+    worked_in(home)
+    home.save()
+    before = everything(home)
+    if "UNIQUE" in harm:
+        home.do("s-1", ev.SessionPaused())
+        home.do("s-2", ev.SessionCompleted())
+        home.save()
+        before = everything(home)
+    harmed(home, harm)
+    assert problems(examined(home))
+    result = mended(home)
+    assert [advice for advice in result.left if advice.severity == "error"] == []
+    assert everything(home) == before
+    home.note("afterwards")
+    assert home.is_sound()
+
+
+def test_events_whose_session_is_not_listed_are_listed_again(home: Home) -> None:
+    worked_in(home)
+    home.journal.forget("s-3", actor="cli")
+    before = everything(home)
+    harmed(home, "DELETE FROM session WHERE number >= 2")
+    assert "line" in problems(examined(home))
+    result = mended(home)
+    assert [a for a in result.left if a.severity == "error"] == [] and result.lost == []
+    assert everything(home) == before and home.is_sound("s-2")
+    assert [row["id"] for row in home.store.catalogue(where={"forgotten": 1})] == ["s-3"]
+
+
+def test_a_database_without_any_table_is_rebuilt(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    before = everything(home)
+    home.store.close()
+    home.database.unlink()
+    with closing(sqlite3.connect(home.database)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert problems(examined(home)) == ["database-foreign"]
+    mended(home)
+    assert everything(home) == before
+
+
+def test_what_the_search_index_finds_comes_back(home: Home) -> None:
+    worked_in(home)
+    wanted = len(home.store.search("note", text_of=searchable, limit=-1))
+    assert wanted == 90
+    harmed(home, "DROP TABLE find")
+    mended(home)
+    assert len(home.store.search("note", text_of=searchable, limit=-1)) == wanted
+
+
+def test_who_uses_what_is_kept_comes_back(home: Home) -> None:
+    worked_in(home)
+    kept = [name for event in home.events("s-2") for name in pack.blob_names(event)]
+    harmed(home, "DROP TABLE blob_use")
+    mended(home)
+    home.journal.forget("s-1", actor="cli")
+    assert kept and all(home.store.blob(digest) for digest in kept)
+
+
+def test_damage_that_nobody_foresaw_is_a_finding(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+
+    def failing(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("who would have thought")
+
+    monkeypatch.setattr(home.store, "check", failing)
+    found = [advice for advice in examined(home) if advice.code == "not-seen"]
+    assert len(found) == 1 and "who would have thought" in found[0].what and found[0].fix

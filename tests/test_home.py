@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast import Holdfast, NoSession, Session
 from holdfast.clock import FakeClock
+from holdfast.store.sqlite import SqliteStore
 
 TEN_YEARS = 10 * 365 * 24 * 3600 * 1000
 
@@ -349,3 +350,19 @@ def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:
     assert status["agents"]["died"] == 1
     assert "code-1" in status["next"]
     assert len(status["holders"]) == 1
+
+
+def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
+    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path)) as hf:
+        hf.start("one", id="one")
+        hf.start("two", id="two")
+        assert [(report.session, report.ok) for report in hf.verify()] == [
+            ("two", True),
+            ("one", True),
+        ]
+        store = hf.store
+        assert isinstance(store, SqliteStore)
+        store.write(lambda connection: connection.execute("DELETE FROM session WHERE id = 'one'"))
+        whole, session = hf.verify()
+    assert (whole.session, whole.ok, session.session, session.ok) == ("", False, "two", True)
+    assert "session one was acknowledged here" in whole.findings[0].message

@@ -282,10 +282,14 @@ def _remove(path: str) -> None:
 # -- what is new -------------------------------------------------------------------------------
 
 
+def lines(store: Store) -> list[dict[str, object]]:
+    """Every line of the catalogue, those of forgotten sessions last."""
+    return [*store.catalogue(), *store.catalogue(where={"forgotten": 1})]
+
+
 def listed(store: Store) -> dict[str, int]:
     """Every session with its last arrival number. Forgotten ones too: their end must be kept."""
-    rows = [*store.catalogue(), *store.catalogue(where={"forgotten": 1})]
-    return dict(sorted((str(row["id"]), int(str(row["seq"]))) for row in rows))
+    return dict(sorted((str(row["id"]), int(str(row["seq"]))) for row in lines(store)))
 
 
 def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:

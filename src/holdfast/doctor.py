@@ -26,9 +26,11 @@ from holdfast.process import ProcessId, liveness
 from holdfast.rebuild import Rebuild, remembered
 from holdfast.restore import UNREADABLE
 from holdfast.soundness import Report
-from holdfast.store import Store
+from holdfast.store import Repaired, Store
+from holdfast.store.repair import is_good
 from holdfast.store.schema import FORMAT
 
+_UNFORESEEN = "make a copy of the home, then: holdfast doctor --fix"
 NEWEST = 20
 """How many sessions a look that is not deep verifies."""
 
@@ -36,12 +38,14 @@ _DAY = 24 * 3600 * 1000
 _ALL = 1_000_000
 _LITTLE_SPACE = 100 << 20
 _SEVERITIES = ("error", "warning", "info")
+_FLAWS = ("tables", "line")
 _DERIVED = frozenset({"core", "rows", "catalogue"})
 _TOLD_APART = frozenset({"lost", "content"})
 _DAMAGED = frozenset({"session-damaged", "content-damaged"})
 _MERGED = frozenset({"session-lost", "session-missing", "content-missing"})
 _ENDED = frozenset({"completed", "failed", "aborted", "abandoned"})
 _SAVED_AFTER = ("backup-", "content-", "database-", "session-")
+_BLOCKING = ("database-", "tables")
 _TROUBLE = (HoldfastError, OSError)
 
 
@@ -94,12 +98,16 @@ def examine(
 
     Verifies the sessions that changed last; with `deep` all of them, and every backup.
     """
-    case = _Case(settings, store, journal, clock, deep)
+    return _examined(_Case(settings, store, journal, clock, deep))
+
+
+def _examined(case: _Case) -> list[Advice]:
     if not os.path.isdir(case.home):
         return [Advice("home-new", "info", f"nothing is kept in {case.home} yet")]
-    found = [advice for check in _FILE_CHECKS for advice in _looked(check, case)]
-    if not any(advice.code.startswith("database-") for advice in found):
-        found += [advice for check in _STORE_CHECKS for advice in _looked(check, case)]
+    found: list[Advice] = []
+    for checks in (_FILE_CHECKS, (_look_at_flaws,), _STORE_CHECKS):
+        if not any(advice.code.startswith(_BLOCKING) for advice in found):
+            found += [advice for check in checks for advice in _looked(check, case)]
     return sorted(found, key=lambda advice: _SEVERITIES.index(advice.severity))
 
 
@@ -111,6 +119,10 @@ def _looked(check: Callable[[_Case], Iterator[Advice]], case: _Case) -> list[Adv
     except _TROUBLE as error:
         hint = getattr(error, "hint", "")
         found.append(Advice("not-seen", "error", f"could not look: {error}", fix=hint))
+    except Exception as error:
+        # Damage that nobody foresaw must not keep the doctor from telling the rest.
+        said = f"{type(error).__name__}: {error}"
+        found.append(Advice("not-seen", "error", f"could not look: {said}", fix=_UNFORESEEN))
     return found
 
 
@@ -248,9 +260,9 @@ def _look_inside(case: _Case) -> Iterator[Advice]:
             f"check owner, permissions and disk: ls -l {case.home}",
             file=case.database,
         )
-    elif seen.get("tables") and "format" not in seen:
+    elif not seen.get("ours"):
         yield _broken(case, "foreign", "the database is not one of Holdfast", case.database)
-    elif int(str(seen.get("min_writer", 0))) > FORMAT:
+    elif is_good("min_writer", seen.get("min_writer")) and int(str(seen["min_writer"])) > FORMAT:
         yield Advice(
             "newer",
             "error",
@@ -288,6 +300,21 @@ def _look_at_sqlite(case: _Case) -> Iterator[Advice]:
 
 
 # --- what the store holds ---------------------------------------------------------------------
+
+
+def _look_at_flaws(case: _Case) -> Iterator[Advice]:
+    for flaw in case.store.flaws():
+        if not flaw.mendable:
+            yield _broken(case, "damaged", "the database is damaged", flaw.what)
+        else:
+            yield Advice(
+                "tables" if flaw.blocks else "line",
+                "error",
+                flaw.what,
+                fix="make it anew: holdfast doctor --fix",
+                fixable=files.is_writable(case.home),
+                file=case.database,
+            )
 
 
 def _look_at_integrity(case: _Case) -> Iterator[Advice]:
@@ -524,7 +551,7 @@ _FILE_CHECKS = (
     _look_at_database,
     _look_at_sqlite,
 )
-_STORE_CHECKS = (
+_STORE_CHECKS: tuple[Callable[[_Case], Iterator[Advice]], ...] = (
     _look_at_integrity,
     _look_at_sessions,
     _look_at_heads,
@@ -546,11 +573,15 @@ def mend(
     let go of them.
     """
     case = _Case(settings, store, journal, clock, deep)
-    found = examine(settings, store, journal, clock=clock, deep=deep)
+    found = _examined(case)
     todo = [advice for advice in found if advice.fixable]
     if not todo:
         return Mended([], [], found)
     done, lost = _tidy_files(case, todo), list[str]()
+    if any(advice.code in _FLAWS for advice in todo) and not any(map(_needs_rebuild, todo)):
+        repaired = _repair(case)
+        done, lost = [*done, *repaired.done], [*lost, *repaired.lost]
+        todo = [advice for advice in _examined(case) if advice.fixable]
     if any(_needs_rebuild(advice) for advice in todo):
         rebuilding = Rebuild(case.store, settings, clock=clock)
         done += rebuilding.run()
@@ -560,7 +591,17 @@ def mend(
     # What could not be brought back may still be in a backup that nobody can read today.
     keep = _ALL if lost else settings.backup_keep
     done += _renew_backups(case, todo, keep=keep)
-    return Mended(done, lost, examine(settings, store, journal, clock=clock, deep=deep))
+    return Mended(done, lost, _examined(case))
+
+
+def _repair(case: _Case) -> Repaired:
+    repaired = case.store.repair()
+    for session in repaired.stale:
+        try:
+            case.journal.rebuild(session)
+        except HoldfastError:
+            continue  # its events are damaged, which the next look tells
+    return repaired
 
 
 def _needs_rebuild(advice: Advice) -> bool:

@@ -218,17 +218,24 @@ class Holdfast:
     # -- the whole home ------------------------------------------------------------------------
 
     def verify(self) -> Reports:
-        """Verify every session; the reports of those that are not sound come first."""
-        ids = [str(row["id"]) for row in self.store.catalogue()]
-        return sorted((self.journal.verify(id) for id in ids), key=lambda report: report.ok)
+        """Verify every session and the store; the reports of what is not sound come first.
 
-    def integrity(self) -> Lines:
-        """What is wrong with the store as a whole, in words; `verify` looks into the sessions."""
-        listed = [*self.store.catalogue(), *self.store.catalogue(where={"forgotten": 1})]
-        ids = {str(row["id"]) for row in listed}
-        gone = sorted({session for session, _ in self.store.remembered()} - ids)
+        The report of the store itself names no session, and is there only if it is not sound.
+        """
+        forgotten = self.store.catalogue(where={"forgotten": 1})
+        shown = [*self.store.catalogue(), *(row for row in forgotten if not row["sound"])]
+        reports = [self.journal.verify(str(row["id"])) for row in shown]
+        whole = self._verify_store({str(row["id"]) for row in [*shown, *forgotten]})
+        return sorted([*whole, *reports], key=lambda report: report.ok)
+
+    def _verify_store(self, there: set[str]) -> Reports:
+        from holdfast.soundness import Finding, Report
+
+        gone = sorted({session for session, _ in self.store.remembered()} - there)
         lost = [f"session {id} was acknowledged here and is not there any more" for id in gone]
-        return [*self.store.check(), *lost]
+        flaws = [flaw.what for flaw in self.store.flaws()]
+        found = [Finding("store", what) for what in [*self.store.check(), *flaws, *lost]]
+        return [Report("", 0, found)] if found else []
 
     def examine(self, *, deep: bool = False) -> Advised:
         """What is wrong with this home, the worst first. Changes nothing."""

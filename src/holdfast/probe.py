@@ -22,10 +22,13 @@ from pathlib import Path
 seen = {"sqlite": sqlite3.sqlite_version}
 try:
     db = sqlite3.connect(Path(sys.argv[1]).as_uri() + sys.argv[2], uri=True, timeout=5)
+    db.text_factory = lambda text: text.decode("utf-8", "replace")
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
     seen["tables"] = len(tables)
-    if "meta" in tables:
-        seen.update(db.execute("SELECT key, value FROM meta WHERE key IN ('format', 'min_writer')"))
+    seen["ours"] = len(tables & {"event", "session", "meta"}) > 1
+    columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
+    if {"key", "value"} <= columns:
+        seen.update(db.execute("SELECT key, value FROM meta WHERE key = 'min_writer'"))
 except sqlite3.Error as error:
     seen.update(error=str(error), code=getattr(error, "sqlite_errorcode", 0) & 0xFF)
 print(json.dumps(seen))
@@ -58,7 +61,10 @@ def _child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def look(database: str, home: str) -> dict[str, object]:
-    """How many `tables` there are, `format`, `min_writer`; or an `error` and SQLite's `code`."""
+    """How many `tables` it has, whether they are `ours`, its `min_writer`.
+
+    Or the `error` that was met, with its `code` in SQLite.
+    """
     alone = not files.is_writable(home) and not files.size(database + "-wal")
     mode = "?mode=ro&immutable=1" if alone else "?mode=ro"
     try:

@@ -4,7 +4,7 @@ It is made from everything that can still be had: what the damaged one still sho
 and every backup. It is made beside the old one and takes its place only when it is complete,
 under the writer lock and while nobody has the old one open. The old files are moved into
 `quarantine/TIME/`, never deleted. What is true of this machine only (which folder works on
-which session) is in no backup and is lost with the tables.
+which session) is in no backup: it is taken over if it can still be read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.process import machine_id
 from holdfast.redact import Redactor
 from holdfast.store import Head, Store, open_store
 from holdfast.store.heads import RememberedHeads
+from holdfast.store.local import Places
 from holdfast.store.lock import WriterLock
 
 _SALVAGE = "salvage.hfpack"
@@ -56,6 +57,7 @@ class Rebuild:
         self._new = os.path.join(self._aside, "new")
         self._heads = remembered(store)
         self._counts: dict[str, int] = {}
+        self._places: Places | None = None
         self.lost: list[str] = []
 
     def run(self) -> list[str]:
@@ -99,6 +101,7 @@ class Rebuild:
             total, unread = restore.absorb_all(journal, packs)
             self.lost += [f"a pack that cannot be read: {why}" for why in unread]
             self._compare(store)
+            self._take_over_places(store)
         finally:
             store.close()
         return total
@@ -122,6 +125,10 @@ class Rebuild:
             self._counts = backup.listed(store)
         except HoldfastError:
             self._counts = {}
+        try:
+            self._places = store.local.places()
+        except HoldfastError:
+            self._places = None
         wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
         path = os.path.join(self._aside, _SALVAGE)
         try:
@@ -148,7 +155,14 @@ class Rebuild:
             ):
                 upto = f"{head.device}:{head.n}"
                 self.lost.append(f"session {session}: events up to {upto} were acknowledged")
-        if there:
+
+    def _take_over_places(self, store: Store) -> None:
+        try:
+            if self._places is not None:
+                return store.local.take_over(self._places)
+        except HoldfastError:
+            pass  # what was read makes no sense: as good as not readable
+        if backup.listed(store):
             self.lost.append("which folder works on which session: holdfast use SESSION")
 
     def _take_its_place(self) -> None:

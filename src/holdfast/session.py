@@ -12,7 +12,7 @@ through may simply repeat it.
 
 from __future__ import annotations
 
-from holdfast.errors import InvalidInput, NoSession, Refused
+from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -534,6 +534,12 @@ class Session:
         rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
         if not rows:
             raise NoSession(f"session {self.id} is not there any more", session=self.id)
+        if not rows[0]["sound"]:
+            raise Damaged(
+                f"what is listed of session {self.id} is not as it was written",
+                hint="make it anew from its events: holdfast doctor --fix",
+                session=self.id,
+            )
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
         workspace = self.home.workspace

@@ -151,6 +151,8 @@ def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:
 
 def _listing_findings(view: View) -> Iterator[Finding]:
     listed = view.listing()
+    if not listed["sound"]:
+        yield Finding("catalogue", "what is listed of the session is not as it was written")
     for name, value in listing(load(view)[0]).items():
         if name in listed and listed[name] != value:
             yield Finding("catalogue", f"the listed {name} differs from the journal")

@@ -27,7 +27,7 @@ def listing(row: dict[str, object]) -> dict[str, Any]:
         "progress_from": summary.get("progress_from", "none"),
         "seq": row["seq"],
         "next": summary.get("next", ""),
-        "attention": list(summary.get("attention", [])),
+        "attention": list(summary.get("attention", [])) if row["sound"] else ["damaged"],
         "archived": bool(row["archived"]),
         "began_at": _stamp(row["began"]),
         "updated_at": _stamp(row["updated"]),
@@ -76,6 +76,8 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
 
 
 def _summary(row: dict[str, object]) -> dict[str, Any]:
+    if not row["sound"]:
+        return {}
     import json  # not for those who only write
 
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,86 @@ def test_what_stands_in_the_place_of_the_backups_memory_is_moved_aside(
     cli.ok("backup")
     assert (home / "backups" / "state.json").is_file()
     assert cli("doctor").code == 0
+
+
+# -- the catalogue -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "harm", ["goal = 'Add lagin'", "status = 'completed'", "summary = '{\"attention\": 5}'"]
+)
+def test_a_flipped_byte_in_the_catalogue_is_never_shown_as_truth(
+    cli: Cli, home: Path, harm: str
+) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.start("Another", "--id", "other")
+    change(home, f"UPDATE session SET {harm} WHERE id = 'login'")
+    answer = cli("status", "--session", "login")
+    is_told(answer, 5)
+    assert "holdfast doctor --fix" in answer.err
+    listed = cli("list")
+    assert "damaged" in listed.out and "holdfast doctor --fix" in listed.out
+    marked = {one["session"]: one["attention"] for one in cli.json("list")["sessions"]}
+    assert marked == {"login": ["damaged"], "other": []}
+    assert cli("verify").code == 5
+    assert cli("doctor", "--fix").code == 0
+    assert cli.json("status", "--session", "login")["goal"] == "Add login"
+    assert cli("verify").code == 0
+
+
+def change(home: Path, *statements: str) -> None:
+    """Change the tables, as no code of ours ever would."""
+    with closing(sqlite3.connect(home / "holdfast.db")) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+# -- the doctor --------------------------------------------------------------------------------
+
+
+def test_a_good_home_is_told_that_nothing_had_to_be_mended(cli: Cli, home: Path) -> None:
+    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    cli.start("Add login", "--id", "login")
+    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    assert "mended" not in cli.ok("doctor").out
+
+
+def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
+    cli.start("Add login", "--id", "login")
+    change(home, "DROP TABLE row", "DROP TABLE find", "DELETE FROM meta")
+    is_told(cli("note", "x"), 5)
+    is_told(cli("brief"), 5)
+    is_told(cli("verify"), 5)
+    is_told(cli("doctor"), 5)
+    answer = cli("doctor", "--fix")
+    assert answer.code == 0 and "mended   made the table row anew" in answer.out
+    cli.ok("note", "x")
+    assert cli.ok("verify").code == 0
+
+
+def test_what_is_lost_is_named_and_no_success(cli: Cli, home: Path) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "after the first backup")
+    change(home, "DROP TABLE event")
+    is_told(cli("doctor"), 5)
+    answer = cli("doctor", "--fix")
+    assert answer.code == 5 and "lost     session login: 1 of 2 event(s)" in answer.out
+    assert cli.json("status")["session"] == "login"
+    cli.start("Another")
+    assert "acknowledged here" in cli("verify").out
+
+
+@pytest.mark.parametrize(
+    "argv", [["status"], ["list"], ["note", "x"], ["brief"], ["log"], ["doctor"]]
+)
+@pytest.mark.parametrize("value", ["", "x", "9" * 5000, "²"])
+@pytest.mark.parametrize("key", ["format", "min_writer", "device", "secret"])
+def test_no_value_of_the_database_ends_in_a_bug(
+    cli: Cli, home: Path, key: str, value: str, argv: list[str]
+) -> None:
+    cli.start("Add login", "--id", "login")
+    change(home, f"UPDATE meta SET value = '{value}' WHERE key = '{key}'")
+    answer = cli(*argv)
+    assert "this is a bug" not in answer.err and "Traceback" not in answer.err + answer.out
+    assert answer.code in (0, 5)

@@ -30,9 +30,12 @@ def _verify_arguments(parser: Parser) -> None:
 
 def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     chosen = options.chosen or options.session
-    reports = [hf.session(chosen).verify()] if chosen else hf.verify()
-    store = [] if chosen else hf.integrity()
-    ok = not store and all(report.ok for report in reports)
+    found = [hf.session(chosen).verify()] if chosen else hf.verify()
+    store = [
+        finding.message for report in found if not report.session for finding in report.findings
+    ]
+    reports = [report for report in found if report.session]
+    ok = all(report.ok for report in found)
     sessions = [_report_values(report) for report in reports]
     screen.answer({"ok": ok, "sessions": sessions, "store": store})
     for report in reports:
@@ -78,7 +81,7 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     mended = hf.mend(deep=options.deep) if options.fix else None
     found = hf.examine(deep=options.deep) if mended is None else mended.left
     done, lost = (mended.done, mended.lost) if mended else ([], [])
-    bad = any(advice.severity == "error" for advice in found)
+    bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
         {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}
     )
@@ -88,7 +91,9 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.line(("lost     ", "red"), line)
     for advice in found:
         _tell_advice(advice, screen)
-    if not found:
+    if options.fix and not done:
+        screen.line(("Nothing had to be mended.", "" if found else "green"))
+    elif not found:
         screen.line(("All is well.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:
         screen.line("→ ", ("holdfast doctor --fix", "cyan"))

@@ -132,6 +132,8 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         screen.table(list(_rows(shown, current, hf, with_project=options.all)), right="3")
     elif not screen.json:
         _tell_nothing(options, hf, screen)
+    if any("damaged" in one["attention"] for one in shown):
+        screen.line(("What is listed of some is damaged: ", "red"), "holdfast doctor --fix")
     if more:
         screen.line(("… and more; all of them: holdfast list -n 0", "dim"))
 

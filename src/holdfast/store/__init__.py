@@ -126,7 +126,7 @@ class View:
         """End the moment; the view must not be used after this."""
 
     def listing(self) -> dict[str, object]:
-        """What the catalogue shows of the session."""
+        """What the catalogue shows of the session; `sound` as in `Store.catalogue`."""
         raise NotImplementedError
 
     def row(self, table: str, key: str) -> bytes | None:
@@ -161,6 +161,31 @@ class View:
     def lost(self) -> list[tuple[str, int, str]]:
         """Heads (device, n, hash) that were once acknowledged here and then were not there."""
         raise NotImplementedError
+
+
+class Flaw:
+    """Something about the tables that is not as it should be.
+
+    What is `mendable` can be made anew from the rest; what `blocks` keeps others from looking.
+    """
+
+    __slots__ = ("blocks", "mendable", "what")
+
+    def __init__(self, what: str, *, mendable: bool = True, blocks: bool = False) -> None:
+        self.what = what
+        self.mendable = mendable
+        self.blocks = blocks
+
+
+class Repaired:
+    """What a repair did, what it could not bring back, and which sessions must be folded anew."""
+
+    __slots__ = ("done", "lost", "stale")
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.lost: list[str] = []
+        self.stale: list[str] = []
 
 
 class Capabilities:
@@ -224,7 +249,10 @@ class Store:
     def catalogue(
         self, *, where: dict[str, object] | None = None, limit: int = -1
     ) -> list[dict[str, object]]:
-        """Listings, most recently changed first. `where` compares columns for equality."""
+        """Listings, most recently changed first. `where` compares columns for equality.
+
+        A listing that is not `sound` is not as it was written, whatever it shows.
+        """
         raise NotImplementedError
 
     def resolve(self, prefix: str) -> list[str]:
@@ -267,6 +295,14 @@ class Store:
 
     def check(self) -> list[str]:
         """What the database itself finds wrong with its files; empty when all is well."""
+        raise NotImplementedError
+
+    def flaws(self) -> list[Flaw]:
+        """What is missing from the tables, or altered in them, though the files are sound."""
+        raise NotImplementedError
+
+    def repair(self) -> Repaired:
+        """Mend the flaws that are mendable, in one transaction; events are never touched."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -10,10 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from holdfast.store.sqlite import SqliteStore
 
     Key = tuple[str, str]
+    Rows = list[tuple[Any, ...]]
 
 # A session is found by its id in any case, and only so by the index.
 _NAMED = "id = ? COLLATE NOCASE"
@@ -34,6 +36,18 @@ class Holder:
         self.agent = agent
         self.doing = doing
         self.since = since
+
+
+class Places:
+    """What is known of the projects and folders of this machine, sessions by their ids."""
+
+    __slots__ = ("keys", "members", "projects", "trees")
+
+    def __init__(self, projects: Rows, keys: Rows, members: Rows, trees: Rows) -> None:
+        self.projects = projects
+        self.keys = keys
+        self.members = members
+        self.trees = trees
 
 
 def _text(path: str) -> str:
@@ -111,6 +125,36 @@ class Local:
         connection.execute(
             f"UPDATE session SET project = ? WHERE project IS NULL AND {_NAMED}", (project, session)
         )
+
+    def places(self) -> Places:
+        """Projects, folders and what belongs to them, to be taken over by another database."""
+        read = self._store.read
+        return Places(
+            read("SELECT number, id, name FROM project"),
+            read("SELECT kind, value, project FROM project_key"),
+            read("SELECT id, project FROM session WHERE project IS NOT NULL"),
+            read(
+                "SELECT t.path, t.inode, t.project, s.id FROM tree t"
+                " LEFT JOIN session s ON s.number = t.session"
+            ),
+        )
+
+    def take_over(self, places: Places) -> None:
+        """Put what another database knew of this machine into one that knows nothing yet."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT INTO project VALUES (?, ?, ?)", places.projects)
+            connection.executemany("INSERT INTO project_key VALUES (?, ?, ?)", places.keys)
+            connection.executemany(
+                f"UPDATE session SET project = ?2 WHERE {_NAMED.replace('?', '?1')}", places.members
+            )
+            connection.executemany(
+                "INSERT INTO tree VALUES"
+                f" (?1, ?2, ?3, (SELECT number FROM session WHERE {_NAMED.replace('?', '?4')}))",
+                places.trees,
+            )
+
+        self._store.write(act)
 
     # -- holders -------------------------------------------------------------------------------
 

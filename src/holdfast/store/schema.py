@@ -35,7 +35,8 @@ MIGRATIONS = (
         summary TEXT NOT NULL, project INTEGER, indexed INTEGER NOT NULL DEFAULT 0,
         fold INTEGER NOT NULL, core_sum INTEGER NOT NULL,
         event_sum INTEGER NOT NULL DEFAULT 0,
-        row_sum INTEGER NOT NULL DEFAULT 0, core BLOB NOT NULL
+        row_sum INTEGER NOT NULL DEFAULT 0, line_sum INTEGER NOT NULL DEFAULT 0,
+        core BLOB NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX session_id ON session (id COLLATE NOCASE);
     CREATE INDEX session_recent ON session (forgotten, updated, number);

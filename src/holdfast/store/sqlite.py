@@ -3,8 +3,8 @@
 How the file is opened, shared and let go of is the business of `database`; what the tables look
 like, of `schema`. Here is what is kept in them, and in which order things become true.
 
-Derived bytes (core and rows) carry a CRC-32, so that a flipped bit in them is seen and they are
-made anew from the journal, which carries its own hashes.
+Derived bytes (core, rows, the line that lists show) carry a CRC-32, so that a flipped bit in them
+is seen and they are made anew from the journal, which carries its own hashes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from holdfast.clock import Clock
-    from holdfast.store import Machine
+    from holdfast.store import Flaw, Machine, Repaired
     from holdfast.store.database import Reader
     from holdfast.store.search import TextOf
 
@@ -53,9 +53,9 @@ _CREATE = """
         summary) VALUES (?, 0, 0, x'', 0, '', '', 0, 0, 0, '')
 """
 _SAVE = """
-    UPDATE session SET seq = ?, event_sum = ?, row_sum = ?, fold = ?, core = ?, core_sum = ?,
-        status = ?, goal = ?, archived = ?, forgotten = ?, began = ?, updated = ?, summary = ?
-    WHERE number = ?
+    UPDATE session SET event_sum = ?, row_sum = ?, fold = ?, core = ?, core_sum = ?, line_sum = ?,
+        seq = ?, status = ?, goal = ?, archived = ?, forgotten = ?, began = ?, updated = ?,
+        summary = ? WHERE number = ?
 """
 _PUT_ROW = """
     INSERT INTO row VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
@@ -70,8 +70,9 @@ _SUM = """
         AND ifnull(salt, x'') >= x'' AND ifnull(data, x'') >= x''
 """
 _LAST = "SELECT ifnull(max(position), ?) FROM event WHERE position > ? AND position < ?"
-_LISTED = ("id", "seq", "status", "goal", "archived", "began", "updated", "summary", "project")
-_LIST = f"SELECT {', '.join(_LISTED)} FROM session"
+_SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
+_LISTED = ("id", "seq", *_SHOWN, "project")
+_LIST = f"SELECT line_sum, {', '.join(_LISTED)} FROM session"
 # An id is found in any case, and only so by its index.
 _TESTS = {
     "id": "id = ? COLLATE NOCASE",
@@ -294,13 +295,12 @@ class SqliteStore(Store):
         _add_events(connection, view, batch.entries)
         if batch.resum:
             _, view.event_sum = _sum_of_events(connection, view.number)
-        listing = batch.listing
         core = (batch.fold, batch.core, zlib.crc32(batch.core))
-        shown = (listing["status"], listing["goal"], listing["archived"], listing["forgotten"])
-        when = (listing["began"], listing["updated"], listing["summary"])
+        line = (view.seq, *(batch.listing[name] for name in _SHOWN))
         self._put_rows(connection, view, batch)
         sums = (view.event_sum, view.row_sum)
-        connection.execute(_SAVE, (view.seq, *sums, *core, *shown, *when, view.number))
+        line_sum = _sum_of_line((view.session, *line))
+        connection.execute(_SAVE, (*sums, *core, line_sum, *line, view.number))
         for lost in batch.lost:
             _note_lost(connection, view.session, lost)
         if batch.device:
@@ -363,8 +363,10 @@ class SqliteStore(Store):
         try:
             known = reader.execute(_LOAD, (session,)).fetchone()
         except UnicodeEncodeError:
-            known = None
-        if known is None or known[2] is None:
+            raise no_such_session(session) from None
+        if known is None:
+            raise self._database.damaged("it does not know its device")
+        if known[2] is None:
             raise no_such_session(session)
         # Before the moment begins: a head that another process remembers now is not in it.
         remembered = self._recall(known[2], session)
@@ -436,6 +438,22 @@ class SqliteStore(Store):
         except Damaged as error:
             return [str(error)]
         return [problem for problem in problems if problem != "ok"]
+
+    def flaws(self) -> list[Flaw]:
+        from holdfast.store import repair
+
+        return repair.flaws(self.read, lambda: _unsound(self.read(_LIST)))
+
+    def repair(self) -> Repaired:
+        from holdfast.store import repair
+
+        def act(connection: sqlite3.Connection) -> Repaired:
+            def unsound() -> list[str]:
+                return _unsound(connection.execute(_LIST).fetchall())
+
+            return repair.repair(connection, self._clock, unsound)
+
+        return self._database.mend(act)
 
     def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
         from holdfast.store import search
@@ -514,11 +532,11 @@ def _settle_device(
     meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     name = machine if isinstance(machine, str) else machine()
     here = f"{name}:{os.stat(path).st_ino}"
-    if meta.get("place") == here and meta.get("device"):
-        return
-    values = [("device", short_id(clock, 12)), ("place", here)]
-    if "secret" not in meta:
-        values.append(("secret", clock.random(32).hex()))
+    values = []
+    if meta.get("place") != here or not meta.get("device"):
+        values += [("device", short_id(clock, 12)), ("place", here)]
+    if not meta.get("secret"):
+        values += [("secret", clock.random(32).hex())]
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
 
 
@@ -533,7 +551,19 @@ def _end_moment(database: Database, reader: Reader) -> None:
 
 
 def _listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
-    return [dict(zip(_LISTED, row, strict=True)) for row in rows]
+    return [
+        {**dict(zip(_LISTED, line, strict=True)), "sound": _sum_of_line(line[:-1]) == line_sum}
+        for line_sum, *line in rows
+    ]
+
+
+def _unsound(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    return [str(row["id"]) for row in _listings(rows) if not row["sound"]]
+
+
+def _sum_of_line(line: Sequence[object]) -> int:
+    """Of all that lists show but the project, which is true of this machine only."""
+    return zlib.crc32(repr(tuple(line)).encode())
 
 
 def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:

@@ -1,0 +1,293 @@
+"""Flaws: what is missing from a database, or altered in it, and can be made anew from the rest.
+
+The events are the truth and are never touched here. Tables and indexes are compared with those
+of a fresh database; the few values that every process relies on, and each line of the
+catalogue, with what they must look like. What is true of this machine only is brought back as
+far as other tables still say it. All of it happens in one transaction. What is derived from the
+events of a session is the journal's business: `Repaired.stale` says of which.
+
+A database without its events, or with events or kept content in another form, cannot be mended
+so: then only a rebuild helps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from functools import cache
+
+from holdfast.clock import Clock, short_id
+from holdfast.store import Flaw, Repaired
+from holdfast.store.schema import FORMAT, MIN_WRITER, SHIFT, migrate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    Rows = list[tuple[Any, ...]]
+    Read = Callable[[str], Rows]
+
+_SHADOW = "find_"
+_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_NUMBER = re.compile("[0-9]{1,9}")
+_DEVICE = re.compile("[0-9A-Za-z._-]{1,16}")
+_SECRET = re.compile("[0-9a-f]{64}")
+_META = {"format": _NUMBER, "min_writer": _NUMBER, "device": _DEVICE, "secret": _SECRET}
+
+# One seek for each session, however many events there are.
+_NUMBERS = f"""
+    WITH RECURSIVE next(number) AS (
+        SELECT min(position) >> {SHIFT} FROM event
+        UNION ALL
+        SELECT (
+            SELECT min(position) >> {SHIFT} FROM event WHERE position >= (number + 1) << {SHIFT}
+        ) FROM next WHERE number IS NOT NULL
+    ) SELECT number FROM next WHERE number IS NOT NULL
+"""
+_FIRST = f"""
+    SELECT header FROM event WHERE position > ? << {SHIFT} AND position < (? + 1) << {SHIFT}
+    ORDER BY position LIMIT 1
+"""
+_LAST = f"""
+    SELECT max(position) & {(1 << SHIFT) - 1} FROM event
+    WHERE position > :n << {SHIFT} AND position < (:n + 1) << {SHIFT}
+"""
+_LINE = """
+    INSERT INTO session (number, id, seq, fold, core, core_sum, status, goal, archived, began,
+        updated, summary) VALUES (?, ?, ?, 0, x'', 0, '', '', 0, 0, 0, '')
+"""
+
+
+def is_good(key: str, value: object) -> bool:
+    """Whether a value of `meta` can be what this version wrote there, or a newer one."""
+    return isinstance(value, str) and _META[key].fullmatch(value) is not None
+
+
+@cache
+def _frame() -> dict[str, tuple[str, str]]:
+    """Name → (type, SQL) of everything that a fresh database has, in order."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(connection, 0)
+        return {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
+    finally:
+        connection.close()
+
+
+def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
+    for kind, name, sql in execute("SELECT type, name, sql FROM sqlite_schema ORDER BY rowid"):
+        if sql and not str(name).startswith(_SHADOW):
+            yield str(kind), str(name), str(sql)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def flaws(read: Read, unsound: Callable[[], list[str]]) -> list[Flaw]:
+    """What is wrong; `unsound` names the sessions whose line in the catalogue is damaged."""
+    there = {name: (kind, sql) for kind, name, sql in _objects(read)}
+    if not there:
+        return []  # there is no database yet
+    as_ours = there.get("meta") == _frame()["meta"]
+    meta: dict[str, Any] = dict(read("SELECT key, value FROM meta")) if as_ours else {}
+    if any(
+        is_good(key, meta.get(key)) and int(meta[key]) > FORMAT for key in ("format", "min_writer")
+    ):
+        return []  # a newer version knows what its tables look like
+    found = [*_missing(there), *_altered(there), *_foreign(there), *_search(read)]
+    if as_ours:
+        found += _values(meta)
+    if not found:
+        found += [Flaw(f"what is listed of session {id} is damaged") for id in unsound()]
+        found += [Flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
+    return found
+
+
+def _missing(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
+    for name, (kind, sql) in _frame().items():
+        table = sql.partition(" ON ")[2].split(" ")[0] if kind == "index" else name
+        if name not in there and (kind != "index" or table in there):
+            yield Flaw(f"the {kind} {name} is missing", mendable=name != "event", blocks=True)
+
+
+def _altered(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
+    for name, (kind, sql) in there.items():
+        if name in _frame() and (kind, sql) != _frame()[name]:
+            mendable = name not in ("event", "blob")
+            yield Flaw(f"the {kind} {name} has another form", mendable=mendable, blocks=True)
+
+
+def _foreign(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
+    """A trigger or an index of someone else changes what a write does; a table does not."""
+    for name, (kind, _) in there.items():
+        if name not in _frame() and kind in ("trigger", "index"):
+            yield Flaw(f"the {kind} {name} is not one of Holdfast", blocks=True)
+
+
+def _values(meta: dict[str, object]) -> Iterator[Flaw]:
+    for key in _META:
+        if key not in meta:
+            yield Flaw(f"the value {key} is missing", blocks=True)
+        elif not is_good(key, meta[key]):
+            yield Flaw(f"the value {key} cannot be read", blocks=True)
+
+
+def _orphans(read: Read) -> list[int]:
+    known = {row[0] for row in read("SELECT number FROM session")}
+    return [number for (number,) in read(_NUMBERS) if number not in known]
+
+
+def _search(read: Read) -> Iterator[Flaw]:
+    there = {row[0] for row in read("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "find" in there and not _shadows().keys() <= there:
+        yield Flaw("a part of the search index is missing", blocks=True)
+
+
+@cache
+def _shadows() -> dict[str, tuple[str, Rows]]:
+    """Name → (SQL, rows) of the tables that an empty search index consists of."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(connection, 0)
+        found = connection.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name GLOB 'find_*'"
+        ).fetchall()
+        rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name, _ in found}
+        return {name: (sql, rows[name]) for name, sql in found}
+    finally:
+        connection.close()
+
+
+# -- mending -----------------------------------------------------------------------------------
+
+
+def repair(
+    connection: sqlite3.Connection, clock: Clock, unsound: Callable[[], list[str]]
+) -> Repaired:
+    """Mend every flaw, inside the caller's transaction."""
+    done = Repaired()
+    made = _make_anew(connection, done)
+    _put_values(connection, done)
+    if {"find", "session"} & set(made):
+        connection.execute("DELETE FROM find")
+        connection.execute("UPDATE session SET indexed = 0")
+    if "blob_use" in made:
+        _find_uses(connection)
+    _list_again(connection, unsound(), done)
+    _bring_back_projects(connection, clock, made)
+    if {"session", "row"} & set(made):
+        done.stale = [str(id) for (id,) in connection.execute("SELECT id FROM session")]
+    done.lost += [words for name, words in _LOST.items() if name in made]
+    return done
+
+
+_LOST = {
+    "lost": "which events were known to be missing",
+    "tree": "which folder works on which session: holdfast use SESSION",
+    "holder": "which processes were at work",
+}
+
+
+def _make_anew(connection: sqlite3.Connection, done: Repaired) -> list[str]:
+    """Drop what is altered or not ours, create what is missing; returns the names of tables."""
+    for kind, name, sql in list(_objects(connection.execute)):
+        ours = _frame().get(name)
+        if (ours or kind in ("trigger", "index")) and ours != (kind, sql):
+            connection.execute(f'DROP {kind} "{name}"')
+            done.done.append(f"removed the {kind} {name}")
+    _drop_broken_search(connection)
+    there = {name for _, name, _ in _objects(connection.execute)}
+    missing = [(name, *facts) for name, facts in _frame().items() if name not in there]
+    for name, kind, sql in missing:
+        connection.execute(sql)
+        done.done.append(f"made the {kind} {name} anew")
+    return [name for name, kind, _ in missing if kind == "table"]
+
+
+def _drop_broken_search(connection: sqlite3.Connection) -> None:
+    """An index that lacks a part can only be dropped once it has that part again."""
+    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    if _shadows().keys() <= there:
+        return
+    for name, (sql, rows) in _shadows().items():
+        if "find" not in there:
+            connection.execute(f"DROP TABLE IF EXISTS {name}")
+        elif name not in there:
+            connection.execute(sql)
+            for row in rows:
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"INSERT INTO {name} VALUES ({marks})", row)
+    connection.execute("DROP TABLE IF EXISTS find")
+
+
+def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:
+    """`format` and `min_writer` as the tables say; the rest is settled by the next writer."""
+    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    bad = [key for key in _META if not is_good(key, meta.get(key))]
+    known = {"format": str(FORMAT), "min_writer": str(MIN_WRITER)}
+    for key in bad:
+        connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+        if key in known:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (key, known[key]))
+        done.done.append(f"made the value {key} anew")
+
+
+def _find_uses(connection: sqlite3.Connection) -> None:
+    """Which sessions name what is kept: without it, forgetting one would erase all of it."""
+    kept = {digest for (digest,) in connection.execute("SELECT DISTINCT digest FROM blob")}
+    uses: set[tuple[str, int]] = set()
+    for position, data in connection.execute("SELECT position, data FROM event"):
+        for found in _DIGEST.findall(data or b""):
+            if found.decode() in kept:
+                uses.add((found.decode(), position >> SHIFT))
+    connection.executemany("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", sorted(uses))
+
+
+def _list_again(connection: sqlite3.Connection, unsound: Sequence[str], done: Repaired) -> None:
+    """Give every session that has events a line again, with the id and length they say."""
+    for id in unsound:
+        ((number, seq),) = connection.execute("SELECT number, seq FROM session WHERE id = ?", (id,))
+        true_id, true_seq = _told_by_events(connection, number)
+        facts = (true_id or id, true_seq or seq, number)
+        connection.execute("UPDATE session SET id = ?, seq = ? WHERE number = ?", facts)
+        done.stale.append(true_id or id)
+    for number in _orphans(lambda sql: connection.execute(sql).fetchall()):
+        true_id, true_seq = _told_by_events(connection, number)
+        if true_id:
+            connection.execute(_LINE, (number, true_id, true_seq))
+            done.stale.append(true_id)
+    if done.stale:
+        done.done.append(f"listed {len(done.stale)} session(s) anew, from their events")
+
+
+def _told_by_events(connection: sqlite3.Connection, number: int) -> tuple[str, int]:
+    first = connection.execute(_FIRST, (number, number)).fetchone()
+    last = connection.execute(_LAST, {"n": number}).fetchone()
+    try:
+        return str(json.loads(first[0])["session"]), int(last[0] or 0)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "", 0
+
+
+def _bring_back_projects(connection: sqlite3.Connection, clock: Clock, made: Sequence[str]) -> None:
+    """As far as folders and sessions still say which project they belong to."""
+    if "session" in made:
+        connection.execute(
+            "UPDATE session SET project ="
+            " (SELECT project FROM tree WHERE tree.session = session.number LIMIT 1)"
+        )
+    if "project" in made:
+        # Their numbers are still in use, and must not be given to others.
+        known = "SELECT project FROM tree UNION SELECT project FROM session"
+        paths = dict(connection.execute("SELECT project, path FROM tree").fetchall())
+        numbers = [n for (n,) in connection.execute(known).fetchall() if n is not None]
+        for number in numbers:
+            name = os.path.basename(str(paths.get(number, "")))
+            connection.execute(
+                "INSERT INTO project VALUES (?, ?, ?)", (number, short_id(clock), name)
+            )
+    if "project_key" in made:
+        connection.execute("INSERT INTO project_key SELECT 'path', path, project FROM tree")

@@ -72,7 +72,7 @@ class Home:
     # -- packs ---------------------------------------------------------------------------------
 
     def export(self, session: str = "s-1") -> bytes:
-        return b"".join(backup.export(self.journal, session, clock=self.clock))
+        return b"".join(backup.export(self.journal, session, clock=self.clock).chunks)
 
     def absorb(self, source: str | bytes, *, partial: bool = False) -> restore.Outcome:
         return restore.absorb(self.journal, source, partial=partial)

@@ -276,16 +276,48 @@ def test_a_damaged_session_is_not_exported_as_a_good_one(home: Home) -> None:
         home.export("nobody")
 
 
+@pytest.mark.parametrize("harm", ["DELETE FROM blob", "UPDATE blob SET data = x'00'"])
+def test_a_session_whose_content_is_gone_is_not_exported_as_a_whole_one(
+    home: Home, other: Home, harm: str
+) -> None:
+    home.start()
+    home.keep(b"content")
+    home.do("s-1", ev.ArtifactSaved(path="b", digest="a" * 64, size=1, kept=False))
+    home.write(harm)
+    with pytest.raises(Damaged) as damaged:
+        home.export()
+    assert damaged.value.exit_code == 5 and "--partial" in damaged.value.hint
+    made = backup.export(home.journal, "s-1", clock=home.clock, partial=True)
+    assert len(made.left_out) == 1
+    assert other.absorb(b"".join(made.chunks)).new == 3
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "DELETE FROM event WHERE position = (1 << 32) + 2",
+        "DELETE FROM event WHERE position = (1 << 32) + 3",
+    ],
+)
+def test_a_session_with_a_gap_is_not_exported_as_a_whole_one(home: Home, harm: str) -> None:
+    home.start()
+    home.note("one")
+    home.note("two")
+    home.write(harm)
+    with pytest.raises(Damaged, match="s-1 is damaged"):
+        home.export()
+
+
 def test_an_export_is_written_durably_and_overwrites_nothing(home: Home, tmp_path: Path) -> None:
     home.start()
     path = str(tmp_path / "one.hfpack")
     os.umask(0)
-    backup.write_pack(path, backup.export(home.journal, "s-1"))
+    backup.write_pack(path, backup.export(home.journal, "s-1").chunks)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     before = Path(path).read_bytes()
     home.note("more")
     with pytest.raises(InvalidInput, match="already exists"):
-        backup.write_pack(path, backup.export(home.journal, "s-1"))
+        backup.write_pack(path, backup.export(home.journal, "s-1").chunks)
     assert Path(path).read_bytes() == before
     backup.write_pack(path, [b"other"], overwrite=True)
     assert Path(path).read_bytes() == b"other"
@@ -578,6 +610,20 @@ def test_damage_is_left_out_and_told_and_the_good_copy_stays(home: Home) -> None
     assert saved.events == 4 and [id for id, _ in saved.left_out] == ["s-1"]
     assert "digest differs" in saved.left_out[0][1]
     assert names(home)[0] == "000001-000"
+
+
+def test_missing_content_is_told_and_does_not_stop_a_backup(home: Home, other: Home) -> None:
+    for session in ("s-1", "s-2"):
+        home.start(session)
+        home.keep(f"content of {session}".encode(), session)
+    kept = home.save().path
+    home.write("DELETE FROM blob WHERE digest IN (SELECT digest FROM blob_use WHERE session = 1)")
+    for _ in range(3):
+        saved = home.save(keep=1)
+        assert [session for session, _ in saved.left_out] == ["s-1"]
+    assert os.path.exists(kept), "the pack that still has it was rotated away"
+    outcome = other.absorb(saved.path)
+    assert outcome.new == 4 and outcome.blobs == 1
 
 
 def test_damaged_content_is_left_out_and_told(home: Home, other: Home) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast import __version__, files, pack
@@ -50,25 +50,65 @@ _ALL = 1 << 62
 # --- export -----------------------------------------------------------------------------------
 
 
-def export(journal: Journal, session: str, *, clock: Clock | None = None) -> Iterator[bytes]:
-    """One pack with all chains of a session and the content it keeps, a piece at a time."""
-    with journal.store.view(session) as view:
-        events = list(map(as_sealed, view.events()))
-        id = view.session
-    for sealed in events:
-        wrong = fault(sealed, id)
-        if wrong:
-            raise Damaged(
-                f"session {id} is damaged", why=wrong, hint=f"holdfast verify {id}", session=id
-            )
+class Export(NamedTuple):
+    """The bytes of a pack, a piece at a time, and what is not in it."""
+
+    chunks: Iterator[bytes]
+    left_out: list[str]
+
+
+def export(
+    journal: Journal, session: str, *, clock: Clock | None = None, partial: bool = False
+) -> Export:
+    """One pack with all chains of a session and the content it keeps.
+
+    `Damaged` if anything of it is missing or not as it was written; with `partial`, content that
+    is gone is left out and told instead.
+    """
+    id, events = _sound_events(journal, session)
+    gone = _lacking(journal.store, events)
+    if gone and not partial:
+        raise Damaged(
+            f"not all that session {id} keeps is there",
+            why="; ".join(gone.values()),
+            hint="bring it back: holdfast doctor --fix, or go without it: --partial",
+            session=id,
+        )
     found = pack.ranges(id, events)
-    digests = _named(events)
+    digests = [digest for digest in _named(events) if digest not in gone]
 
     def items() -> Iterator[Item]:
         yield from found
         yield from _blobs(journal.store, id, digests)
 
-    return pack.write(items, created=(clock or Clock()).now(), tool=_TOOL, what="export")
+    chunks = pack.write(items, created=(clock or Clock()).now(), tool=_TOOL, what="export")
+    return Export(chunks, list(gone.values()))
+
+
+def _sound_events(journal: Journal, session: str) -> tuple[str, list[Sealed]]:
+    with journal.store.view(session) as view:
+        events = list(map(as_sealed, view.events()))
+        id = view.session
+        # Events that were lost before are no reason to keep the others from leaving.
+        found = [one.message for one in journal.check_chain(view) if one.code != "lost"]
+    wrong = found or list(filter(None, (fault(sealed, id) for sealed in events)))
+    if wrong:
+        hint = f"holdfast verify {id}"
+        raise Damaged(f"session {id} is damaged", why=wrong[0], hint=hint, session=id)
+    return id, events
+
+
+def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
+    """What events promise to keep and is not there, or not as it was kept, with the reason."""
+    found: dict[str, str] = {}
+    for sealed in events:
+        for digest in pack.blob_names(sealed):
+            try:
+                if store.blob(digest) is None and pack.is_promise(sealed):
+                    found[digest] = f"the content {digest[:12]} is missing"
+            except Damaged:
+                found[digest] = f"the content {digest[:12]} is damaged"
+    return found
 
 
 def write_pack(path: str, chunks: Iterable[bytes], *, overwrite: bool = False) -> None:
@@ -361,7 +401,7 @@ class _Gathering:
         for session, after in self._after.items():
             events = self._read(session, after)
             yield from pack.ranges(session, events)
-            yield from self._content(session, _named(events))
+            yield from self._content(session, events)
 
     def saved(self, path: str, *, full: bool) -> Saved:
         events = sum(self._events.values())
@@ -387,17 +427,15 @@ class _Gathering:
         self._events[session] = len(good)
         return list(map(as_sealed, good))
 
-    def _content(self, session: str, digests: Iterable[str]) -> Iterator[Blob]:
-        for digest in digests:
-            try:
-                data = self._store.blob(digest)
-            except Damaged as error:
-                self.left_out[session] = str(error)
-                continue
-            if data is not None and len(data) > pack.MAX_BLOB:
-                self.left_out[session] = f"the content {digest[:12]} is too large for a pack"
-            elif data is not None:
-                yield Blob(session, digest, data)
+    def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
+        gone = _lacking(self._store, events)
+        for why in gone.values():
+            self.left_out[session] = why
+        for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):
+            if len(blob.data) > pack.MAX_BLOB:
+                self.left_out[session] = f"the content {blob.digest[:12]} is too large for a pack"
+            else:
+                yield blob
 
 
 def readable(view: View, *, after: int = 0, until: int = _ALL) -> tuple[list[Stored], str]:

@@ -20,7 +20,7 @@ from holdfast.config import Settings
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged, HoldfastError, NoSession
 from holdfast.journal import Journal
-from holdfast.model.event import Sealed, parse_header
+from holdfast.model.event import Sealed
 from holdfast.pack import Blob, Range
 from holdfast.process import ProcessId, liveness
 from holdfast.rebuild import Rebuild, remembered
@@ -403,7 +403,7 @@ def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
             events = [event for event in map(as_sealed, view.events()) if pack.blob_names(event)]
     except _TROUBLE:
         return  # then the session itself is damaged, and that was told
-    named = {name: _is_promise(event) for event in events for name in pack.blob_names(event)}
+    named = {name: pack.is_promise(event) for event in events for name in pack.blob_names(event)}
     for digest, promised in named.items():
         word, why = _state_of_content(case, digest)
         if word == "damaged" or (word == "missing" and promised):
@@ -411,11 +411,6 @@ def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
             items = backup.saved_items(case.backups, session)
             found = any(isinstance(item, Blob) and item.digest == digest for item in items)
             yield _gone(case, f"content-{word}", what, why, session, found=found)
-
-
-def _is_promise(sealed: Sealed) -> bool:
-    """Whether the event says that its content is kept; others only name a digest."""
-    return parse_header(sealed.header).kind in ("artifact.saved", "note.added")
 
 
 def _state_of_content(case: _Case, digest: str) -> tuple[str, str]:

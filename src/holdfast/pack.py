@@ -193,6 +193,11 @@ def blob_names(sealed: Sealed) -> list[str]:
     return [name] if is_kept else []
 
 
+def is_promise(sealed: Sealed) -> bool:
+    """Whether the event says that what it names is kept; others only name a digest."""
+    return ev.parse_header(sealed.header).kind in ("artifact.saved", "note.added")
+
+
 def _digests_in(data: bytes) -> set[str]:
     return {found.decode() for found in _HEX.findall(data)}
 

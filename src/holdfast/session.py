@@ -576,12 +576,16 @@ class Session:
         """Check every event, the chain ends, and everything derived against the journal."""
         return self.home.journal.verify(self.id)
 
-    def export(self, path: str, *, overwrite: bool = False) -> None:
-        """Write the session with its artifacts into one pack file."""
+    def export(self, path: str, *, overwrite: bool = False, partial: bool = False) -> list[str]:
+        """Write the session with its artifacts into one pack file.
+
+        Content that is gone is an error; with `partial` it is left out, and what is returned.
+        """
         from holdfast import backup
 
-        chunks = backup.export(self.home.journal, self.id, clock=self.home.clock)
-        backup.write_pack(path, chunks, overwrite=overwrite)
+        made = backup.export(self.home.journal, self.id, clock=self.home.clock, partial=partial)
+        backup.write_pack(path, made.chunks, overwrite=overwrite)
+        return made.left_out
 
 
 class AgentRun:

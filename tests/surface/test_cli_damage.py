@@ -177,3 +177,23 @@ def test_no_value_of_the_database_ends_in_a_bug(
     answer = cli(*argv)
     assert "this is a bug" not in answer.err and "Traceback" not in answer.err + answer.out
     assert answer.code in (0, 5)
+
+
+# -- packs -------------------------------------------------------------------------------------
+
+
+def test_a_session_whose_artifact_is_gone_is_exported_only_when_told_so(
+    cli: Cli, home: Path, project: Path
+) -> None:
+    cli.start("Add login", "--id", "login")
+    (project / "a.txt").write_text("content\n")
+    cli.ok("artifact", "a.txt")
+    change(home, "DELETE FROM blob")
+    answer = cli("export", "login.hfpack")
+    is_told(answer, 5)
+    assert "--partial" in answer.err and not (project / "login.hfpack").exists()
+    answer = cli("export", "login.hfpack", "--partial")
+    assert answer.code == 5 and "left out" in answer.out
+    assert cli("--home", str(project / "other"), "import", "login.hfpack").code == 0
+    answer = cli("backup")
+    assert answer.code == 5 and "left out login" in answer.out

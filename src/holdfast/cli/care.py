@@ -174,16 +174,20 @@ def _taken_values(taken: Taken) -> dict[str, Any]:
 def _export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="a new file, such as login.hfpack")
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--partial", action="store_true", help="without content that is gone")
 
 
-def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = hf.current()
     path = os.path.abspath(options.file)
-    session.export(path, overwrite=options.force)
-    if screen.json:
-        screen.answer({**session.status(), "path": path})
+    shown = session.status() if screen.json else {}
+    left_out = session.export(path, overwrite=options.force, partial=options.partial)
+    screen.answer({**shown, "path": path, "left_out": left_out})
     screen.done(("Exported ", "green"), f"{session.id} to {path}")
+    for why in left_out:
+        screen.line(("  left out ", "red"), why)
     screen.hint("on another machine: ", f"holdfast import {os.path.basename(path)}")
+    return DAMAGED if left_out else 0
 
 
 COMMANDS = {

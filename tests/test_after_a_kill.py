@@ -87,3 +87,28 @@ def test_the_state_is_nothing_but_the_journal_added_up(tmp_path: Path) -> None:
         with hf.store.view("work") as view:
             stored = image(hf.journal.state(view))
         assert stored == image(fold(line.event for line in session.log()))
+
+
+STARTING = """
+import os, signal, sys
+import holdfast
+from holdfast.store.sqlite import SqliteStore
+
+plain = SqliteStore.append
+
+def append(*args, **more):
+    plain(*args, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+SqliteStore.append = append
+holdfast.open(sys.argv[1], cwd=sys.argv[2]).start("port the parser", id="work")
+"""
+
+
+def test_a_session_that_was_begun_is_current_and_listed_after_a_kill(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTING, str(tmp_path / "home"), str(tmp_path)]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path)) as hf:
+        assert [one["session"] for one in hf.list()] == ["work"]
+        assert hf.current().id == "work"
+        assert hf.current().status()["project"] == tmp_path.name

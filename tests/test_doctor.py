@@ -24,6 +24,7 @@ from holdfast.doctor import Advice, Mended
 from holdfast.errors import Busy, HoldfastError, StoreFailed
 from holdfast.model import event as ev
 from holdfast.process import identity
+from holdfast.store import Spot
 from holdfast.store.local import Holder
 from holdfast.store.repair import is_good
 from holdfast.store.schema import migrate
@@ -889,8 +890,8 @@ def names_of(kind: str) -> list[str]:
 
 
 def chosen_in(home: Home, session: str) -> None:
-    project = home.store.local.add_project("p-1", "shop")
-    home.store.local.settle("/work/shop", "1:2", project, [("path", "/work/shop")], session)
+    spot = Spot("/work/shop", "1:2", 0, id="p-1", name="shop", keys=[("path", "/work/shop")])
+    home.store.local.settle(spot, session)
 
 
 @pytest.mark.parametrize("table", names_of("table"))

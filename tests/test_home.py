@@ -365,4 +365,62 @@ def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
         store.write(lambda connection: connection.execute("DELETE FROM session WHERE id = 'one'"))
         whole, session = hf.verify()
     assert (whole.session, whole.ok, session.session, session.ok) == ("", False, "two", True)
-    assert "session one was acknowledged here" in whole.findings[0].message
+    told = "; ".join(finding.message for finding in whole.findings)
+    assert "not listed" in told and "session one was acknowledged here" in told
+
+
+def test_a_start_that_is_refused_writes_nothing(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        with pytest.raises(holdfast.HoldfastError):
+            hf.start("goal", mode="nonsense")
+        with pytest.raises(holdfast.HoldfastError):
+            hf.start("")
+    assert not os.path.exists(os.path.join(home, "holdfast.db")) or not hf.list(all=True)
+
+
+def test_a_repeated_start_is_current_again(home: str, folder: Path) -> None:
+    with at(home, folder) as hf:
+        first = hf.start("goal", key="once").id
+        hf.start("another")
+        assert hf.start("goal", key="once").id == first == hf.current().id
+
+
+def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
+    home: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in ("mine", "third", "fourth")]
+    for one in folders:
+        one.mkdir()
+    with holdfast.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as hf:
+        hf.start("goal", id="travels").export(str(tmp_path / "x.hfpack"))
+    with at(home, folders[0]) as hf:
+        hf.import_(str(tmp_path / "x.hfpack"))
+        assert [one["session"] for one in hf.list()] == ["travels"]
+        assert hf.session("travels").status()["project"] == "mine"
+        with pytest.raises(NoSession):
+            hf.current()
+    for other in folders[1:]:
+        with at(home, other) as hf:
+            assert hf.list() == []
+            assert [one["session"] for one in hf.list(all=True)] == ["travels"]
+            hf.import_(str(tmp_path / "x.hfpack"))
+            assert hf.list() == []
+
+
+def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("mine", "third")]
+    for one in folders:
+        one.mkdir()
+    with holdfast.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as hf:
+        hf.start("goal", id="saved")
+        saved = hf.backup(str(tmp_path / "usb")).path
+    with at(home, folders[0]) as hf:
+        hf.restore(saved)
+        assert hf.list() == [] and [one["session"] for one in hf.list(all=True)] == ["saved"]
+        with pytest.raises(NoSession) as none:
+            hf.current()
+        assert "holdfast list --all" in none.value.hint
+        hf.session("saved").resume()
+        assert [one["session"] for one in hf.list()] == ["saved"]
+    with at(home, folders[1]) as hf:
+        assert hf.list() == []

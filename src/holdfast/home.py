@@ -153,8 +153,7 @@ class Holdfast:
             git_commit=commit,
         )
         started = Session(self, session)
-        started.record(body, key=key, create=True)
-        self.afterwards(lambda: self.workspace.choose(session))
+        started.record(body, key=key, create=True, spot=self.workspace.spot())
         return started
 
     def _new_id(self, key: str) -> str:
@@ -183,8 +182,7 @@ class Holdfast:
         """Sessions of this project, latest first; with `all` of every project, archived too."""
         where: dict[str, object] = {"status": status} if status else {}
         if not all:
-            # A folder that belongs to no project shows what belongs to none.
-            where |= {"archived": 0, "project": self.workspace.project() or None}
+            where |= {"archived": 0, "project": self.workspace.project()}
         rows = self.store.catalogue(where=where, limit=limit)
         names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
         return [{**listing(row), "project": names[row["project"]]} for row in rows]
@@ -273,6 +271,7 @@ class Holdfast:
         """Merge a backup into this home; nothing that is here is replaced.
 
         A folder of backups means its newest one. What cannot be taken is left out and told.
+        A session that is new here belongs to no project until it is resumed or chosen in one.
         """
         from holdfast import pack, restore
 
@@ -293,10 +292,17 @@ class Holdfast:
         return parts[-1]
 
     def import_(self, path: str) -> Outcome:
-        """Merge a pack of someone else into this home: all of it, or nothing."""
+        """Merge a pack of someone else into this home: all of it, or nothing.
+
+        Sessions that are new here belong to the project of this folder.
+        """
         from holdfast import restore
 
-        return restore.absorb(self.journal, path)
+        outcome = restore.absorb(self.journal, path)
+        taken = [one.session for one in outcome.sessions if one.new]
+        if taken:
+            self.afterwards(lambda: self.workspace.claim(taken))
+        return outcome
 
     def backup_if_due(self) -> None:
         """Once an hour (a setting), pack what is new beside the database."""

@@ -27,7 +27,7 @@ from holdfast.model.merge import in_order
 from holdfast.model.rules import decide
 from holdfast.model.state import Core, State
 from holdfast.redact import Redactor
-from holdfast.store import Batch, Entry, Head, Store, Stored, View
+from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Journal:
         create: bool = False,
         at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
@@ -85,7 +86,7 @@ class Journal:
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
-        self.store.append(session, plan, create=create, blobs=blobs)
+        self.store.append(session, plan, create=create, blobs=blobs, spot=spot)
         return self._remember(*done[-1])
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.model.state import State
     from holdfast.model.topics import Fence, Surroundings
     from holdfast.soundness import Report
+    from holdfast.store import Spot
     from holdfast.store.local import Holder
     from holdfast.timeline import Change, LogLine
 
@@ -51,6 +52,7 @@ class Session:
         create: bool = False,
         at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
@@ -60,7 +62,14 @@ class Session:
         if not create:
             self.home.appear(self.id)
         recorded = self.home.journal.append(
-            self.id, *bodies, actor=self.actor, key=key, create=create, at=at, blobs=blobs
+            self.id,
+            *bodies,
+            actor=self.actor,
+            key=key,
+            create=create,
+            at=at,
+            blobs=blobs,
+            spot=spot,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))

@@ -16,6 +16,7 @@ import os
 from holdfast import place
 from holdfast.clock import short_id
 from holdfast.errors import NoSession
+from holdfast.store import Spot
 from holdfast.store.local import Holder
 
 TYPE_CHECKING = False
@@ -79,19 +80,34 @@ class Workspace:
         return str(found[0]["id"]) if len(found) == 1 else ""
 
     def listed_open(self) -> list[dict[str, object]]:
-        # Sessions that came from elsewhere belong to no project until someone takes them up.
-        rows = self._store.catalogue(where={"archived": 0, "project": self.project() or None})
+        # What was restored belongs to no project until someone takes it up: it is in no list here.
+        rows = self._store.catalogue(where={"archived": 0, "project": self.project()})
         return [row for row in rows if row["status"] in OPEN]
 
     def choose(self, session: str) -> None:
         """Make a session the current one of this tree."""
-        keys: Sequence[tuple[str, str]] = ()
-        inode, project, current = self._known
-        if inode != self._inode:
-            project, keys = self._settled_project()
-        elif current == session:
-            return
-        self._local.settle(self.tree.root, self._inode, project, keys, session)
+        inode, _, current = self._known
+        if (inode, current) != (self._inode, session):
+            self._local.settle(self.spot(), session)
+
+    def claim(self, sessions: Sequence[str]) -> None:
+        """Let sessions that belong to no project yet belong to the one of this tree."""
+        self._local.settle(self.spot(), None, members=sessions)
+
+    def spot(self) -> Spot:
+        """This tree, to be remembered."""
+        inode, project, _ = self._known
+        if inode == self._inode:
+            return Spot(self.tree.root, inode, project)
+        # Keys that contradict or fit several make a project of its own: never merged.
+        return Spot(
+            self.tree.root,
+            self._inode,
+            self.project(),
+            id=short_id(self._clock),
+            name=os.path.basename(self.tree.main) or "/",
+            keys=self._all_keys(),
+        )
 
     def _above(self) -> str:
         holders = self._local.holders()
@@ -142,6 +158,8 @@ class Workspace:
             hint = f"choose one: holdfast use {choices[0][0]}"
         elif finished:
             hint = f'go on with it: holdfast reopen --because "…" --session {finished}'
+        elif self._store.catalogue(where={"archived": 0, "project": None}, limit=1):
+            hint = 'choose one: holdfast list --all, or begin one: holdfast start "GOAL"'
         else:
             hint = 'begin one: holdfast start "GOAL"'
         return NoSession(what, choices=choices, hint=hint)
@@ -160,12 +178,13 @@ class Workspace:
         """Write the marker that makes this tree recognisable anywhere; returns its path."""
         from holdfast.project import strong_keys, write_marker
 
-        project, _ = self._settled_project()
+        project = self._local.settle(self.spot(), None)
         marker = os.path.join(self.tree.root, place.MARKER)
         # It may be marked already, here or by whoever committed the marker.
         if not os.path.exists(marker) or "marker" not in dict(strong_keys(self.tree)):
             marker = write_marker(self.tree, self._id(project))
-        self._local.settle(self.tree.root, self._inode, project, self._all_keys(), None)
+        spot = Spot(self.tree.root, self._inode, project, keys=self._all_keys())
+        self._local.settle(spot, None)
         return marker
 
     def _match(self) -> Match:
@@ -184,15 +203,6 @@ class Workspace:
 
         roots = root_keys(self.tree, child_environment()) if self.tree.git_dir else []
         return [*place_keys(self.tree), *strong_keys(self.tree), *roots]
-
-    def _settled_project(self) -> tuple[int, Sequence[tuple[str, str]]]:
-        number = self.project()
-        keys = self._all_keys()
-        if not number:
-            # Keys that contradict or fit several make a project of its own: never merged.
-            name = os.path.basename(self.tree.main) or "/"
-            number = self._local.add_project(short_id(self._clock), name)
-        return number, keys
 
     def _number(self, id: str) -> int:
         return next((n for n, known, _ in self._local.projects() if known == id), 0)

@@ -18,7 +18,8 @@ import pytest
 from holdfast.clock import Clock
 from holdfast.journal import Journal
 from holdfast.redact import Redactor
-from holdfast.store import Batch, View
+from holdfast.store import Batch, Spot, View
+from holdfast.store.local import Local
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch
 
@@ -121,6 +122,10 @@ def is_locked(path: str) -> bool:
 
 def journal_of(store: SqliteStore) -> Journal:
     return Journal(store, Clock(), Redactor())
+
+
+def add_project(local: Local, id: str, name: str) -> int:
+    return local.settle(Spot(f"/of/{id}", "0:0", 0, id=id, name=name), None)
 
 
 def raising(view: View) -> Batch:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.store import Spot
 from holdfast.store.local import Holder, Local
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch, put
-from tests.store.support import opened
+from tests.store.support import add_project, opened
 
 ME = "m1/b1/ns1/100/555"
 
@@ -42,26 +43,26 @@ def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, hom
 
 
 def test_a_tree_knows_its_project_and_its_current_session(local: Local) -> None:
-    project = local.add_project("p1", "Projekt ✓")
-    local.settle("/w", "1:2", project, [("path", "/w"), ("inode", "1:2")], "s1")
+    project = add_project(local, "p1", "Projekt ✓")
+    local.settle(Spot("/w", "1:2", project, keys=[("path", "/w"), ("inode", "1:2")]), "s1")
     assert local.tree("/w") == ("1:2", project, "s1")
     assert local.project_name(project) == "Projekt ✓"
     assert local.tree("/W") is None
 
 
 def test_settling_again_keeps_what_is_not_said(local: Local) -> None:
-    project, other = local.add_project("p1", "one"), local.add_project("p2", "two")
-    local.settle("/w", "1:2", project, [("path", "/w")], "s1")
-    local.settle("/w", "1:3", other, [], None)
+    project, other = add_project(local, "p1", "one"), add_project(local, "p2", "two")
+    local.settle(Spot("/w", "1:2", project, keys=[("path", "/w")]), "s1")
+    local.settle(Spot("/w", "1:3", other), None)
     assert local.tree("/w") == ("1:3", other, "s1")
-    local.settle("/w", "1:3", other, [], "S2")
+    local.settle(Spot("/w", "1:3", other), "S2")
     assert local.tree("/w") == ("1:3", other, "s2")
 
 
 def test_a_folder_whose_name_is_not_text_is_known_like_any_other(local: Local) -> None:
     path = "/w/\udcff"
-    project = local.add_project("p1", "\udcff")
-    local.settle(path, "1:2", project, [("path", path)], "s1")
+    project = add_project(local, "p1", "\udcff")
+    local.settle(Spot(path, "1:2", project, keys=[("path", path)]), "s1")
     assert local.tree(path) == ("1:2", project, "s1")
     assert local.tree("/w/\udcfe") is None
     assert local.project_name(project)
@@ -70,25 +71,25 @@ def test_a_folder_whose_name_is_not_text_is_known_like_any_other(local: Local) -
 
 
 def test_a_session_that_is_not_there_is_not_chosen(local: Local) -> None:
-    project = local.add_project("p1", "one")
-    local.settle("/w", "1:2", project, [], "nothing")
+    project = add_project(local, "p1", "one")
+    local.settle(Spot("/w", "1:2", project), "nothing")
     assert local.tree("/w") == ("1:2", project, "")
 
 
 def test_a_session_belongs_to_the_project_it_was_first_chosen_in(
     local: Local, store: SqliteStore
 ) -> None:
-    one, two = local.add_project("p1", "one"), local.add_project("p2", "two")
-    local.settle("/one", "1:1", one, [], "s1")
-    local.settle("/two", "1:2", two, [], "S1")
-    local.settle("/two", "1:2", two, [], "s2")
+    one, two = add_project(local, "p1", "one"), add_project(local, "p2", "two")
+    local.settle(Spot("/one", "1:1", one), "s1")
+    local.settle(Spot("/two", "1:2", two), "S1")
+    local.settle(Spot("/two", "1:2", two), "s2")
     assert [row["id"] for row in store.catalogue(where={"project": one})] == ["s1"]
     assert [row["id"] for row in store.catalogue(where={"project": two})] == ["s2"]
 
 
 def test_a_forgotten_session_is_current_nowhere(local: Local, store: SqliteStore) -> None:
-    project = local.add_project("p1", "one")
-    local.settle("/w", "1:2", project, [], "s1")
+    project = add_project(local, "p1", "one")
+    local.settle(Spot("/w", "1:2", project), "s1")
     local.hold(holder("s1"))
     store.erase("s1", lambda view: batch("tombstone", forgotten=1))
     assert local.tree("/w") == ("1:2", project, "")
@@ -96,11 +97,11 @@ def test_a_forgotten_session_is_current_nowhere(local: Local, store: SqliteStore
 
 
 def test_projects_are_listed_with_all_their_keys_once(local: Local) -> None:
-    one, two = local.add_project("p1", "one"), local.add_project("p2", "two")
+    one, two = add_project(local, "p1", "one"), add_project(local, "p2", "two")
     for _ in range(2):
-        local.settle("/one", "1:1", one, [("path", "/one"), ("remote", "r")], None)
-    local.settle("/two", "1:2", two, [("remote", "r")], None)
-    bare = local.add_project("p3", "three")
+        local.settle(Spot("/one", "1:1", one, keys=[("path", "/one"), ("remote", "r")]), None)
+    local.settle(Spot("/two", "1:2", two, keys=[("remote", "r")]), None)
+    bare = add_project(local, "p3", "three")
     found = [(number, id, sorted(keys)) for number, id, keys in local.projects()]
     assert found == [
         (one, "p1", [("path", "/one"), ("remote", "r")]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -31,11 +32,12 @@ def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) 
     old = opened(home)
     put(old, "s1", batch("before"))
     run(NEWER + '    newer(schema.FORMAT + 1)\n    put(opened(), "s1", batch("newer"))', home)
-    for write in (
+    writes: list[Callable[[], object]] = [
         lambda: put(old, "s1", batch("too late")),
-        lambda: old.local.add_project("p", "n"),
+        lambda: old.local.saw_file("/a", 1, 2, "d"),
         lambda: old.erase("s1", lambda view: batch("gone", forgotten=1)),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(Outdated) as outdated:
             write()
         assert outdated.value.exit_code == 6

@@ -182,3 +182,17 @@ def test_bash_completes_commands_actions_and_options(cli: Cli, project: Path) ->
         )
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected
+
+
+def test_what_was_skipped_is_not_counted_as_restored(cli: Cli, tmp_path: Path) -> None:
+    cli.start("First", "--id", "first")
+    cli.start("Second", "--id", "second")
+    saved = cli.json("backup", str(tmp_path / "usb"))["path"]
+    cli.ok("forget", "first", "--yes")
+    cli.ok("note", "x")
+    answer = cli.ok("restore", saved)
+    assert "skipped first: it was forgotten here" in answer.out
+    assert "0 events restored in 0 sessions; 2 were here already; 1 session skipped" in answer.out
+    other = str(tmp_path / "other")
+    answer = cli.ok("--home", other, "restore", saved)
+    assert answer.out.strip() == "2 events restored in 2 sessions; 0 were here already"

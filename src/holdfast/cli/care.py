@@ -158,13 +158,21 @@ def run_import(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _tell_outcome(outcome: Outcome, word: str, screen: Screen) -> None:
     sessions = [_taken_values(taken) for taken in outcome.sessions]
     screen.answer({"sessions": sessions, "new": outcome.new, "contents": outcome.blobs})
+    skipped = [taken for taken in outcome.sessions if taken.why]
     for taken in outcome.sessions:
         if taken.why or taken.left_out:
-            why = taken.why or f"{plural(taken.left_out, 'event')} could not be taken"
-            screen.line(("  skipped ", "yellow"), f"{taken.session}: {why}")
+            left = (
+                f"{plural(taken.left_out, 'event')} could not be taken: what they follow is missing"
+            )
+            screen.line(("  skipped ", "yellow"), f"{taken.session}: {taken.why or left}")
+    changed = sum(1 for taken in outcome.sessions if taken.new)
     held = sum(taken.held for taken in outcome.sessions)
-    what = f"{plural(outcome.new, 'event')} {word} in {plural(len(sessions), 'session')}"
-    screen.done(f"{what}; {held} were here already")
+    parts = [
+        f"{plural(outcome.new, 'event')} {word} in {plural(changed, 'session')}",
+        f"{held} were here already",
+        *([f"{plural(len(skipped), 'session')} skipped"] if skipped else []),
+    ]
+    screen.done("; ".join(parts))
 
 
 def _taken_values(taken: Taken) -> dict[str, Any]:

@@ -104,6 +104,32 @@ class Batch:
         self.lost = lost
 
 
+class Spot:
+    """A tree of this machine, as found now: where it is and which project it belongs to.
+
+    `project` is 0 where none is known yet: then one is made with `id` and `name`.
+    """
+
+    __slots__ = ("id", "inode", "keys", "name", "path", "project")
+
+    def __init__(
+        self,
+        path: str,
+        inode: str,
+        project: int,
+        *,
+        id: str = "",
+        name: str = "",
+        keys: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.path = path
+        self.inode = inode
+        self.project = project
+        self.id = id
+        self.name = name
+        self.keys = keys
+
+
 class View:
     """One session at one moment. Reads may be repeated and always answer the same.
 
@@ -230,6 +256,7 @@ class Store:
         *,
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
@@ -238,7 +265,9 @@ class Store:
         `Busy`. A session that is not there raises `NoSession` unless `create` is given, and with
         `create` one that is there is simply shown to the plan. Ids are found in any case and
         kept as they were first written. `blobs` (SHA-256, bytes) are kept with the batch; they
-        are given apart from it so that the lock need not be held while they are packed.
+        are given apart from it so that the lock need not be held while they are packed. With `spot`
+        the session becomes the current one of that tree in the same transaction, also when the
+        plan answers None.
         """
         raise NotImplementedError
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
+    from holdfast.store import Spot
     from holdfast.store.sqlite import SqliteStore
 
     Key = tuple[str, str]
@@ -87,44 +88,20 @@ class Local:
         found = self._store.read("SELECT name FROM project WHERE number = ?", (number,))
         return str(found[0][0]) if found else ""
 
-    def add_project(self, id: str, name: str) -> int:
-        values = (id, _text(name))
+    def settle(self, spot: Spot, session: str | None, *, members: Sequence[str] = ()) -> int:
+        """Remember where a tree is, what it belongs to, and (unless None) its current session.
+
+        `members` are sessions that belong to its project from now on, if they had none. Returns
+        the number of the project.
+        """
 
         def act(connection: sqlite3.Connection) -> int:
-            cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
-            return int(cursor.lastrowid or 0)
+            project = settle(connection, spot, session)
+            for id in members:
+                _join(connection, project, id)
+            return project
 
         return self._store.write(act)
-
-    def settle(
-        self, path: str, inode: str, project: int, keys: Iterable[Key], session: str | None
-    ) -> None:
-        """Remember where a tree is, what it belongs to, and (unless None) its current session."""
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
-                [(kind, _text(value), project) for kind, value in keys],
-            )
-            connection.execute(
-                "INSERT INTO tree VALUES (?, ?, ?, NULL) ON CONFLICT DO UPDATE"
-                " SET inode = excluded.inode, project = excluded.project",
-                (_text(path), inode, project),
-            )
-            if session is not None:
-                self._choose(connection, _text(path), project, session)
-
-        self._store.write(act)
-
-    @staticmethod
-    def _choose(connection: sqlite3.Connection, path: str, project: int, session: str) -> None:
-        connection.execute(
-            f"UPDATE tree SET session = (SELECT number FROM session WHERE {_NAMED}) WHERE path = ?",
-            (session, path),
-        )
-        connection.execute(
-            f"UPDATE session SET project = ? WHERE project IS NULL AND {_NAMED}", (project, session)
-        )
 
     def places(self) -> Places:
         """Projects, folders and what belongs to them, to be taken over by another database."""
@@ -222,3 +199,36 @@ class Local:
             )
 
         self._store.write(act)
+
+
+def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> int:
+    """Inside a transaction: as `Local.settle`; returns the number of the project."""
+    project, path = spot.project or _new_project(connection, spot), _text(spot.path)
+    connection.executemany(
+        "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
+        [(kind, _text(value), project) for kind, value in spot.keys],
+    )
+    connection.execute(
+        "INSERT INTO tree VALUES (?, ?, ?, NULL) ON CONFLICT DO UPDATE"
+        " SET inode = excluded.inode, project = excluded.project",
+        (path, spot.inode, project),
+    )
+    if session is not None:
+        connection.execute(
+            f"UPDATE tree SET session = (SELECT number FROM session WHERE {_NAMED}) WHERE path = ?",
+            (session, path),
+        )
+        _join(connection, project, session)
+    return project
+
+
+def _new_project(connection: sqlite3.Connection, spot: Spot) -> int:
+    values = (spot.id, _text(spot.name))
+    cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
+    return int(cursor.lastrowid or 0)
+
+
+def _join(connection: sqlite3.Connection, project: int, session: str) -> None:
+    connection.execute(
+        f"UPDATE session SET project = ? WHERE project IS NULL AND {_NAMED}", (project, session)
+    )

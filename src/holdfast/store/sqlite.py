@@ -20,7 +20,7 @@ from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
 from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub
 from holdfast.store.heads import LONGEST_ID
-from holdfast.store.local import Local
+from holdfast.store.local import Local, settle
 from holdfast.store.schema import SHIFT
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from holdfast.clock import Clock
-    from holdfast.store import Flaw, Machine, Repaired
+    from holdfast.store import Flaw, Machine, Repaired, Spot
     from holdfast.store.database import Reader
     from holdfast.store.search import TextOf
 
@@ -243,8 +243,8 @@ class SqliteStore(Store):
         self.path = os.path.join(self.home, files.DATABASE)
         self._clock = clock
         # Not a method of ours: a store that is dropped should be gone at once, without a cycle.
-        settle = partial(_settle_device, clock, machine, self.path)
-        self._database = Database(self.home, clock=clock, timeout=busy_timeout, settle=settle)
+        device = partial(_settle_device, clock, machine, self.path)
+        self._database = Database(self.home, clock=clock, timeout=busy_timeout, settle=device)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -255,6 +255,7 @@ class SqliteStore(Store):
         *,
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
     ) -> None:
         packed = [(digest, _packed(digest, data)) for digest, data in blobs]
 
@@ -266,11 +267,12 @@ class SqliteStore(Store):
                 batch = plan(view)
             finally:
                 view.end()
-            if batch is None:
-                return None
-            self._save(connection, view, batch)
-            _put_blobs(connection, view.number, packed)
-            return view, batch
+            if batch is not None:
+                self._save(connection, view, batch)
+                _put_blobs(connection, view.number, packed)
+            if spot is not None:
+                settle(connection, spot, view.session)
+            return (view, batch) if batch is not None else None
 
         self._database.write(act, self._remember, checks=True)
 

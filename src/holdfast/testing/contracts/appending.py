@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import InvalidInput, NoSession
-from holdfast.store import Batch, Entry, Store, View
+from holdfast.store import Batch, Entry, Spot, Store, View
 from holdfast.testing.contracts.base import Fixtures, Row, batch, blob, put, said, texts
 
 
@@ -192,3 +192,21 @@ class Appending(Fixtures):
             assert view.all_rows() == [("step", "u", True, 1, b"2")]
         with store.view("s2") as view:
             assert view.row("step", "t") == b"kept"
+
+    def test_a_session_is_chosen_with_its_event_or_not_at_all(self, store: Store) -> None:
+        spot = Spot("/w", "1:2", 0, id="p1", name="shop", keys=[("path", "/w")])
+
+        def refuse(view: View) -> Batch:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.append("s1", refuse, create=True, spot=spot)
+        assert store.local.tree("/w") is None and store.local.projects() == []
+        store.append("s1", lambda view: batch("a"), create=True, spot=spot)
+        project = store.local.projects()[0][0]
+        assert store.local.tree("/w") == ("1:2", project, "s1")
+        assert store.local.project_name(project) == "shop"
+        assert [row["project"] for row in store.catalogue()] == [project]
+        store.append("s2", lambda view: batch("b"), create=True)
+        store.append("s2", lambda view: None, spot=Spot("/w", "1:2", project))
+        assert store.local.tree("/w") == ("1:2", project, "s2")

@@ -81,7 +81,7 @@ class Sharing(Fixtures):
         assert store.resolve("s") == []
         assert store.remembered() == []
         assert store.blob("0" * 64) is None
-        assert store.check() == []
+        assert store.check() == [] == store.flaws()
         assert store.device == ""
         assert store.search("words", text_of=text_of) == []
 
@@ -93,7 +93,13 @@ class Sharing(Fixtures):
         later = another()
         assert texts(later, "s1") == ["a"]
         assert later.blob(blob(b"data")[0]) == b"data"
-        assert later.check() == []
+        assert later.check() == [] == later.flaws()
+
+    def test_a_repair_of_a_sound_store_does_nothing(self, store: Store) -> None:
+        put(store, "s1", batch("a"))
+        repaired = store.repair()
+        assert (repaired.done, repaired.lost, repaired.stale) == ([], [], [])
+        assert texts(store, "s1") == ["a"]
 
     def test_a_closed_store_may_be_closed_again_and_used_again(self, store: Store) -> None:
         store.close()

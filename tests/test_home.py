@@ -424,3 +424,20 @@ def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_pat
         assert [one["session"] for one in hf.list()] == ["saved"]
     with at(home, folders[1]) as hf:
         assert hf.list() == []
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\nb", b"\x1b[31m", b"caf\xe9", "ü✓".encode()])
+def test_work_in_a_folder_of_any_name_is_recorded_and_found(tmp_path: Path, name: bytes) -> None:
+    folder = os.path.join(str(tmp_path), os.fsdecode(name))
+    os.mkdir(folder)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    with holdfast.open(str(tmp_path / "home"), cwd=folder) as hf:
+        session = hf.start("goal", id="work")
+        session.note("one")
+        assert hf.current().id == "work" and [one["session"] for one in hf.list()] == ["work"]
+        hf.init()
+        assert session.verify().ok and session.resume().text
+        session.export(str(tmp_path / "x.hfpack"))
+    with holdfast.open(str(tmp_path / "other"), cwd=folder) as hf:
+        hf.import_(str(tmp_path / "x.hfpack"))
+        assert [one["session"] for one in hf.list()] == ["work"]

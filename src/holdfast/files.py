@@ -381,7 +381,9 @@ def _give_back(aside: str, path: str) -> None:
         os.link(aside, path)
         os.unlink(aside)
     except OSError:
-        pass  # the name is taken again: the bytes stay beside it
+        # The name is taken again, or there are no links here: the bytes stay beside it, none is
+        # lost, and the error that is told is the one that kept them from being moved.
+        pass
 
 
 def _require_plain_target(path: str) -> None:
@@ -412,7 +414,9 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # already gone, or the disk fails as a whole: the first error is the one to tell
+        # Already gone, or the disk fails as a whole: the first error is the one to tell, and a
+        # temporary that stays is found by the doctor.
+        pass
 
 
 # --- reading ---------------------------------------------------------------------------------

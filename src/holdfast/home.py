@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.session import Session
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
-from holdfast.text import clean_id, clean_input
+from holdfast.text import clean_id, clean_input, terminal
 from holdfast.view import listing
 from holdfast.workspace import Workspace, find_session
 
@@ -148,7 +148,8 @@ class Holdfast:
             goal=goal,
             mode=mode,
             from_session=origin,
-            project=os.path.basename(self.workspace.tree.main),
+            # A folder may have any bytes for a name; what is recorded is text.
+            project=terminal(os.path.basename(self.workspace.tree.main)),
             git_branch=branch,
             git_commit=commit,
         )
@@ -211,7 +212,7 @@ class Holdfast:
         from holdfast.place import head
 
         branch, commit = head(self.workspace.tree)
-        return branch or "", commit or ""
+        return terminal(branch or ""), commit or ""
 
     # -- the whole home ------------------------------------------------------------------------
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 from holdfast.clock import Clock, FakeClock
 from holdfast.errors import Busy, HoldfastError, ReadOnly, StoreFailed
 from holdfast.store.lock import WriterLock, open_private
-from tests.store.support import end, go_on, run, start, until_said
+from holdfast.testing.contracts import batch, put
+from tests.store.support import end, go_on, opened, run, start, until_said
 
 
 class Resting(FakeClock):
@@ -352,3 +355,27 @@ def test_private_files_are_private_whatever_the_umask(tmp_path: Path, umask: int
     assert os.stat(tmp_path / "file").st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
         open_private(str(tmp_path / "file"), os.O_EXCL)
+
+
+def test_waiting_for_us_and_for_a_foreign_lock_takes_no_longer_than_was_allowed(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    store = opened(home, timeout=1.0)
+    put(store, "s1", batch("a"))
+    foreign = sqlite3.connect(home / "holdfast.db", isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    holding = os.open(home / "writer.lock", os.O_RDWR)
+    fcntl.flock(holding, fcntl.LOCK_EX)
+    later = threading.Timer(0.7, os.close, [holding])
+    later.start()
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(Busy):
+            put(store, "s1", batch("b"))
+        assert time.monotonic() - began < 1.4
+        began = time.monotonic()
+    assert store._database._patience == 1000, "who did not wait for us has all of its time again"
+    foreign.close()
+    put(store, "s1", batch("c"))
+    store.close()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _ASIDE = ".new"
 _MOST_IDLE = 4
 _FORK_WAIT = 1.0
+_AT_ONCE = 0.05
 _SCRUB_WAIT_MS = 1000
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What the driver raises; the second when its message quotes bytes of a damaged schema."""
@@ -82,6 +83,7 @@ class Database:
         self._settle = settle
         self._prepared = False
         self._writer: sqlite3.Connection | None = None
+        self._patience = 0
         self._inode: Inode = (0, 0)
         self._idle: list[Reader] = []
         self._lent: dict[int, Inode] = {}
@@ -105,6 +107,7 @@ class Database:
         with self.lock:
             connection = self._writing()
             try:
+                self._share_patience(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 if not checks:
                     self.require_current(_meta(connection, "min_writer"))
@@ -201,8 +204,16 @@ class Database:
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if not busy:
             connection.execute("DELETE FROM meta WHERE key = 'scrub'")
-        connection.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout={self._patience}")
         return not busy
+
+    def _share_patience(self, connection: sqlite3.Connection) -> None:
+        """Who waited for our lock has only the rest of its time for those of SQLite."""
+        hurried = self.lock.left < self._timeout - _AT_ONCE
+        patience = int((self.lock.left if hurried else self._timeout) * 1000)
+        if patience != self._patience:
+            connection.execute(f"PRAGMA busy_timeout={patience}")
+            self._patience = patience
 
     # -- letting go ----------------------------------------------------------------------------
 
@@ -214,7 +225,7 @@ class Database:
                 with self.lock:
                     self._discard_writer()
             except HoldfastError:
-                pass  # the lock cannot be had: then without a checkpoint
+                pass  # the lock cannot be had: `leave` closes without a checkpoint, nothing is lost
         self.leave()
 
     def leave(self) -> None:
@@ -341,6 +352,8 @@ class Database:
                 raise self.damaged(f"its journal mode is {mode}")
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
+            self._patience = -1
+            self._share_patience(connection)
             self._begin(connection)
             # SQLite passes over a failed sync of the folder in which it made the -wal.
             self._sync_home()
@@ -435,7 +448,7 @@ class Database:
             _uri(self.path, "ro&immutable=1" if frozen else mode),
             uri=True,
             isolation_level=None,
-            timeout=self._timeout,
+            timeout=self.lock.left if mode == "rw" else self._timeout,
             check_same_thread=False,
             factory=Reader,
         )
@@ -468,6 +481,14 @@ class Database:
     def translated(self, error: Exception, operation: str) -> HoldfastError:
         """The error of ours that a driver error means."""
         code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_CANTOPEN and self._is_log_out_of_reach():
+            return ReadOnly(
+                "the newest events cannot be read here",
+                why="they are in the log of the database, and reading it takes a home to write in",
+                hint=f"read a copy: cp -r {self.home} COPY && holdfast --home COPY list",
+                operation=operation,
+                file=self.path,
+            )
         if isinstance(error, UnicodeDecodeError) or str(error).startswith(_SIGNS_OF_DAMAGE):
             code = sqlite3.SQLITE_CORRUPT
         kind, hint = MEANING.get(code) or MEANING.get(code & 0xFF, _UNKNOWN)
@@ -477,6 +498,11 @@ class Database:
             Damaged: "the database is damaged",
         }.get(kind, "the database refused")
         return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
+
+    def _is_log_out_of_reach(self) -> bool:
+        """Without the log the file alone would show an older state as if it were the newest."""
+        log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
+        return bool(log) and not files.is_writable(self.home)
 
     def damaged(self, why: str) -> Damaged:
         return Damaged("the database is damaged", why=why, hint=_SALVAGE, file=self.path)

@@ -39,7 +39,10 @@ _LOOK_EVERY = 1.0
 
 
 class WriterLock:
-    """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder."""
+    """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
+
+    `left` is what was left of the time to wait when the lock was last had.
+    """
 
     def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
         self.path = path
@@ -51,6 +54,7 @@ class WriterLock:
         self._name = b""
         self._turn = allocate_lock()
         self._owner = 0
+        self.left = timeout
 
     def __enter__(self) -> None:
         deadline = self._clock.monotonic() + self._timeout
@@ -59,7 +63,7 @@ class WriterLock:
         if not self.take_turn(self._timeout):
             raise self._busy("another thread of this process")
         try:
-            self._acquire(deadline)
+            self.left = max(0.0, deadline - self._acquire(deadline))
             self._leave_our_name()
         except BaseException:
             self.__exit__()
@@ -112,16 +116,17 @@ class WriterLock:
             os.close(fd)
         return line or "unknown"
 
-    def _acquire(self, deadline: float) -> None:
+    def _acquire(self, deadline: float) -> float:
+        """Wait for the lock; returns when it was had."""
         while True:
             if self._fd < 0:
                 self._open()
             now = self._wait(deadline)
             if now - self._looked < _LOOK_EVERY:
-                return
+                return now
             self._looked = now
             if self._inode == _inode(self.path):
-                return
+                return now
             # Someone removed the file, or the whole home: a lock on it keeps nobody out.
             self.close()
 

@@ -182,8 +182,8 @@ def test_a_pack_of_a_newer_format_asks_for_a_newer_version(
 def test_an_id_that_is_a_path_changes_nothing(
     busy: Cli, home: Path, project: Path, id: str, field: str
 ) -> None:
-    sealed = event(**{field: id})
-    told = {field: id}
+    told: dict[str, Any] = {field: id}
+    sealed = event(**told)
     data = with_manifest(
         place([sealed], **told) + packed(sealed), [[told.get("session", "s-1"), 1]]
     )

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -382,6 +383,20 @@ def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
     assert everything(home) == whole and problems(result.left) == []
 
 
+def test_a_changed_header_does_not_come_back_as_a_fork(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    before = everything(home)
+    home.write(
+        'UPDATE event SET header = CAST(replace(CAST(header AS TEXT), \'"actor":"cli"\','
+        ' \'"actor":"cla"\') AS BLOB) WHERE position = (2 << 32) + 10'
+    )
+    assert problems(examined(home)) == ["session-damaged"]
+    result = mended(home)
+    assert problems(result.left) == [] and result.lost == []
+    assert everything(home) == before
+
+
 def test_a_wrong_sum_over_sound_events_costs_nothing(home: Home) -> None:
     worked_in(home)
     home.save()
@@ -708,6 +723,7 @@ def test_a_rebuild_that_fails_anywhere_can_be_done_again(
 KILLED = """
 import os, sys
 from pathlib import Path
+from random import Random
 from holdfast import doctor
 from tests.homes import Home
 
@@ -1040,3 +1056,22 @@ def test_damage_that_nobody_foresaw_is_a_finding(
     monkeypatch.setattr(home.store, "check", failing)
     found = [advice for advice in examined(home) if advice.code == "not-seen"]
     assert len(found) == 1 and "who would have thought" in found[0].what and found[0].fix
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_bytes_are_garbled_a_saved_home_comes_back_whole(home: Home, seed: int) -> None:
+    worked_in(home)
+    chosen_in(home, "s-2")
+    home.save()
+    before = everything(home)
+    home.store.close()
+    random = Random(seed)
+    size = home.database.stat().st_size
+    for _ in range(random.choice([1, 3, 20])):
+        page = random.randrange(size // PAGE) * PAGE
+        at = page + random.randrange(random.choice([16, PAGE]))
+        overwrite(home.database, at, random.randbytes(1))
+    assert not [advice for advice in examined(home) if "Error:" in advice.what]
+    result = mended(home)
+    assert [advice for advice in result.left if advice.severity == "error"] == []
+    assert everything(home) == before

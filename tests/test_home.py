@@ -426,7 +426,7 @@ def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_pat
         assert hf.list() == []
 
 
-@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\nb", b"\x1b[31m", b"caf\xe9", "ü✓".encode()])
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\nb", b"\x1b[31m", b"\xe9t\xe9", "ü✓".encode()])
 def test_work_in_a_folder_of_any_name_is_recorded_and_found(tmp_path: Path, name: bytes) -> None:
     folder = os.path.join(str(tmp_path), os.fsdecode(name))
     os.mkdir(folder)

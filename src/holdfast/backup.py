@@ -416,16 +416,15 @@ class _Gathering:
                 found, trouble = readable(view, after=after, until=until)
         except HoldfastError as error:
             found, trouble = [], str(error)
-        faults = [(stored, fault(as_sealed(stored), session)) for stored in found]
-        good = [stored for stored, wrong in faults if not wrong]
-        trouble = trouble or next((f"event {s.seq}: {wrong}" for s, wrong in faults if wrong), "")
+        good, wrong = credible(session, found)
+        trouble = trouble or wrong
         if trouble:
             self.left_out[session] = trouble
         if found:
             # Of the last one met, sound or not: what is damaged is not new every time.
             self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
         self._events[session] = len(good)
-        return list(map(as_sealed, good))
+        return good
 
     def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
         gone = _lacking(self._store, events)
@@ -436,6 +435,32 @@ class _Gathering:
                 self.left_out[session] = f"the content {blob.digest[:12]} is too large for a pack"
             else:
                 yield blob
+
+
+def credible(session: str, found: Iterable[Stored]) -> tuple[list[Sealed], str]:
+    """The events, of those that were read, that can be what was written, and what others lack."""
+    events = [(stored.seq, as_sealed(stored)) for stored in found]
+    wrong = {seq: why for seq, sealed in events if (why := fault(sealed, session))}
+    altered = _altered([sealed for seq, sealed in events if seq not in wrong])
+    wrong |= {seq: "what follows it names another" for seq, s in events if s.hash in altered}
+    trouble = next((f"event {seq}: {why}" for seq, why in wrong.items()), "")
+    return [sealed for seq, sealed in events if seq not in wrong], trouble
+
+
+def _altered(events: Sequence[Sealed]) -> set[str]:
+    """The hashes of events whose header was changed, as far as the others tell.
+
+    Such a one looks sound by itself, and would come back as a fork of its chain beside the true
+    one: nobody names it, and the event after it names one that is not there.
+    """
+    headers = {sealed.hash: ev.parse_header(sealed.header) for sealed in events}
+    named = {header.prev for header in headers.values()}
+    for header in headers.values():
+        named.update(str(hash) for pairs in header.seen.values() for hash in pairs[1::2])
+    orphans = [header for header in headers.values() if header.prev and header.prev not in headers]
+    before = {(header.device, header.n - 1) for header in orphans}
+    suspects = {hash for hash, header in headers.items() if (header.device, header.n) in before}
+    return suspects - named
 
 
 def readable(view: View, *, after: int = 0, until: int = _ALL) -> tuple[list[Stored], str]:

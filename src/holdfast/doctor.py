@@ -303,7 +303,12 @@ def _look_at_sqlite(case: _Case) -> Iterator[Advice]:
 
 
 def _look_at_flaws(case: _Case) -> Iterator[Advice]:
-    for flaw in case.store.flaws():
+    try:
+        flaws = case.store.flaws()
+    except Damaged as error:
+        yield _broken(case, "damaged", "the database is damaged", error.why)
+        return
+    for flaw in flaws:
         if not flaw.mendable:
             yield _broken(case, "damaged", "the database is damaged", flaw.what)
         else:
@@ -386,7 +391,7 @@ def _is_whole_in_backups(case: _Case, session: str) -> bool:
             count = view.seq
     except _TROUBLE:
         return False
-    here = [sealed for sealed in map(as_sealed, stored) if not backup.fault(sealed, session)]
+    here, _ = backup.credible(session, stored)
     known = {s.hash: s for s in [*here, *_saved_events(case, session)]}
     return len(restore.whole_part(session, known.values())) >= count
 

@@ -157,12 +157,9 @@ class Rebuild:
                 self.lost.append(f"session {session}: events up to {upto} were acknowledged")
 
     def _take_over_places(self, store: Store) -> None:
-        try:
-            if self._places is not None:
-                return store.local.take_over(self._places)
-        except HoldfastError:
-            pass  # what was read makes no sense: as good as not readable
-        if backup.listed(store):
+        if self._places is not None:
+            store.local.take_over(self._places)
+        elif backup.listed(store):
             self.lost.append("which folder works on which session: holdfast use SESSION")
 
     def _take_its_place(self) -> None:

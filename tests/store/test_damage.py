@@ -369,7 +369,7 @@ def test_a_format_that_cannot_be_read_is_damage_not_a_traceback(
     with pytest.raises(Damaged):
         put(store, "s1", batch("b"))
     with pytest.raises(Damaged):
-        store.local.saw_file("/a", 1, 2, "d")
+        store.local.saw_file("s1", "/a", "1", "d")
 
 
 def test_an_arrival_number_that_is_taken_is_damage_and_nothing_is_overwritten(

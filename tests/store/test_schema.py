@@ -34,7 +34,7 @@ def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) 
     run(NEWER + '    newer(schema.FORMAT + 1)\n    put(opened(), "s1", batch("newer"))', home)
     writes: list[Callable[[], object]] = [
         lambda: put(old, "s1", batch("too late")),
-        lambda: old.local.saw_file("/a", 1, 2, "d"),
+        lambda: old.local.saw_file("s1", "/a", "1", "d"),
         lambda: old.erase("s1", lambda view: batch("gone", forgotten=1)),
     ]
     for write in writes:

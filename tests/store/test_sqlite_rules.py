@@ -90,7 +90,7 @@ def test_all_use_of_the_writer_is_under_the_lock(
     monkeypatch.setattr(Spy, "path", store._database.lock.path)
     monkeypatch.setattr(Spy, "log", [])
     put(store, "s1", batch("a word", head=head(1)))
-    store.local.saw_file("/a", 1, 2, "d")
+    store.local.saw_file("s1", "/a", "1", "d")
     assert found(store, "word") == [("s1", 1)]
     with pytest.raises(LookupError):
         store.append("s1", raising)

@@ -105,14 +105,20 @@ class Local:
 
     def places(self) -> Places:
         """Projects, folders and what belongs to them, to be taken over by another database."""
-        read = self._store.read
+
+        def read(sql: str, *kinds: type | tuple[type, ...]) -> Rows:
+            # A damaged page may hold anything, and other tables would not take it.
+            found = self._store.read(sql)
+            return [r for r in found if all(map(isinstance, r, kinds))]
+
         return Places(
-            read("SELECT number, id, name FROM project"),
-            read("SELECT kind, value, project FROM project_key"),
-            read("SELECT id, project FROM session WHERE project IS NOT NULL"),
+            read("SELECT number, id, name FROM project", int, str, str),
+            read("SELECT kind, value, project FROM project_key", str, str, int),
+            read("SELECT id, project FROM session WHERE project IS NOT NULL", str, int),
             read(
                 "SELECT t.path, t.inode, t.project, s.id FROM tree t"
-                " LEFT JOIN session s ON s.number = t.session"
+                " LEFT JOIN session s ON s.number = t.session",
+                *(str, str, int, (str, type(None))),
             ),
         )
 
@@ -120,13 +126,17 @@ class Local:
         """Put what another database knew of this machine into one that knows nothing yet."""
 
         def act(connection: sqlite3.Connection) -> None:
-            connection.executemany("INSERT INTO project VALUES (?, ?, ?)", places.projects)
-            connection.executemany("INSERT INTO project_key VALUES (?, ?, ?)", places.keys)
+            connection.executemany(
+                "INSERT OR IGNORE INTO project VALUES (?, ?, ?)", places.projects
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)", places.keys
+            )
             connection.executemany(
                 f"UPDATE session SET project = ?2 WHERE {_NAMED.replace('?', '?1')}", places.members
             )
             connection.executemany(
-                "INSERT INTO tree VALUES"
+                "INSERT OR IGNORE INTO tree VALUES"
                 f" (?1, ?2, ?3, (SELECT number FROM session WHERE {_NAMED.replace('?', '?4')}))",
                 places.trees,
             )

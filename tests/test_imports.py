@@ -25,7 +25,8 @@ ALLOWED = {
     "sha": "",
     "redact": "errors",
     "text": "errors sha",
-    "model.*": "errors sha model.*",
+    "model.choice": "",
+    "model.*": "errors sha text model.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -48,7 +49,7 @@ ALLOWED = {
     "doctor": "errors backup clock config derived files journal model.* mount pack probe process"
     " rebuild restore soundness"
     " store.*",
-    "workspace": "errors clock config place process project store store.local",
+    "workspace": "errors clock config model.choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "clock store.local",
@@ -63,7 +64,7 @@ ALLOWED = {
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
-    " restore soundness model.brief model.event"
+    " restore soundness model.brief model.choice model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
@@ -89,7 +90,8 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
-    holdfast errors clock config files home place process session sha text view workspace store.*
+    holdfast errors clock config files home model model.choice place process
+    session sha text view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

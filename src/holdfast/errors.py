@@ -1,17 +1,18 @@
 """Every error Holdfast raises on purpose.
 
     HoldfastError
-    ├── InvalidInput   exit 2   what was given cannot be recorded or understood
-    ├── NoSession      exit 3   no such session, none chosen, or several to choose from
-    ├── Refused        exit 4   a rule forbids the move; `legal` lists the moves that are allowed
-    ├── Damaged        exit 5   stored bytes are not what was written
-    ├── Busy           exit 6   another process holds the writer lock; try again
-    ├── ReadOnly       exit 6   the home can be read but not written
-    ├── Outdated       exit 6   a newer Holdfast wrote this; this one must not write
-    └── StoreFailed    exit 1   the disk or the database refused; nothing was acknowledged
+    ├── InvalidInput   what was given cannot be recorded or understood
+    ├── NoSession      no such session, none chosen, or several to choose from
+    ├── Refused        a rule forbids the move; `legal` lists the moves that are allowed
+    ├── Damaged        stored bytes are not what was written
+    ├── Busy           another process holds the writer lock; try again
+    ├── ReadOnly       the home can be read but not written
+    ├── Outdated       a newer Holdfast wrote this; this one must not write
+    └── StoreFailed    the disk or the database refused; nothing was acknowledged
 
 An error says what is wrong, why, and which command helps (`hint`). Misuse of the API
 raises RuntimeError or TypeError instead: those are bugs of the caller, not of the world.
+`EXIT_CODES` is how a process tells of all this when it ends.
 """
 
 from __future__ import annotations
@@ -21,10 +22,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class HoldfastError(Exception):
-    """Base of the tree. `operation`, `file` and `session` are S0's error context."""
+DONE, FAILED, USAGE, NO_SESSION, REFUSED, DAMAGED, BUSY, UNSETTLED, UNREACHABLE = range(9)
+INTERRUPTED = 130
+EXIT_CODES = (
+    (DONE, "done"),
+    (FAILED, "failed"),
+    (USAGE, "wrong usage or input"),
+    (NO_SESSION, "no such session, none chosen, or several to choose from"),
+    (REFUSED, "refused by a rule"),
+    (DAMAGED, "damage found"),
+    (BUSY, "busy or read-only"),
+    (UNSETTLED, "resumed, but with unknown outcomes or disputes"),
+    (UNREACHABLE, "remote unreachable"),
+    (INTERRUPTED, "interrupted"),
+)
+BROKEN_PIPE = 141
+"""Whoever read the answer stopped reading; what a shell says of a process that dies of it."""
 
-    exit_code = 1
+
+class HoldfastError(Exception):
+    """Base of the tree. `operation`, `file` and `session` say what it happened to."""
+
+    exit_code = FAILED
     retryable = False
 
     def __init__(
@@ -52,16 +71,6 @@ class HoldfastError(Exception):
         # Keyword-only arguments do not survive the default pickling of exceptions.
         return (_rebuild, (type(self), self.what, dict(self.__dict__)))
 
-    def error_context(self, now: str) -> dict[str, str | None]:
-        """The five fields document 0 asks of every error report (S0-80 to S0-84)."""
-        return {
-            "operation": self.operation or "read",
-            "file": self.file or None,
-            "feature_id": self.session or None,
-            "timestamp": now,
-            "details": str(self),
-        }
-
 
 def _rebuild(cls: type[HoldfastError], what: str, fields: dict[str, object]) -> HoldfastError:
     error = cls(what)
@@ -72,13 +81,13 @@ def _rebuild(cls: type[HoldfastError], what: str, fields: dict[str, object]) -> 
 class InvalidInput(HoldfastError):
     """The value given cannot be recorded: empty, too long, control characters, a bad id."""
 
-    exit_code = 2
+    exit_code = USAGE
 
 
 class NoSession(HoldfastError):
     """No session is meant unambiguously; `choices` lists the open ones as (id, status, goal)."""
 
-    exit_code = 3
+    exit_code = NO_SESSION
 
     def __init__(
         self, what: str, *, choices: Sequence[tuple[str, str, str]] = (), **facts: str
@@ -90,7 +99,7 @@ class NoSession(HoldfastError):
 class Refused(HoldfastError):
     """A rule forbids this move now; `legal` names what may be done instead."""
 
-    exit_code = 4
+    exit_code = REFUSED
 
     def __init__(self, what: str, *, legal: Sequence[str] = (), **facts: str) -> None:
         super().__init__(what, **facts)
@@ -100,26 +109,26 @@ class Refused(HoldfastError):
 class Damaged(HoldfastError):
     """Stored bytes are not what was written. Nothing is overwritten or removed."""
 
-    exit_code = 5
+    exit_code = DAMAGED
 
 
 class Busy(HoldfastError):
     """Another process kept the writer lock for longer than we may wait."""
 
-    exit_code = 6
+    exit_code = BUSY
     retryable = True
 
 
 class ReadOnly(HoldfastError):
     """The home can be read but not written."""
 
-    exit_code = 6
+    exit_code = BUSY
 
 
 class Outdated(HoldfastError):
     """A newer version wrote this store or session; this process must not write to it."""
 
-    exit_code = 6
+    exit_code = BUSY
 
 
 class StoreFailed(HoldfastError):

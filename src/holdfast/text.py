@@ -108,9 +108,16 @@ def _code(secret: bytes, provenance: str, text: str) -> str:
     return hmac_sha256(secret, f"{provenance}\n{text}".encode())[:CODE_LENGTH]
 
 
+def one_line(text: str) -> str:
+    """Safe to print, on one line, with single spaces between words."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    return " ".join(terminal(text).split())
+
+
 def shorten(text: str, limit: int) -> str:
     """One line of at most `limit` characters, cut at a word end if there is one in reach."""
-    line = " ".join(terminal(text).split())
+    line = one_line(text)
     if limit < 1 or len(line) <= limit:
         return line if limit > 0 else ""
     head = _head(line, limit - 1, len)
@@ -129,7 +136,7 @@ def width(text: str) -> int:
 
 def fit(text: str, columns: int, *, right: bool = False) -> str:
     """One line of exactly `columns` columns: cut with an ellipsis, or filled with spaces."""
-    line = " ".join(terminal(text).split())
+    line = one_line(text)
     if width(line) > columns:
         line = _head(line, columns - 1, width) + ELLIPSIS if columns > 0 else ""
     fill = " " * (columns - width(line))

@@ -16,6 +16,7 @@ import os
 from holdfast import place
 from holdfast.clock import short_id
 from holdfast.errors import NoSession
+from holdfast.model.choice import FINISHED, STATUSES
 from holdfast.store import Spot
 from holdfast.store.local import Holder
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from holdfast.project import Match
     from holdfast.store import Store
 
-OPEN = ("created", "active", "paused", "failed")
 _NEVER_MET = ("", 0, "")
 
 
@@ -70,7 +70,7 @@ class Workspace:
         session = self.current()
         if not session:
             raise self._none("no session is current in this folder")
-        if open_only and (status := self._status(session)) not in OPEN:
+        if open_only and not is_open(status := self._status(session)):
             raise self._none(f"the current session {session} is {status}", finished=session)
         return session
 
@@ -82,7 +82,7 @@ class Workspace:
     def listed_open(self) -> list[dict[str, object]]:
         # What was restored belongs to no project until someone takes it up: it is in no list here.
         rows = self._store.catalogue(where={"archived": 0, "project": self.project()})
-        return [row for row in rows if row["status"] in OPEN]
+        return [row for row in rows if is_open(row["status"])]
 
     def choose(self, session: str) -> None:
         """Make a session the current one of this tree."""
@@ -248,6 +248,11 @@ class Workspace:
 
     def let_go(self, holders: Sequence[Holder]) -> None:
         self._local.let_go(holders)
+
+
+def is_open(status: object) -> bool:
+    """Whether work on a session in this status may go on."""
+    return status in STATUSES and status not in FINISHED
 
 
 def find_session(store: Store, text: str) -> str:

@@ -15,14 +15,12 @@ import pytest
 from holdfast.errors import HoldfastError, InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.chain import next_event
+from holdfast.model.choice import ACTIONS, CATEGORIES, MODES, STATUSES
 from holdfast.model.event import Body, Event
 from holdfast.model.fold import extend, fold, follows
 from holdfast.model.merge import KEPT
 from holdfast.model.rules import (
-    ACTIONS,
     AGENT_VERBS,
-    CATEGORIES,
-    MODES,
     SESSION_MOVES,
     STEP_VERBS,
     UNIT_MOVES,
@@ -30,7 +28,7 @@ from holdfast.model.rules import (
     decide,
     validate,
 )
-from holdfast.model.state import STATUSES, State
+from holdfast.model.state import State
 from holdfast.testing.histories import World, image, random_body
 from tests.golden import events as golden
 

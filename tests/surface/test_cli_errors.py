@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.cli.table import EXIT_CODES
 from tests.surface.support import Cli
 
 GOALS = {
@@ -219,7 +218,7 @@ def test_a_bug_is_one_line_with_a_place_and_the_trace_only_on_request(
 
 
 def test_every_error_of_ours_has_a_documented_exit_code() -> None:
-    codes = {code for code, _ in EXIT_CODES}
+    codes = {code for code, _ in errors.EXIT_CODES}
     kinds = [
         kind
         for kind in vars(errors).values()

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.cli import manual
 from holdfast.cli.dispatch import locate, parse, split
-from holdfast.cli.table import COMMANDS, EXIT_CODES, FAMILIES
+from holdfast.cli.table import COMMANDS, FAMILIES
+from holdfast.errors import EXIT_CODES
 from tests.surface.support import Cli
 
 DOCS = Path(__file__).parents[2] / "docs"

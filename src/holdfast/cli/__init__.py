@@ -11,13 +11,13 @@ import gc
 import os
 import sys
 
+from holdfast.errors import BROKEN_PIPE, FAILED, INTERRUPTED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn, TextIO
 
-_BROKEN_PIPE = 141
-_INTERRUPTED = 130
 _SELDOM = 50_000
 
 
@@ -41,7 +41,7 @@ def entry() -> NoReturn:
     the checkpoint of a last close to whoever works on. For the same reason rubbish is seldom
     looked for: almost nothing that is made while starting ever becomes any.
     """
-    code = 1
+    code = FAILED
     try:
         gc.set_threshold(_SELDOM)
         _open_missing_streams()
@@ -50,7 +50,7 @@ def entry() -> NoReturn:
         code = run(sys.argv[1:], None, None, None, leaving=True)
         code = _flush(code)
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        code = INTERRUPTED
     finally:
         os._exit(code)
 
@@ -71,9 +71,9 @@ def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        return _BROKEN_PIPE
+        return BROKEN_PIPE
     except OSError as error:
-        code = code or 1
+        code = code or FAILED
         reason = error.strerror or type(error).__name__
         os.write(2, f"holdfast: the answer could not be written: {reason}\n".encode())
     try:

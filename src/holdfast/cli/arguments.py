@@ -131,7 +131,7 @@ def with_key(parser: Parser) -> None:
     """The option of every command that records."""
     parser.add_argument(
         "--key",
-        metavar="K",
+        metavar="KEY",
         default="",
         help="with the same key again, nothing new is recorded",
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.cli.acting import at_work, tell_others
 from holdfast.cli.arguments import Command, Parser, count
-from holdfast.errors import NoSession
+from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
+from holdfast.model.choice import FORMATS, LEAST, MOST, STYLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,16 +17,13 @@ if TYPE_CHECKING:
     from holdfast.model.brief import Briefing
     from holdfast.session import Session
 
-DAMAGED = 5
-OPEN_QUESTIONS = 7
-
 
 def _brief_arguments(parser: Parser) -> None:
     add = parser.add_argument
-    add("chosen", nargs="?", default="", metavar="S", help="the session; else the one meant here")
-    add("--budget", type=count, metavar="N", help="tokens it may cost, from 150 to 20000")
-    add("--style", default="holdfast", metavar="S", help="holdfast (default) or orchestrator")
-    add("--format", choices=("text", "markdown", "json"), default="text", help="of the briefing")
+    add("chosen", nargs="?", default="", metavar="SESSION", help="else the one meant here")
+    add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
+    add("--style", default=STYLES[0], metavar="STYLE", help=" or ".join(STYLES))
+    add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
     add("--strict", action="store_true", help="exit 7 also on drift")
     add("--fence", action="store_true", help="quote the session's words for a model, always")
     add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
@@ -51,7 +49,7 @@ def _warned(code: int, screen: Screen) -> int:
     """Say on the error stream what an exit code other than 0 means here."""
     meaning = {
         DAMAGED: "this session is damaged; do not rely on it: holdfast verify",
-        OPEN_QUESTIONS: "not everything is settled; look at it before going on (exit 7)",
+        UNSETTLED: "not everything is settled; look at it before going on (exit 7)",
     }
     if code:
         screen.aside(("attention: ", "yellow"), meaning[code])
@@ -64,8 +62,8 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
         return DAMAGED
     changed = "drifted" in brief.attention
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
-        return OPEN_QUESTIONS
-    return 0
+        return UNSETTLED
+    return DONE
 
 
 def _to_resume(chosen: str, hf: Holdfast) -> Session:

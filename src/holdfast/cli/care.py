@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
+from holdfast.errors import DAMAGED
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
     from holdfast.restore import Outcome, Taken
     from holdfast.soundness import Report
 
-DAMAGED = 5
-
 
 # -- verify ------------------------------------------------------------------------------------
 
 
 def _verify_arguments(parser: Parser) -> None:
-    parser.add_argument("chosen", nargs="?", default="", metavar="S", help="only this session")
+    parser.add_argument("chosen", nargs="?", default="", metavar="SESSION", help="only this one")
 
 
 def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:

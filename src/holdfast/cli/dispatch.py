@@ -7,7 +7,7 @@ parsers would cost more than most commands do.
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import BROKEN_PIPE, FAILED, INTERRUPTED, HoldfastError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.config import Settings
     from holdfast.home import Holdfast
-
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 
 def run(
@@ -46,7 +43,7 @@ def run(
         return BROKEN_PIPE
     except Unwritable as error:
         screen.err.write(f"holdfast: the answer could not be written: {error}\n")
-        return 1
+        return FAILED
 
 
 def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:

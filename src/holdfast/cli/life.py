@@ -6,6 +6,7 @@ from holdfast.cli.acting import at_work, confirm, meant, tell_others
 from holdfast.cli.arguments import Command, Parser, spoken, with_key
 from holdfast.cli.status import tell_status
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.model.choice import MODES, PAUSE_REASONS
 from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.session import Session
 
-MODES = ("default", "debug", "optimize", "release")
-REASONS = ("user_request", "checkpoint_failed", "system_error")
 _GOAL = 44
 
 
@@ -29,11 +28,11 @@ _GOAL = 44
 def _start_arguments(parser: Parser) -> None:
     parser.add_argument("goal", metavar="GOAL", help="what is to be reached; - reads it from stdin")
     parser.add_argument(
-        "--mode", choices=MODES, default=MODES[0], metavar="M", help=", ".join(MODES)
+        "--mode", choices=MODES, default=MODES[0], metavar="MODE", help=", ".join(MODES)
     )
     parser.add_argument("--id", default="", metavar="ID", help="an id of your own")
     parser.add_argument(
-        "--from", dest="origin", default="", metavar="S", help="the session it continues"
+        "--from", dest="origin", default="", metavar="SESSION", help="the session it continues"
     )
     with_key(parser)
 
@@ -79,7 +78,7 @@ def _tell_outvoted(hf: Holdfast, session: str, screen: Screen) -> None:
 
 
 def _session_argument(parser: Parser) -> None:
-    parser.add_argument("chosen", metavar="S", help="its id, shortened while it is unique")
+    parser.add_argument("chosen", metavar="SESSION", help="its id, shortened while it is unique")
 
 
 def run_use(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -153,7 +152,11 @@ def scalar(text: str) -> str | int | float | bool | None:
 
 def _pause_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "--reason", choices=REASONS, default=REASONS[0], metavar="R", help=", ".join(REASONS)
+        "--reason",
+        choices=PAUSE_REASONS,
+        default=PAUSE_REASONS[0],
+        metavar="WORD",
+        help=", ".join(PAUSE_REASONS),
     )
     parser.add_argument("--context", default="", metavar="TEXT", help="what was being worked on")
     with_key(parser)
@@ -167,7 +170,7 @@ def run_pause(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _because_arguments(parser: Parser) -> None:
-    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    parser.add_argument("--because", default="", metavar="REASON", help="why")
     with_key(parser)
 
 
@@ -187,7 +190,7 @@ run_abandon = _ending("abandon", "abandoned", 'holdfast start "GOAL"')
 
 
 def _reopen_arguments(parser: Parser) -> None:
-    parser.add_argument("--because", required=True, metavar="R", help="the reason")
+    parser.add_argument("--because", required=True, metavar="REASON", help="why")
     with_key(parser)
 
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 from holdfast.cli.arguments import Parser, build
 from holdfast.cli.dispatch import locate
 from holdfast.cli.screen import Screen
-from holdfast.cli.table import (
-    COMMANDS,
-    EXIT_CODES,
-    FAMILIES,
-    FLAGS,
-    GROUPS,
-    SHORT,
-    WITH_VALUE,
-)
+from holdfast.cli.table import COMMANDS, FAMILIES, FLAGS, GROUPS, SHORT, WITH_VALUE
+from holdfast.errors import EXIT_CODES
 
 _ABOUT = "Holdfast keeps the work of AI agents from getting lost."
 _ENVIRONMENT = (
@@ -82,7 +75,7 @@ def _options_and_codes(screen: Screen) -> None:
     screen.line()
     screen.line(("Options, before or after the command", "title"))
     for names, help in _shared_options():
-        screen.line("  ", (names.ljust(14), "cyan"), " ", help)
+        screen.line("  ", (names.ljust(17), "cyan"), "  ", help)
     screen.line()
     screen.line(("Exit codes", "title"))
     for code, meaning in EXIT_CODES:

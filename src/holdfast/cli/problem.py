@@ -69,11 +69,20 @@ def as_values(error: HoldfastError, command: str) -> dict[str, Any]:
     if isinstance(error, NoSession):
         names = ("session", "status", "goal")
         values["choices"] = [dict(zip(names, one, strict=True)) for one in error.choices]
-    context = error.error_context(iso(Clock().now()))
-    if error.operation not in OPERATIONS:
-        context["operation"] = _operation(command)
-    values["error_context"] = context
+    values["error_context"] = error_context(error, command, iso(Clock().now()))
     return values
+
+
+def error_context(error: HoldfastError, command: str, now: str) -> dict[str, str | None]:
+    """The five fields that document 0 asks of every error report (S0-80 to S0-84)."""
+    known = error.operation in OPERATIONS
+    return {
+        "operation": error.operation if known else _operation(command),
+        "file": error.file or None,
+        "feature_id": error.session or None,
+        "timestamp": now,
+        "details": str(error),
+    }
 
 
 OPERATIONS = ("create", "read", "update", "delete")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
+from holdfast.model.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES
 from holdfast.text import shorten
 
 TYPE_CHECKING = False
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.session import Session
 
-CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 _SAID = 60
 
 
@@ -24,7 +24,7 @@ def with_category(parser: Parser) -> None:
         "--category",
         choices=CATEGORIES,
         default="logical",
-        metavar="C",
+        metavar="WORD",
         help=f"{', '.join(CATEGORIES)} (default: logical)",
     )
 
@@ -51,11 +51,16 @@ def _redacted(body: Any) -> list[tuple[str, str]]:
 
 def _decide_arguments(parser: Parser) -> None:
     parser.add_argument("what", metavar="WHAT", help="what was decided; - reads it from stdin")
-    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    parser.add_argument("--because", default="", metavar="REASON", help="why")
     parser.add_argument(
-        "--option", dest="options", action="append", default=[], metavar="A", help="a possibility"
+        "--option",
+        dest="options",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="one of them",
     )
-    parser.add_argument("--chosen", default="", metavar="A", help="the option that was taken")
+    parser.add_argument("--chosen", default="", metavar="OPTION", help="the option that was taken")
     with_key(parser)
 
 
@@ -75,7 +80,7 @@ def run_decide(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _error_arguments(parser: Parser) -> None:
     parser.add_argument("message", metavar="MSG", help="what went wrong; - reads it from stdin")
-    parser.add_argument("--agent", default="", metavar="A", help="the agent it happened to")
+    parser.add_argument("--agent", default="", metavar="AGENT", help="the agent it happened to")
     with_category(parser)
     with_key(parser)
 
@@ -95,12 +100,12 @@ def _command_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", help="the command that ran")
     add("--arguments", default="", metavar="TEXT", help="what it was given")
-    add("--status", choices=("success", "failure"), default="success", help="how it ended")
+    add("--status", choices=COMMAND_STATUSES, default=COMMAND_STATUSES[0], help="how it ended")
     add("--duration-ms", type=count, default=None, metavar="N", help="how long it took")
-    add("--error", default="", metavar="E", help="what it said when it failed")
-    add("--agent", default="", metavar="A", help="who ran it")
-    add("--task", default="", metavar="T", help="the task it was run for")
-    add("--model", default="", metavar="M", help="the model at work")
+    add("--error", default="", metavar="TEXT", help="what it said when it failed")
+    add("--agent", default="", metavar="AGENT", help="who ran it")
+    add("--task", default="", metavar="TASK", help="the task it was run for")
+    add("--model", default="", metavar="MODEL", help="the model at work")
     with_key(parser)
 
 
@@ -124,8 +129,8 @@ def run_command(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _file_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("path", metavar="PATH", help="a file of the project")
-    add("--action", choices=("created", "modified", "deleted"), default="", help="what was done")
-    add("--agent", default="", metavar="A", help="who did it")
+    add("--action", choices=ACTIONS, default="", help="what was done")
+    add("--agent", default="", metavar="AGENT", help="who did it")
     add("--added", type=count, default=None, metavar="N", help="lines added")
     add("--removed", type=count, default=None, metavar="N", help="lines removed")
     add("--before", default="", metavar="SHA", help="SHA-256 before the change")
@@ -169,7 +174,7 @@ def run_artifact(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _tokens_arguments(parser: Parser) -> None:
     parser.add_argument("count", type=count, metavar="N", help="tokens in the context now")
-    parser.add_argument("--agent", default="", metavar="A", help="of this agent")
+    parser.add_argument("--agent", default="", metavar="AGENT", help="of this agent")
     with_key(parser)
 
 
@@ -192,7 +197,7 @@ def run_compressed(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _undo_arguments(parser: Parser) -> None:
     parser.add_argument("event", nargs="?", metavar="EVENT", help="its number, id or device:n")
-    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    parser.add_argument("--because", default="", metavar="REASON", help="why")
     with_key(parser)
 
 

@@ -166,7 +166,7 @@ def _with_paths(parser: Any) -> ArgumentParser:
     """Tell completion which values are files and folders."""
     import shtab
 
-    kinds = {"PATH": shtab.FILE, "FILE": shtab.FILE, "F": shtab.FILE, "DIR": shtab.DIRECTORY}
+    kinds = {"PATH": shtab.FILE, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
     for action in parser._actions:
         if action.metavar in kinds:
             action.complete = kinds[action.metavar]

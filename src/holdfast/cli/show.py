@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_POINT = "an arrival number (12), an event's id, device:n, or a time"
+_POINT = "a number of the log (12), an event's id, device:n, or a time"
 _LONG = 100
 
 
@@ -132,8 +132,8 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
 
 
 def _diff_arguments(parser: Parser) -> None:
-    parser.add_argument("a", metavar="A", help=f"a point: {_POINT}")
-    parser.add_argument("b", metavar="B", nargs="?", default="", help="another one; else now")
+    parser.add_argument("a", metavar="POINT", help=_POINT)
+    parser.add_argument("b", metavar="POINT", nargs="?", default="", help="another one; else now")
 
 
 def run_diff(options: Namespace, hf: Holdfast, screen: Screen) -> None:

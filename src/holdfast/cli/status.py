@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago
 from holdfast.errors import InvalidInput, NoSession
+from holdfast.model.choice import STATUSES
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
 
-STATUSES = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
 _SHOWN = 50
 _COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
 _HINTS = {
@@ -111,7 +111,7 @@ def since(stamp: str | None, now: int) -> str:
 
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="every project, archived ones too")
-    parser.add_argument("--status", choices=STATUSES, default="", metavar="S", help=_one_of())
+    parser.add_argument("--status", choices=STATUSES, default="", metavar="WORD", help=_one_of())
     parser.add_argument(
         "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
     )

@@ -86,7 +86,7 @@ FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in na
 WITH_VALUE = {
     "--home": ("DIR", "where everything is kept (HOLDFAST_HOME)"),
     "--store": ("URL", "where journals live (HOLDFAST_STORE)"),
-    "--session": ("S", "the session meant (HOLDFAST_SESSION)"),
+    "--session": ("SESSION", "the session meant (HOLDFAST_SESSION)"),
 }
 FLAGS = {
     "--json": "answer with one JSON object",
@@ -95,16 +95,3 @@ FLAGS = {
     "--help": "show this help",
 }
 SHORT = {"--quiet": "-q", "--help": "-h"}
-
-EXIT_CODES = (
-    (0, "done"),
-    (1, "failed"),
-    (2, "wrong usage or input"),
-    (3, "no such session, none chosen, or several to choose from"),
-    (4, "refused by a rule"),
-    (5, "damage found"),
-    (6, "busy or read-only"),
-    (7, "resumed, but with unknown outcomes or disputes"),
-    (8, "remote unreachable"),
-    (130, "interrupted"),
-)

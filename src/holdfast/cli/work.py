@@ -23,8 +23,8 @@ _SAID = 60
 def _task_add_arguments(parser: Parser) -> None:
     parser.add_argument("title", metavar="TEXT", help="what is to be done; - reads it from stdin")
     parser.add_argument("--id", default="", metavar="ID", help="an id of your own, else t1, t2, …")
-    parser.add_argument("--phase", default="", metavar="P", help="the task it is a part of")
-    parser.add_argument("--agent", default="", metavar="A", help="who shall do it")
+    parser.add_argument("--phase", default="", metavar="TASK", help="the task it is a part of")
+    parser.add_argument("--agent", default="", metavar="AGENT", help="who shall do it")
     with_key(parser)
 
 
@@ -46,7 +46,7 @@ def _task_arguments(parser: Parser) -> None:
 
 def _task_start_arguments(parser: Parser) -> None:
     _task_arguments(parser)
-    parser.add_argument("--agent", default="", metavar="A", help="who does it")
+    parser.add_argument("--agent", default="", metavar="AGENT", help="who does it")
 
 
 def run_task_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -58,9 +58,9 @@ def run_task_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _task_done_arguments(parser: Parser) -> None:
     _task_arguments(parser)
-    parser.add_argument("--outcome", default="", metavar="T", help="what came of it")
+    parser.add_argument("--outcome", default="", metavar="TEXT", help="what came of it")
     parser.add_argument(
-        "--file", dest="files", action="append", default=[], metavar="F", help="a file it made"
+        "--file", dest="files", action="append", default=[], metavar="FILE", help="a file it made"
     )
 
 
@@ -74,7 +74,7 @@ def run_task_done(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _task_because_arguments(parser: Parser) -> None:
     _task_arguments(parser)
-    parser.add_argument("--because", required=True, metavar="R", help="the reason")
+    parser.add_argument("--because", required=True, metavar="REASON", help="why")
 
 
 def run_task_block(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -107,9 +107,9 @@ def _agent_arguments(parser: Parser) -> None:
 
 def _agent_start_arguments(parser: Parser) -> None:
     _agent_arguments(parser)
-    parser.add_argument("--type", default="", metavar="T", help="its kind, such as feature-dev")
+    parser.add_argument("--type", default="", metavar="TYPE", help="its kind, such as feature-dev")
     parser.add_argument("--task", default="", metavar="TEXT", help="what it is to do")
-    parser.add_argument("--blocking-on", default="", metavar="ID", help="the agent it waits for")
+    parser.add_argument("--blocking-on", default="", metavar="AGENT", help="the agent it waits for")
     parser.add_argument("--pid", type=count, metavar="N", help="its process: its death is noticed")
 
 
@@ -143,7 +143,7 @@ def _agent_done_arguments(parser: Parser) -> None:
     parser.add_argument("--result", default="", metavar="TEXT", help="what came of it")
     for word in ("created", "modified", "deleted"):
         parser.add_argument(
-            f"--{word}", action="append", default=[], metavar="F", help=f"a file it {word}"
+            f"--{word}", action="append", default=[], metavar="FILE", help=f"a file it {word}"
         )
 
 
@@ -162,7 +162,7 @@ def run_agent_done(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _agent_fail_arguments(parser: Parser) -> None:
     _agent_arguments(parser)
-    parser.add_argument("--error", required=True, metavar="E", help="what went wrong")
+    parser.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
     with_category(parser)
 
 
@@ -177,7 +177,7 @@ def run_agent_fail(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _agent_timeout_arguments(parser: Parser) -> None:
     _agent_arguments(parser)
-    parser.add_argument("--error", default="", metavar="E", help="what it was waiting for")
+    parser.add_argument("--error", default="", metavar="TEXT", help="what it was waiting for")
 
 
 def run_agent_timeout(options: Namespace, hf: Holdfast, screen: Screen) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.errors import InvalidInput
+from holdfast.model.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.model.fit import fit
-from holdfast.model.form import FORMS, Page, clip, one_line
+from holdfast.model.form import FORMS, Page, clip
 from holdfast.model.state import State
 from holdfast.model.summary import attention, next_step, progress, settled_steps, summary
 from holdfast.model.summary import first_step as _first_step
@@ -30,6 +31,7 @@ from holdfast.model.topics import (
     said,
     topics,
 )
+from holdfast.text import one_line
 
 __all__ = [
     "FORMATS",
@@ -44,10 +46,6 @@ __all__ = [
     "progress",
     "summary",
 ]
-
-LEAST, MOST = 150, 20_000
-STYLES = ("holdfast", "orchestrator")
-FORMATS = tuple(FORMS)
 
 _NAME = 20
 """What a session's id may cost; any unique beginning of an id is accepted."""

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.model.form import Form, Page, Shown, one_line
+from holdfast.model.form import Form, Page, Shown
 from holdfast.model.tokens import ONCE, cost, estimate
 from holdfast.model.topics import MANDATORY, Entry, Topic
+from holdfast.text import one_line
 
 _SHARE = 0.4
 _PER_TOKEN = 6

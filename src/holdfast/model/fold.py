@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.model import event as ev
+from holdfast.model.choice import STATUSES
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import (
     SESSION,
@@ -30,7 +31,6 @@ from holdfast.model.merge import (
     stances,
 )
 from holdfast.model.state import (
-    STATUSES,
     Acknowledgment,
     Agent,
     Artifact,

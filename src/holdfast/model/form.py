@@ -4,8 +4,8 @@ A form turns the parts of a page into lines: the head, a *field* (goal, where, n
 an entry, the foot that counts what is missing. Each part is a whole line or, in JSON, a whole
 member, so the price of a page is at most the sum of the prices of its parts.
 
-This is also where the words of a session become one line each: no control character moves a
-cursor, no bidi or invisible character hides a word, no line break begins a line of its own.
+The words of a session become one line each by `text.one_line`: no line break of theirs begins a
+line of its own.
 """
 
 from __future__ import annotations
@@ -18,14 +18,8 @@ from msgspec import Struct
 
 from holdfast.model.tokens import cost
 from holdfast.model.topics import ROOMY, Entry, Topic
+from holdfast.text import one_line
 
-# Compiled when first needed: most text is plain.
-_BREAKS = "[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
-_HIDDEN = (
-    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _MARKUP = r"([\\`*<\[\]])"
 _WORD_END = 16
 """How far back a cut may go to end at a word."""
@@ -50,13 +44,6 @@ class Page(Struct):
     fields: dict[str, Shown] = {}
     sections: list[tuple[Topic, list[Shown]]] = []
     totals: dict[str, int] = {}
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks, control and invisible characters."""
-    if text.isascii() and text.isprintable() and "  " not in text:
-        return text.strip()
-    return re.sub(_BREAKS, " ", re.sub(_HIDDEN, "", text)).strip()
 
 
 def clip(text: str, limit: int, price: Callable[[str], int]) -> str:

@@ -15,15 +15,18 @@ from typing import Any
 
 from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
+from holdfast.model.choice import (
+    ACTIONS,
+    CATEGORIES,
+    COMMAND_STATUSES,
+    FINISHED,
+    MODES,
+    PAUSE_REASONS,
+    STATUSES,
+)
 from holdfast.model.event import KIND_OF, Body
 from holdfast.model.merge import KEPT
-from holdfast.model.state import FINISHED, STATUSES, State, Unit
-
-MODES = ("default", "debug", "optimize", "release")
-PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
-CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
-ACTIONS = ("created", "modified", "deleted")
-COMMAND_STATUSES = ("success", "failure")
+from holdfast.model.state import State, Unit
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),

@@ -16,11 +16,6 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-STATUSES = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
-
-FINISHED = frozenset({"completed", "aborted", "abandoned"})
-"""Session statuses from which only reopening, or nothing, leads on."""
-
 CLOSED_UNITS = frozenset({"done", "skipped"})
 
 

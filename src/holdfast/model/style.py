@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from holdfast.model.form import clip, one_line
+from holdfast.model.form import clip
 from holdfast.model.state import Agent, Dispute, Step
 from holdfast.model.summary import next_step, outcomes, progress, subject
 from holdfast.model.tokens import ONCE, cost
 from holdfast.model.topics import Known, said
+from holdfast.text import one_line
 
 _MINUTE = 60_000
 _UNITS = ((525_600, "year"), (1440, "day"), (60, "hour"), (1, "minute"))

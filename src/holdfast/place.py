@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Seen = tuple[str, str]
 
 MARKER = os.path.join(".holdfast", "project")
+MAX_HASHED = 256 * 1024 * 1024
+"""Of a larger file only that it changed is kept; hashing it would keep its user waiting."""
 _PACKED_REFS_LIMIT = 1 << 20
 _PATH_LIMIT = 4096
 _HEX = frozenset("0123456789abcdef")
@@ -249,9 +251,10 @@ def _resolved(full: str) -> str:
 def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
     """SHA-256 and stamp of a file; None if there is none.
 
-    The digest is None for what is not a regular file or cannot be read. The stamp was taken
-    before the bytes, so a change while hashing shows as a difference later; it is empty where a
-    change soon after `now`, the time in milliseconds, might not show in it.
+    The digest is None for what is not a regular file, cannot be read or is larger than
+    `MAX_HASHED`. The stamp was taken before the bytes, so a change while hashing shows as a
+    difference later; it is empty where a change soon after `now`, the time in milliseconds,
+    might not show in it.
     """
     try:
         facts = os.stat(path)
@@ -327,12 +330,15 @@ def _verdict(
 def _digest(path: str, clock: Clock | None = None, deadline: float = 0.0) -> str | None:
     from hashlib import sha256
 
-    digest = sha256()
+    digest, left = sha256(), MAX_HASHED
     try:
+        if os.path.getsize(path) > MAX_HASHED:
+            return None
         for chunk in files.read_chunks(path):
             digest.update(chunk)
-            if clock is not None and clock.monotonic() > deadline:
+            left -= len(chunk)
+            if left < 0 or (clock is not None and clock.monotonic() > deadline):
                 return None
-    except HoldfastError:
+    except (HoldfastError, OSError):
         return None
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from holdfast.config import child_environment
 from holdfast.errors import InvalidInput
 from holdfast.model.event import ArtifactSaved, FileChanged
 from holdfast.model.state import File, Row
-from holdfast.place import Tree, file_facts, relative
+from holdfast.place import MAX_HASHED, Tree, file_facts, relative
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,27 +39,30 @@ def file_change(
         if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
             raise InvalidInput(f"{digest[:20]} is no SHA-256", why="it has 64 hexadecimal digits")
     last = known.after if isinstance(known, File) else ""
+    is_known = isinstance(known, File) and known.action != "deleted"
     full = os.path.join(tree.root, path)
     if os.path.lexists(full) and not os.path.isfile(full):
         raise InvalidInput(f"{path} is not a regular file", hint="name a file", file=path)
     facts = file_facts(full, now)
     there, stamp = (facts[0] or "", facts[1]) if facts else ("", "")
+    # What is too large to be hashed is too large to be compared with what was committed.
+    is_large = facts is not None and not there and os.path.getsize(full) > MAX_HASHED
     after = given.after or there
-    before = given.before or last or _committed_digest(tree, path)
-    action = given.action or _action(exists=facts is not None, before=before)
+    before = given.before or last or ("" if is_large else _committed_digest(tree, path))
+    action = given.action or _action(exists=facts is not None, was_there=is_known or bool(before))
     if action == "deleted":
         after = given.after
     counts = {"added": given.added, "removed": given.removed}
-    if given.added is None and given.removed is None:
+    if given.added is None and given.removed is None and not is_large:
         counts = _line_counts(tree, path)
     body = replace(given, action=action, before=before, after=after, **counts)
     return body, (stamp if there else "", there)
 
 
-def _action(*, exists: bool, before: str) -> str:
+def _action(*, exists: bool, was_there: bool) -> str:
     if not exists:
         return "deleted"
-    return "modified" if before else "created"
+    return "modified" if was_there else "created"
 
 
 def _git(tree: Tree, *arguments: str) -> bytes | None:

@@ -40,6 +40,7 @@ def survey(
 ) -> Surroundings:
     home, core = session.home, state.core
     branch, commit = home.git()
+    held = home.workspace.holders(session.id)
     secret = home.store.secret() if fenced else b""
 
     def fence(text: str, label: str, origin: str, confirmed: bool) -> str:
@@ -54,6 +55,7 @@ def survey(
         commit_now=commit,
         holders=[(h.name, h.since, word) for h, word in home.others(session.id)],
         dead_agents=sorted({holder.agent for holder in died if holder.agent}),
+        live_agents=sorted({h.agent for h, word in held if h.agent and word == "alive"}),
         interrupted=_doing(died),
         damage=list(damage),
         fence=fence if fenced else None,

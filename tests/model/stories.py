@@ -150,6 +150,7 @@ def busy_around(journal: Journal) -> Surroundings:
     return Surroundings(
         now=journal.now + 2 * HOUR,
         drift=[("mailer/queue.py", "changed")],
+        live_agents=["code-1"],
         branch_then="retry-queue",
         branch_now="retry-queue",
         commit_then="1a2b3c4d5e6f",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 
@@ -61,7 +62,7 @@ ADD = ev.StepAdded(step="s1", title="Cut the rope")
 START = ev.StepStarted(step="s1")
 AGENT = ev.AgentStarted(agent="code-1", task="write it")
 NEXT: dict[str, tuple[list[Body], str]] = {
-    "nothing recorded yet": ([], "decide the next step"),
+    "nothing recorded yet": ([], "decide what to do next"),
     "a pending step": ([ADD], "start s1: Cut the rope"),
     "a running step": ([ADD, START], "continue s1: Cut the rope"),
     "a blocked step": (
@@ -117,7 +118,7 @@ NEXT: dict[str, tuple[list[Body], str]] = {
     ),
     "an aborted session": (
         [ev.SessionAborted()],
-        "nothing: it was aborted; to begin anew: holdfast start --from q7m2p9x4wd3n8rth",
+        'nothing: it was aborted; to begin anew: holdfast start "GOAL" --from q7m2p9x4wd3n8rth',
     ),
     "a failed session": (
         [ev.SessionFailed(because="disk full")],
@@ -135,7 +136,7 @@ def test_the_next_step_follows_from_the_state(case: str) -> None:
 
 
 def test_a_dispute_is_settled_before_anything_else() -> None:
-    assert next_step(disaster().state()) == "settle step s1: done or failed?"
+    assert next_step(disaster().state()) == "settle task s1: done or failed?"
 
 
 PROGRESS: dict[str, tuple[list[Body], tuple[float, str]]] = {
@@ -423,7 +424,6 @@ def test_sections_come_in_order_of_value() -> None:
         "Commands",
         "Notes",
         "Pauses",
-        "Changed underneath",
         "Timing",
     ]
 
@@ -433,7 +433,7 @@ def test_a_busy_session_reads_like_this_at_500_tokens() -> None:
     assert made.text.startswith(
         "Session q7m2p9x4wd3n8rth: active since 2025-12-27 10:30Z\n"
         "Goal: Make the mailer's retry queue survive a restart without losing a message\n"
-        "Where: 2 of 8 steps done (25%); s3 is running; agents at work: code-1\n"
+        "Where: 2 of 8 tasks done (25%); s3 is running; agents at work: code-1\n"
         "Next: mend the failed checkpoint of s3: migration changed no row\n"
         "\n"
         "Blockers:\n"
@@ -443,6 +443,28 @@ def test_a_busy_session_reads_like_this_at_500_tokens() -> None:
         "- 0028kd8z1qla: Do not run the migration while the nightly export is on"
         " (02:00 to 02:40 UTC). (2025-12-27 10:58Z)\n"
     )
+
+
+def test_an_agent_is_only_called_at_work_when_its_process_is_known_to_live() -> None:
+    journal = busy()
+    around = busy_around(journal)
+    assert "agents at work: code-1" in brief(journal.state(), around).text
+    assert "no sign of life" not in brief(journal.state(), around).text
+    around.live_agents = []
+    text = brief(journal.state(), around).text
+    assert "agents said to be at work: code-1" in text
+    assert re.search(r"- code-1: .* since \d{4}-\d\d-\d\d \d\d:\d\dZ, no sign of life known", text)
+
+
+def test_what_changed_underneath_is_said_once() -> None:
+    journal = busy()
+    around = busy_around(journal)
+    around.drift = [(f"f{n}.py", "changed") for n in range(5)] + [("big", "not checked")]
+    text = brief(journal.state(), around).text
+    assert "- underneath: commit was 1a2b3c4d5e, is now 99887766aa; f0.py changed;" in text
+    assert "2 more files changed" in text
+    assert text.count("f1.py") == text.count("f4.py") == 1
+    assert "- unchecked: not checked: 1 file" in text
 
 
 def test_a_disaster_is_told_before_anything_may_be_relied_on() -> None:
@@ -459,7 +481,7 @@ def test_a_disaster_is_told_before_anything_may_be_relied_on() -> None:
     assert made.disputes == 1
     assert "- code-2: agent died while at: Compare balances of the first batch" in made.text
     assert "- code-1: agent died at 70% while at: Copy accounts 1 to 5,000" in made.text
-    assert "step s1 is failed (the desk) but also done (Ada's laptop)" in made.text
+    assert "task s1 is failed (the desk) but also done (Ada's laptop)" in made.text
     assert "branch was ledger, is now main" in made.text
     assert "c1: unproven: Balances match to the cent (no test data)" in made.text
     assert "- redacted: taken out before anything was stored: password 1" in made.text
@@ -730,5 +752,5 @@ def test_the_orchestrator_style_does_not_hide_a_disaster() -> None:
     journal = disaster()
     made = brief(journal.state(), disaster_around(journal), budget=500, style="orchestrator")
     assert "### Before Continuing\n- Unknown outcome: agent code-2 died" in made.text
-    assert "- Disputed: step s1 (done or failed)" in made.text
+    assert "- Disputed: task s1 (done or failed)" in made.text
     assert "(from file:orchestrator, unconfirmed)" in made.text

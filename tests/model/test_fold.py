@@ -246,7 +246,7 @@ def test_an_agent_tells_its_whole_life() -> None:
 def test_a_failed_or_timed_out_agent_is_an_error_too() -> None:
     state = folded(ev.AgentFailed(agent="a", error="lost"), ev.AgentTimedOut(agent="b"))
     messages = [getattr(row, "message", "") for row in state.rows.select("error")]
-    assert messages == ["lost", "agent b timed_out"]
+    assert messages == ["lost", "agent b timed out"]
 
 
 def test_progress_is_kept_where_it_was_told() -> None:

@@ -27,6 +27,7 @@ from holdfast.model.topics import (
     Surroundings,
     Topic,
     git_drift,
+    many,
     percent,
     said,
     topics,
@@ -199,7 +200,7 @@ def _done_so_far(known: Known) -> str:
     fraction, origin = progress(state)
     figure = f"{round(fraction * 100)}%"
     if steps := state.count("step"):
-        return f"{settled_steps(state)} of {steps} steps done ({figure})"
+        return f"{settled_steps(state)} of {many(steps, 'task')} done ({figure})"
     return f"{figure} done" if origin != "none" else ""
 
 
@@ -209,11 +210,12 @@ def _step_at_work(known: Known) -> str:
 
 
 def _agents_at_work(known: Known) -> str:
-    dead = set(known.around.dead_agents)
+    dead, live = set(known.around.dead_agents), known.around.live_agents
     running = [name for name in summary(known.state)["running"] if name not in dead]
     more = known.state.count("agent.running") - len(running) - len(dead)
     rest = f" and {more} more" if running and more > 0 else ""
-    return f"agents at work: {', '.join(running)}{rest}" if running else ""
+    word = "at work" if set(running) <= set(live) else "said to be at work"
+    return f"agents {word}: {', '.join(running)}{rest}" if running else ""
 
 
 def _others_at_work(known: Known) -> str:

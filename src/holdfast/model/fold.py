@@ -395,12 +395,14 @@ def _agent_finished(state: State, event: Event, body: ev.AgentFinished) -> None:
 
 
 def _agent_ended(status: str) -> Callable[[State, Event, Any], None]:
+    told = status.replace("_", " ")
+
     def handler(state: State, event: Event, body: Any) -> None:
         agent = _the_agent(state, event, body.agent)
         category = getattr(body, "category", "")
         ended = {"status": status, "ended_at": event.head.at}
         state.put("agent", replace(agent, error=body.error, category=category, **ended))
-        _problem(state, event, body.error or f"agent {body.agent} {status}", body)
+        _problem(state, event, body.error or f"agent {body.agent} {told}", body)
 
     return handler
 

@@ -73,7 +73,7 @@ def next_step(state: State) -> str:
     for rule in _NEXT:
         if found := rule(state):
             return found
-    return "decide the next step"
+    return "decide what to do next"
 
 
 def _nothing_to_do(state: State) -> str:
@@ -98,8 +98,9 @@ def _settle(state: State) -> str:
 
 
 def subject(dispute: Dispute) -> str:
-    """What a dispute is about, as people say it: `step s3`, `the session`."""
+    """What a dispute is about, as people say it: `task s3`, `the session`."""
     kind, _, name = dispute.subject.partition(":")
+    kind = "task" if kind == "step" else kind
     return f"{kind} {name}" if name else f"the {kind}"
 
 
@@ -113,7 +114,9 @@ def _after_the_end(state: State) -> str:
     if core.status not in FINISHED:
         return ""
     if core.status == "aborted":
-        return f"nothing: it was aborted; to begin anew: holdfast start --from {core.session}"
+        return (
+            f'nothing: it was aborted; to begin anew: holdfast start "GOAL" --from {core.session}'
+        )
     return f'nothing: it is {core.status}; to go on: holdfast reopen --because "…"'
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.model.choice import PAUSE_REASONS
 from holdfast.model.state import (
     Agent,
     Checkpoint,
@@ -43,6 +44,7 @@ ROOMY = 400
 """From this budget on there is room for times, whose digits are dear, and for blank lines."""
 
 _MOST = 300
+_NAMED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Fence = Callable[[str, str, str, bool], str]
@@ -52,8 +54,9 @@ class Surroundings(Struct, kw_only=True):
     """What only the machine at hand can know, looked up by whoever asks for a briefing.
 
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
-    `holders` are (who, since, alive | dead | unknown). `fence` quotes a text of several lines
-    for a model: fence(text, label, origin, confirmed).
+    `holders` are (who, since, alive | dead | unknown), `live_agents` the agents whose process is
+    known to live: of any other running one there is no sign of life. `fence` quotes a text of
+    several lines for a model: fence(text, label, origin, confirmed).
     """
 
     now: int = 0
@@ -65,6 +68,7 @@ class Surroundings(Struct, kw_only=True):
     commit_now: str = ""
     holders: list[tuple[str, int, str]] = []
     dead_agents: list[str] = []
+    live_agents: list[str] = []
     interrupted: str = ""
     damage: list[str] = []
     fence: Fence | None = None
@@ -204,7 +208,7 @@ def _blockers(known: Known) -> Topic:
         steps = known.still_open("step", Step)
         stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
         found = [Entry(s.id, _stuck(s)) for s in stuck]
-    return Topic("blockers", "Blockers", _or_count(found, total, "step"), total, floor=3)
+    return Topic("blockers", "Blockers", _or_count(found, total, "task"), total, floor=3)
 
 
 def _stuck(step: Step) -> str:
@@ -313,7 +317,8 @@ def _done_by_word(known: Known) -> Iterator[Entry]:
     done = known.state.count("step.done")
     unproven = done - known.state.count("checkpoint.passed")
     if unproven > 0:
-        yield Entry("steps", f"{unproven} of {many(done, 'step')} done by word; no check recorded")
+        told = f"{unproven} of {many(done, 'task')} said to be done; no check recorded"
+        yield Entry("tasks", told)
 
 
 def _needs_review(known: Known) -> Iterator[Entry]:
@@ -323,13 +328,17 @@ def _needs_review(known: Known) -> Iterator[Entry]:
                 yield Entry(step.id, f"{_titled(step)} needs review{_reason(step.because)}".strip())
 
 
-def _drift_in_short(known: Known) -> Iterator[Entry]:
-    changed = sum(word == "changed" for _, word in known.around.drift)
-    missing = sum(word == "missing" for _, word in known.around.drift)
-    parts = [f"{n} {word}" for n, word in ((changed, "changed"), (missing, "missing")) if n]
-    files = [f"files not as they were left: {', '.join(parts)}"] if parts else []
-    if told := [*files, *git_drift(known.around)]:
-        yield Entry("drift", "; ".join(told))
+def _drifted(known: Known) -> Iterator[Entry]:
+    """The first few by name; the rest stands at the end, once."""
+    moved = _moved(known)
+    named = [f"{path} {word}" for path, word in moved[:_NAMED]]
+    more = [f"{len(moved) - _NAMED} more files changed"] if len(moved) > _NAMED else []
+    if told := [*git_drift(known.around), *named, *more]:
+        yield Entry("underneath", "; ".join(told))
+
+
+def _moved(known: Known) -> list[tuple[str, str]]:
+    return [(path, word) for path, word in known.around.drift if word != "not checked"]
 
 
 def _edits(known: Known) -> Iterator[Entry]:
@@ -342,7 +351,7 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
     _damage,
     _interrupted,
     _unconfirmed_goal,
-    _drift_in_short,
+    _drifted,
     _needs_review,
     _claims,
     _claimed_checkpoints,
@@ -444,7 +453,7 @@ def _agents(known: Known) -> Topic:
     rows = sorted(known.still_open("agent", Agent), key=_is_idle)
     rows += [row for row in known.newest("agent", Agent) if not row.is_open]
     dead = {agent.id for agent in known.dead}
-    found = [Entry(a.id, _agent(a)) for a in rows if a.id not in dead]
+    found = [Entry(a.id, _agent(a, known)) for a in rows if a.id not in dead]
     return Topic("agents", "Agents", found, known.state.count("agent") - len(dead))
 
 
@@ -452,13 +461,18 @@ def _is_idle(agent: Agent) -> bool:
     return agent.status != "running"
 
 
-def _agent(agent: Agent) -> str:
+def _agent(agent: Agent, known: Known) -> str:
     outcome = agent.error or agent.result
     told = f": {outcome}" if outcome else ""
     waits = f", waits for {agent.blocking_on}" if agent.blocking_on and agent.is_open else ""
-    running = percent(agent.fraction) if agent.status == "running" else ""
+    running = _at_work(agent, known) if agent.status == "running" else ""
     task = f"{agent.task}; " if agent.task else ""
     return f"{task}{_word(agent.status)}{running}{waits}{told}"
+
+
+def _at_work(agent: Agent, known: Known) -> str:
+    seen = "" if agent.id in known.around.live_agents else ", no sign of life known"
+    return f"{percent(agent.fraction)}{known.since(agent.started_at)}{seen}"
 
 
 def _proven(known: Known) -> Topic:
@@ -481,17 +495,14 @@ def _finished(step: Step) -> str:
 
 
 def _files(known: Known) -> Topic:
-    moved = {path: word for path, word in known.around.drift if word in ("changed", "missing")}
-    rows = known.newest("file", File)
-    found = [Entry(f.path, _file(f, moved.get(f.path, ""))) for f in rows]
+    found = [Entry(f.path, _file(f)) for f in known.newest("file", File)]
     return Topic("files", "Files touched", found, known.state.count("file"))
 
 
-def _file(row: File, drift: str) -> str:
+def _file(row: File) -> str:
     by = f" by {row.agent}" if row.agent else ""
     times = f", {row.changes} times" if row.changes > 1 else ""
-    since = {"changed": "; changed since", "missing": "; missing now"}.get(drift, "")
-    return f"{row.action}{by}{times}{since}"
+    return f"{row.action}{by}{times}"
 
 
 # -- what happened lately ----------------------------------------------------------------------
@@ -523,7 +534,9 @@ def _compaction(known: Known) -> Topic:
 
 
 def _pauses(known: Known) -> Topic:
-    found = _lines(known, known.core.pauses)
+    plain = {reason: _word(reason) for reason in PAUSE_REASONS}
+    lines = [Line(p.event, p.at, p.by, plain.get(p.text, p.text)) for p in known.core.pauses]
+    found = _lines(known, lines)
     return Topic("pauses", "Pauses", found, len(found), LOG)
 
 
@@ -539,22 +552,21 @@ def _journal(known: Known) -> Topic:
     kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(core.unknown.items()))
     facts = (
         ("from", core.from_session, f"continues session {core.from_session}"),
-        ("retracted", core.retracted, f"{many(core.retracted, 'event')} taken back"),
+        ("undone", core.retracted, f"{many(core.retracted, 'event')} taken back"),
         ("erased", core.erased, f"{many(core.erased, 'event')} erased; the content is gone"),
         ("unknown", core.unknown, f"of kinds this version does not know: {kinds}"),
     )
     found = [Entry(name, text) for name, present, text in facts if present]
-    return Topic("journal", "Journal", found, len(found), LOG)
+    return Topic("journal", "History", found, len(found), LOG)
 
 
 # -- true only now -----------------------------------------------------------------------------
 
 
 def _drift(known: Known) -> Topic:
-    drift = known.around.drift
-    found = [Entry("git", text) for text in git_drift(known.around)]
-    found += [Entry(path, word) for path, word in drift if word != "not checked"]
-    unchecked = sum(word == "not checked" for _, word in drift)
+    """What could not be said under "verify before trusting"."""
+    found = [Entry(path, word) for path, word in _moved(known)[_NAMED:]]
+    unchecked = sum(word == "not checked" for _, word in known.around.drift)
     if unchecked:
         found.append(Entry("unchecked", f"not checked: {many(unchecked, 'file')}"))
     return Topic("drift", "Changed underneath", found, len(found), "holdfast brief")

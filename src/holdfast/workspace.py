@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.store import Store
 
 _NEVER_MET = ("", 0, "")
+_LOOKED_AT = 1000
 
 
 class Workspace:
@@ -250,6 +251,15 @@ class Workspace:
         self._local.let_go(holders)
 
 
+def _near(store: Store, text: str) -> str:
+    """What may have been meant by an id that is not there."""
+    import difflib
+
+    ids = [str(row["id"]) for row in store.catalogue(limit=_LOOKED_AT)]
+    near = difflib.get_close_matches(text, ids, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else "holdfast list --all"
+
+
 def is_open(status: object) -> bool:
     """Whether work on a session in this status may go on."""
     return status in STATUSES and status not in FINISHED
@@ -261,7 +271,7 @@ def find_session(store: Store, text: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NoSession(f"there is no session {text}", hint="holdfast list --all", session=text)
+        raise NoSession(f"there is no session {text}", hint=_near(store, text), session=text)
     raise NoSession(
         f"{text} could be any of {len(found)} sessions",
         why=", ".join(found[:5]),

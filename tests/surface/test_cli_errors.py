@@ -81,7 +81,6 @@ def test_text_that_cannot_be_kept_exits_2_and_records_nothing(cli: Cli, text: st
 
 USAGE = [
     "nonsense",
-    "task",
     "task nonsense",
     "note",
     "note a b",
@@ -137,27 +136,63 @@ NEAR = {
     "task startt t1": "holdfast task start",
     "note x --for-nxt": "--for-next",
     "config brief_bugdet": "brief_budget",
+    "log 3": "holdfast log -n 3",
+    "show 5": "holdfast show --at 5",
+    "show #5": "holdfast show --at 5",
+    "list 5": "holdfast list -n 5",
+    "use logn": "login",
+    "task done mailx": "mail",
+    "agent done cod-1": "code-1",
 }
 
 
 @pytest.mark.parametrize("line", NEAR)
 def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
-    cli.start()
+    cli.start("Add login", "--id", "login")
+    cli.ok("task", "add", "send it", "--id", "mail")
+    cli.ok("agent", "start", "code-1")
     assert f"did you mean{NEAR[line]}" in cli(*line.split()).err.replace(
         "did you mean: ", "did you mean"
     ).replace("did you mean ", "did you mean")
 
 
-def test_a_refusal_names_what_is_allowed(cli: Cli) -> None:
+def test_a_word_too_many_is_met_with_the_right_spelling(cli: Cli) -> None:
+    cli.start()
+    assert "holdfast show --session fix-login" in cli("show", "fix-login").err
+    assert 'in quotes: holdfast note "…"' in cli("note", "two", "words").err
+    what, hint = cli("-x").err.splitlines()
+    assert (what, hint) == ("error: there is no option -x", "  → see: holdfast --help")
+
+
+def test_a_refusal_names_what_may_be_typed_instead(cli: Cli) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("task", "add", "one")
+    cli.ok("task", "block", "t1", "--because", "no")
+    answer = cli("task", "done", "t1")
+    assert answer.code == 4
+    assert "→ holdfast task unblock t1 · holdfast task start t1\n" in answer.err
+    refused = cli("--json", "task", "done", "t1").json["error"]
+    assert refused["legal"] == ["task unblock t1", "task start t1"]
+    assert cli("task", "done", "t7").code == 4
+
+
+def test_what_is_done_is_not_done_again_and_only_real_commands_are_named(cli: Cli) -> None:
     cli.start()
     cli.ok("task", "add", "one")
     cli.ok("task", "done", "t1")
-    answer = cli("task", "start", "t1")
+    what, hint = cli("task", "done", "t1").err.splitlines()
+    assert what == "error: task t1 is done already"
+    assert "holdfast undo" in hint and "holdfast task add" in hint
+    assert cli("--json", "task", "done", "t1").json["error"]["legal"] == []
+
+
+def test_starting_what_exists_names_the_way_to_go_on_with_it(cli: Cli) -> None:
+    cli.start("Add login", "--id", "login")
+    assert "→ holdfast resume login\n" in cli("start", "again", "--id", "login").err
+    cli.ok("complete")
+    answer = cli("start", "again", "--id", "login")
     assert answer.code == 4
-    assert "allowed: " in answer.err
-    assert cli("--json", "task", "start", "t1").json["error"]["legal"]
-    assert cli("task", "done", "t7").code == 4
-    assert cli("start", "again", "--id", cli.json("status")["session"]).code == 4
+    assert '→ holdfast reopen --because "…" --session login\n' in answer.err
 
 
 def test_busy_exits_6_and_names_the_holder(

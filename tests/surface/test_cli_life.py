@@ -86,7 +86,7 @@ def test_an_aborted_session_stays_aborted(cli: Cli) -> None:
     cli.ok("abort")
     answer = cli("--json", "reopen", "--because", "x")
     assert answer.code == 4
-    assert answer.json["error"]["legal"] == [f"start --from {cli.json('status')['session']}"]
+    assert answer.json["error"]["legal"] == [f'start "GOAL" --from {cli.json("status")["session"]}']
 
 
 @pytest.mark.req("S0-63")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Run = Callable[[Namespace, Holdfast, Screen], "int | None"]
 
+_TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
+_OF_NO_SESSION = frozenset({"holdfast", "list", "doctor", "init"})
 _SHARED = "Options that all commands have, and exit codes: holdfast --help"
 
 
@@ -63,6 +65,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_Formatter,
             **more,
         )
+        self._positionals.title = "arguments"
         self.color = False  # from Python 3.14 on; colours are the screen's business
         if shared:
             self._add_shared(hidden=shared == "hidden")
@@ -101,24 +104,44 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         kind, _, words = message.partition(": ")
-        near = self._near(words.split()[0]) if kind == "unrecognized arguments" else ""
+        if kind == "unrecognized arguments":
+            raise self._stray(words.split()[0])
         if kind == "the following arguments are required":
             message = f"{words} is missing"
-        hint = f"did you mean {near}?" if near else f"see: {self.prog} --help"
-        raise InvalidInput(message, hint=hint)
+        raise InvalidInput(message, hint=self._see)
 
-    def _near(self, option: str) -> str:
+    @property
+    def _see(self) -> str:
+        return f"see: {self.prog} --help"
+
+    def _stray(self, word: str) -> InvalidInput:
+        """A word too many, with the spelling that was probably meant."""
+        if not word.startswith("-"):
+            return InvalidInput(f"unexpected: {word}", hint=self._respelled(word) or self._see)
         import difflib
 
-        found = difflib.get_close_matches(option, self._option_string_actions, 1, 0.6)
-        return found[0] if found else ""
+        near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else self._see
+        return InvalidInput(f"there is no option {word}", hint=hint)
+
+    def _respelled(self, word: str) -> str:
+        taken = [action.metavar for action in self._get_positional_actions()]
+        if _TEXTS.intersection(map(str, taken)):
+            return f'put words that belong together in quotes: {self.prog} "…"'
+        number = word.removeprefix("#")
+        known = [one for one in ("--at", "-n") if one in self._option_string_actions]
+        if known and number.isdigit():
+            return f"did you mean: {self.prog} {known[0]} {number}?"
+        if taken or self.prog.split()[-1] in _OF_NO_SESSION:
+            return ""
+        return f"if that is a session: {self.prog} --session {word}"
 
 
 def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> Parser:
     """The parser of one command; the options all commands have are `hidden` or `shown`."""
     examples = "\n".join(f"  {line}" for line in command.examples)
     parser = Parser(
-        f"holdfast {name}",
+        f"holdfast {name}".rstrip(),
         help[:1].upper() + help[1:] + ".",
         shared=shared,
         epilog=f"examples:\n{examples}\n\n{_SHARED}",

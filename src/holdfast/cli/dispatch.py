@@ -38,6 +38,7 @@ def run(
     try:
         return _run_or_tell(words, screen, leaving=leaving)
     except KeyboardInterrupt:
+        screen.end_line()
         return INTERRUPTED
     except BrokenPipeError:
         return BROKEN_PIPE
@@ -65,12 +66,16 @@ def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+    from holdfast.cli.table import FAMILIES
+
     _refuse_halves(argv)
     name, rest = split(argv)
     screen.command = name
     told = _tell_at_once(name, rest, screen)
     if told is not None:
         return told
+    if name in FAMILIES:
+        name = f"{name} list"
     if leaving:
         _travel_light(name)
     command, options = parse(name, rest)
@@ -176,17 +181,13 @@ def locate(name: str) -> tuple[str, Command]:
 def _unknown(name: str) -> InvalidInput:
     import difflib
 
-    from holdfast.cli.table import COMMANDS, FAMILIES
+    from holdfast.cli.table import COMMANDS
 
-    if name in FAMILIES:
-        actions = [known.split()[1] for known in COMMANDS if known.startswith(f"{name} ")]
-        return InvalidInput(
-            f"what about the {name}?", why=f"say one of {', '.join(actions)}", hint=_help_of(name)
-        )
-    family = name.split()[0] if " " in name else ""
-    known = [command for command in COMMANDS if not family or command.startswith(f"{family} ")]
-    inside = [command for command in known if command.split()[-1] == name]
-    near = inside or difflib.get_close_matches(name, known, 3, 0.6)
+    family, _, action = name.rpartition(" ")
+    lead = f"{family} " if family else ""
+    known = {c.removeprefix(lead): c for c in COMMANDS if c.startswith(lead)}
+    inside = [command for command in COMMANDS if command.split()[-1] == name]
+    near = inside or [known[word] for word in difflib.get_close_matches(action, known, 3, 0.6)]
     hint = f"did you mean: {' or '.join(f'holdfast {one}' for one in near)}?" if near else ""
     return InvalidInput(f"there is no command '{name}'", hint=hint or _help_of(family))
 

@@ -61,16 +61,30 @@ def as_values(error: HoldfastError, command: str) -> dict[str, Any]:
         "kind": type(error).__name__,
         "what": error.what,
         "why": error.why,
-        "hint": error.hint,
+        "hint": _hint(error),
         "retryable": error.retryable,
     }
     if isinstance(error, Refused):
-        values["legal"] = error.legal
+        values["legal"] = typable(error.legal)
     if isinstance(error, NoSession):
         names = ("session", "status", "goal")
         values["choices"] = [dict(zip(names, one, strict=True)) for one in error.choices]
     values["error_context"] = error_context(error, command, iso(Clock().now()))
     return values
+
+
+def _hint(error: HoldfastError) -> str:
+    """The command that helps: the error's own, or the legal moves as one types them."""
+    legal = typable(error.legal) if isinstance(error, Refused) else []
+    return error.hint or " · ".join(f"holdfast {move}" for move in legal)
+
+
+def typable(moves: list[str]) -> list[str]:
+    """The moves that this command line has a command for; the model knows more of them."""
+    from holdfast.cli.dispatch import split
+    from holdfast.cli.table import COMMANDS
+
+    return [move for move in moves if split(move.split())[0] in COMMANDS]
 
 
 def error_context(error: HoldfastError, command: str, now: str) -> dict[str, str | None]:
@@ -116,8 +130,8 @@ def _tell_people(error: HoldfastError, screen: Screen) -> None:
     choices = error.choices if isinstance(error, NoSession) else []
     if choices:
         _tell_choices(choices, screen)
-    elif error.hint:
-        screen.complain("  → ", error.hint)
+    elif hint := _hint(error):
+        screen.complain("  → ", hint)
 
 
 def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:

@@ -26,7 +26,7 @@ from holdfast.model.choice import (
 )
 from holdfast.model.event import KIND_OF, Body
 from holdfast.model.merge import KEPT
-from holdfast.model.state import State, Unit
+from holdfast.model.state import State, Step, Unit
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),
@@ -48,6 +48,7 @@ UNIT_MOVES: dict[str, tuple[str, ...]] = {
     "skipped": (),
 }
 
+_BECAUSE = ' --because "…"'
 _VERBS = {
     "active": "resume",
     "paused": "pause",
@@ -55,12 +56,13 @@ _VERBS = {
     "failed": "fail",
     "aborted": "abort",
     "abandoned": "abandon",
-    "reopened": 'reopen --because "…"',
+    "reopened": f"reopen{_BECAUSE}",
 }
-_START, _BLOCK, _SKIP = "start", 'block --because "…"', 'skip --because "…"'
+_ARGUMENTS = {"block": _BECAUSE, "skip": _BECAUSE, "progress": " 0.5", "fail": ' --error "…"'}
+_START = "start"
 STEP_VERBS: dict[str, tuple[str, ...]] = {
-    "pending": (_START, "done", _BLOCK, _SKIP),
-    "running": ("done", "fail", _BLOCK),
+    "pending": (_START, "done", "block", "skip"),
+    "running": ("done", "fail", "block"),
     "blocked": ("unblock", _START),
     "failed": (_START,),
     "timed_out": (_START,),
@@ -81,6 +83,8 @@ AGENT_VERBS: dict[str, tuple[str, ...]] = {
     "skipped": (),
 }
 """What may be done with an agent: it is not reviewed or revisited, another one is started."""
+_BEGIN = 'start "GOAL"'
+_LOOKED_AT = 200
 _AFTER_THE_END = (
     ev.NoteAdded,
     ev.AttributeSet,
@@ -205,7 +209,7 @@ def _check_choice(body: ev.DecisionMade) -> None:
 
 def _refuse_before_the_start(state: State) -> None:
     if not state.core.status:
-        raise Refused("the session has not been started", legal=["start"])
+        raise Refused("the session has not been started", legal=[_BEGIN])
 
 
 def _refuse_after_the_end(state: State, body: Body) -> None:
@@ -218,13 +222,10 @@ def _refuse_after_the_end(state: State, body: Body) -> None:
 def _illegal(state: State, why: str) -> Refused:
     core = state.core
     legal = [_VERBS[to] for to in SESSION_MOVES.get(core.status, ())]
-    if not legal:
-        legal = [f"start --from {core.session}"]
     return Refused(
         f"session {core.session} does not allow that now",
         why=why,
-        legal=legal,
-        hint=f"allowed: {', '.join(legal)}",
+        legal=legal or [f"{_BEGIN} --from {core.session}"],
         session=core.session,
         operation="update",
     )
@@ -244,9 +245,24 @@ def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
 
 
 def _start(state: State, body: Body) -> list[Body]:
-    if state.core.status:
-        raise _illegal(state, "it exists already")
+    core = state.core
+    if core.status:
+        raise Refused(
+            f"session {core.session} exists already",
+            why=f"it is {core.status}",
+            legal=[_way_back(core.status, core.session)],
+            session=core.session,
+            operation="create",
+        )
     return [body]
+
+
+def _way_back(status: str, session: str) -> str:
+    """The command that goes on with a session."""
+    moves = SESSION_MOVES.get(status, ())
+    if "reopened" in moves:
+        return f"{_VERBS['reopened']} --session {session}"
+    return f"resume {session}" if moves else f"{_BEGIN} --from {session}"
 
 
 def _resume(state: State, body: Body) -> list[Body]:
@@ -272,9 +288,10 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
 def check_undo(kind: str) -> None:
     """Refuse to undo what a session cannot be without."""
     if kind == "session.aborted":
-        raise Refused("an aborted session stays aborted", hint="holdfast start --from SESSION")
+        hint = f"holdfast {_BEGIN} --from SESSION"
+        raise Refused("an aborted session stays aborted", hint=hint)
     if kind in KEPT:
-        raise Refused(f"{kind} cannot be undone", why="without it there is no session")
+        raise Refused("this cannot be undone", why="without it there is no session")
 
 
 # -- steps and agents --------------------------------------------------------------------------
@@ -286,25 +303,45 @@ def _check_working(state: State, body: Body) -> None:
         raise _illegal(state, f"it is {state.core.status}; resume it before working on it")
 
 
-def _refuse_unit(unit: Unit, what: str, move: str) -> Refused:
-    verbs = STEP_VERBS if what == "task" else AGENT_VERBS
-    legal = list(verbs.get(unit.status, ()))
-    nothing = f"nothing changes it any more; add another {what}"
+def _refuse_unit(unit: Unit, to: str, *, but: str = "") -> Refused:
+    """A refusal with the commands that are legal instead, as one would type them."""
+    what, verbs = ("task", STEP_VERBS) if isinstance(unit, Step) else ("agent", AGENT_VERBS)
+    legal = [f"{what} {v} {unit.id}{_ARGUMENTS.get(v, '')}" for v in verbs.get(unit.status, ())]
+    cannot = f"; it cannot become {_word(to)}" if unit.status != to else " already"
     return Refused(
-        f"{what} {unit.id} is {unit.status}; it {move}",
+        f"{what} {unit.id} is {_word(unit.status)}{but or cannot}",
         legal=legal,
-        hint=f"allowed: {', '.join(legal)}" if legal else nothing,
+        hint="" if unit.is_open else _STAYS[what],
         operation="update",
     )
 
 
+def _word(status: str) -> str:
+    return status.replace("_", " ")
+
+
+_STAYS = {
+    "task": 'to withdraw that: holdfast undo EVENT; to add another: holdfast task add "…"',
+    "agent": "to withdraw that: holdfast undo EVENT; to start another: holdfast agent start ID",
+}
+
+
 def _unknown_unit(state: State, what: str, key: str) -> Refused:
-    rows = state.rows.select(_TABLES[what], newest=True, limit=5)
-    known = ", ".join(row.name for row in rows) or "none yet"
+    names = [row.name for row in state.rows.select(_TABLES[what], newest=True, limit=_LOOKED_AT)]
     add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
     return Refused(
-        f"there is no {what} {key}", why=f"known: {known}", legal=[add], hint=f"holdfast {add}"
+        f"there is no {what} {key}",
+        why=f"known: {', '.join(names[:5]) or 'none yet'}",
+        legal=[add],
+        hint=_meant(key, names) or f"holdfast {add}",
     )
+
+
+def _meant(key: str, names: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, names, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
@@ -335,7 +372,7 @@ def _move(
             return [ev.StepStarted(step=unit.id), body]
         allowed = to in UNIT_MOVES.get(unit.status, ())
         if not allowed or (only_from and unit.status not in only_from):
-            raise _refuse_unit(unit, what, f"cannot become {to}")
+            raise _refuse_unit(unit, to)
         return [body]
 
     return rule
@@ -369,14 +406,14 @@ def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     _check_working(state, body)
     agent = state.agent(body.agent)
     if agent is not None and "running" not in UNIT_MOVES.get(agent.status, ()):
-        raise _refuse_unit(agent, "agent", "cannot be started")
+        raise _refuse_unit(agent, "running")
     return [body]
 
 
 def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
     agent = _the_unit("agent", state, body)
     if agent.status != "running":
-        raise _refuse_unit(agent, "agent", "makes no progress")
+        raise _refuse_unit(agent, "", but="; it makes no progress")
     return [body]
 
 

@@ -471,7 +471,7 @@ def test_unknown_option_is_answered_with_near_names(home: Path) -> None:
     assert "busy_timeout" in caught.value.hint
     with pytest.raises(InvalidInput) as caught:
         set_value(str(home), "\x00qqq", 5)
-    assert "brief_budget" in caught.value.hint
+    assert "holdfast config" in caught.value.hint
 
 
 def test_two_who_set_at_once_both_succeed(home: Path) -> None:

@@ -318,12 +318,18 @@ def _parsed(text: str, path: str) -> dict[str, object]:
         ) from None
 
 
-def _require_in_file(name: str) -> None:
+def require_known(name: str) -> None:
+    """Refuse the name of a setting that there is none of."""
     if name not in OPTIONS:
         import difflib
 
-        near = difflib.get_close_matches(name, OPTIONS, 3, 0.5) or list(OPTIONS)
-        raise InvalidInput(f"no option {name[:100]!r}", hint=f"did you mean {', '.join(near)}?")
+        near = difflib.get_close_matches(name, OPTIONS, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see them all: holdfast config"
+        raise InvalidInput(f"there is no setting {name[:100]!r}", hint=hint)
+
+
+def _require_in_file(name: str) -> None:
+    require_known(name)
     if not OPTIONS[name].in_file:
         raise InvalidInput(
             f"{name} cannot be set in the file",

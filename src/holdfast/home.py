@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.backup import Saved
-    from holdfast.doctor import Advice, Mended
+    from holdfast.doctor import Mended
     from holdfast.journal import Journal
     from holdfast.restore import Outcome
     from holdfast.soundness import Report
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
-    Advised = list[Advice]
     Holders = list[tuple[Holder, str]]
 
 
@@ -179,11 +178,16 @@ class Holdfast:
             return self.session(self.settings.session)
         return Session(self, self.workspace.require(open_only=open_only))
 
-    def list(self, *, all: bool = False, status: str = "", limit: int = -1) -> list[dict[str, Any]]:
-        """Sessions of this project, latest first; with `all` of every project, archived too."""
+    def list(
+        self, *, all: bool = False, archived: bool = False, status: str = "", limit: int = -1
+    ) -> list[dict[str, Any]]:
+        """Sessions of this project, latest first; with `archived` those out of the way.
+
+        With `all` those of every project, archived or not.
+        """
         where: dict[str, object] = {"status": status} if status else {}
         if not all:
-            where |= {"archived": 0, "project": self.workspace.project()}
+            where |= {"archived": int(archived), "project": self.workspace.project()}
         rows = self.store.catalogue(where=where, limit=limit)
         names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
         return [{**listing(row), "project": names[row["project"]]} for row in rows]
@@ -201,7 +205,16 @@ class Holdfast:
         """Where all the words occur in goals, notes, decisions, errors and titles."""
         from holdfast.derived import searchable
 
-        return self.store.search(words, text_of=searchable, limit=limit)
+        found = self.store.search(words, text_of=searchable, limit=limit)
+        about = {id: self._about(id) for id in {str(one["session"]) for one in found}}
+        return [{**one, **about[str(one["session"])]} for one in found]
+
+    def _about(self, session: str) -> dict[str, Any]:
+        """The goal and the project of a session, by which people know it."""
+        rows = self.store.catalogue(where={"id": session}, limit=1)
+        if not rows:
+            return {"goal": "", "project": ""}
+        return {"goal": rows[0]["goal"], "project": self._project_name(rows[0]["project"])}
 
     def init(self) -> str:
         """Mark this folder as a project that is recognised wherever it goes."""
@@ -236,17 +249,36 @@ class Holdfast:
         found = [Finding("store", what) for what in [*self.store.check(), *flaws, *lost]]
         return [Report("", 0, found)] if found else []
 
-    def examine(self, *, deep: bool = False) -> Advised:
-        """What is wrong with this home, the worst first. Changes nothing."""
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> Mended:
+        """What is wrong with this home, in `left`, the worst first. Changes nothing.
+
+        With `fix` what can be mended is mended first; nothing that was kept is deleted.
+        """
         from holdfast import doctor
 
-        return doctor.examine(self.settings, self.store, self.journal, clock=self.clock, deep=deep)
+        parts = (self.settings, self.store, self.journal)
+        if fix:
+            return doctor.mend(*parts, clock=self.clock, deep=deep)
+        return doctor.Mended([], [], doctor.examine(*parts, clock=self.clock, deep=deep))
 
-    def mend(self, *, deep: bool = False) -> Mended:
-        """Mend what can be mended; nothing that was kept is deleted."""
-        from holdfast import doctor
+    def config(
+        self, key: str = "", value: object = None, *, unset: bool = False
+    ) -> dict[str, tuple[object, str]]:
+        """Settings as name → (value, where it comes from): all of them, or one.
 
-        return doctor.mend(self.settings, self.store, self.journal, clock=self.clock, deep=deep)
+        With a value it is set in this home's file, with `unset` taken out of it; either holds
+        for whoever opens the home next.
+        """
+        from holdfast import config
+
+        if key:
+            config.require_known(key)
+        if unset:
+            config.unset(self.settings.home, key)
+        if value is not None:
+            file = os.path.join(self.settings.home, config.FILE_NAME)
+            return {key: (config.set_value(self.settings.home, key, value), file)}
+        return {n: (v, origin) for n, v, origin in self.settings.items() if key in ("", n)}
 
     def backups(self) -> Lines:
         """The files of this home's own backups."""

@@ -77,9 +77,7 @@ def _doctor_arguments(parser: Parser) -> None:
 
 
 def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    mended = hf.mend(deep=options.deep) if options.fix else None
-    found = hf.examine(deep=options.deep) if mended is None else mended.left
-    done, lost = (mended.done, mended.lost) if mended else ([], [])
+    done, lost, found = hf.doctor(fix=options.fix, deep=options.deep)
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
         {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}

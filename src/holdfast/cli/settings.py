@@ -10,7 +10,6 @@ from holdfast.config import (
     OPTIONS,
     child_environment,
     example_toml,
-    set_value,
     unset,
 )
 from holdfast.errors import InvalidInput
@@ -55,7 +54,7 @@ def run_config(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _set(key: str, value: str, hf: Holdfast, screen: Screen) -> None:
-    kept = set_value(hf.settings.home, key, value)
+    kept, _ = hf.config(key, value)[key]
     screen.answer({"key": key, "value": _safe(kept), "file": _file(hf)})
     screen.done(f"{key} = {_shown(kept)}")
     variable = OPTIONS[key].variable
@@ -70,27 +69,17 @@ def _unset(key: str, hf: Holdfast, screen: Screen) -> None:
 
 
 def _tell_settings(key: str, hf: Holdfast, screen: Screen) -> None:
-    if key and key not in OPTIONS:
-        raise _no_option(key)
-    found = [row for row in hf.settings.items() if not key or row[0] == key]
-    values = {name: {"value": _safe(v), "origin": origin} for name, v, origin in found}
+    found = hf.config(key)
+    values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
     unknown = list(hf.settings.unknown)
     screen.answer({"values": values, "unknown": unknown, "file": _file(hf)})
     if key:
-        screen.line(_shown(found[0][1]))
+        screen.line(_shown(found[key][0]))
         return
-    screen.table([[name, _shown(value), (origin, "dim")] for name, value, origin in found])
+    screen.table([[name, _shown(v), (origin, "dim")] for name, (v, origin) in found.items()])
     if unknown:
         screen.line((f"not known to this version, left alone: {', '.join(unknown)}", "yellow"))
     screen.line(("set one: holdfast config KEY VALUE", "dim"))
-
-
-def _no_option(key: str) -> InvalidInput:
-    import difflib
-
-    near = difflib.get_close_matches(key, OPTIONS, 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see them all: holdfast config"
-    return InvalidInput(f"there is no setting {key[:100]!r}", hint=hint)
 
 
 def _file(hf: Holdfast) -> str:
@@ -129,17 +118,21 @@ def _completion_arguments(parser: Parser) -> None:
 
 
 def run_completion(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    import shtab
-
-    if options.shell not in shtab.SUPPORTED_SHELLS:
-        raise InvalidInput(
-            f"the installed shtab knows nothing of {options.shell}",
-            hint="pip install --upgrade shtab",
-        )
-    script = shtab.complete(_with_paths(whole_parser()), options.shell)
+    script = completion(options.shell)
     screen.answer({"shell": options.shell, "script": script})
     if not screen.json:
         screen.out.write(script + "\n")
+
+
+def completion(shell: str) -> str:
+    """The script that completes commands and options in a shell."""
+    import shtab
+
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise InvalidInput(
+            f"the installed shtab knows nothing of {shell}", hint="pip install --upgrade shtab"
+        )
+    return shtab.complete(_with_paths(whole_parser()), shell)
 
 
 def whole_parser() -> ArgumentParser:

@@ -138,7 +138,8 @@ def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
 def test_every_verb_that_records_is_among_them() -> None:
     tried = {name for act in EVERY_VERB for name in act.__code__.co_names}
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
-    looking = "brief damage status log follow state show diff verify export".split()
+    looking = "brief damage looks_damaged status log follow state show diff verify export".split()
+    looking += ["task_list", "agent_list"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

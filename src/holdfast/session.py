@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event
-    from holdfast.model.state import State
+    from holdfast.model.state import Agent, State, Step
     from holdfast.model.topics import Fence, Surroundings
     from holdfast.soundness import Report
     from holdfast.store import Spot
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
+_AT_A_GLANCE = 1000
+"""Events that are looked through in a millisecond or two."""
 
 
 class Session:
@@ -41,6 +43,8 @@ class Session:
         self.home = home
         self.id = id
         self.actor = actor or home.actor
+        self.repeated = False
+        """Whether the last verb found its key used: it recorded nothing new."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -74,6 +78,7 @@ class Session:
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
         self.home.backup_if_due()
+        self.repeated = recorded.repeated
         return recorded.events[-1]
 
     # -- what happened -------------------------------------------------------------------------
@@ -298,6 +303,14 @@ class Session:
 
         return self.record(StepUnblocked(step=id), key=key)
 
+    def task_list(self) -> list[Step]:
+        """Every task in the order they came up, with its status."""
+        return self._rows("step")
+
+    def _rows(self, table: str) -> list[Any]:
+        with self.home.store.view(self.id) as view:
+            return list(self.home.journal.state(view).rows.select(table))
+
     def _inside(self, path: str) -> str:
         from holdfast.place import relative
 
@@ -328,10 +341,10 @@ class Session:
         body = AgentStarted(agent=id, type=type, task=task, blocking_on=blocking_on)
         event = self.record(body, key=key)
         if pid is not None:
-            doing = self.home.journal.redacted(task)
+            doing, name = self.home.journal.redacted(task), self.home.journal.redacted(id)
             self.home.afterwards(
                 lambda: self.home.workspace.hold(
-                    self.id, f"agent {id}", agent=id, doing=doing, pid=pid
+                    self.id, f"agent {name}", agent=name, doing=doing, pid=pid
                 )
             )
         return event
@@ -381,6 +394,10 @@ class Session:
         from holdfast.model.event import AgentRetried
 
         return self.record(AgentRetried(agent=id), key=key)
+
+    def agent_list(self) -> list[Agent]:
+        """Every agent in the order they came up, with its status."""
+        return self._rows("agent")
 
     def _agent_ends(self, id: str, body: Body, key: str) -> Event:
         event = self.record(body, key=key)
@@ -533,6 +550,13 @@ class Session:
         """What is wrong with the session's events, in words; empty when they are sound."""
         with self.home.store.view(self.id) as view:
             return [finding.message for finding in self.home.journal.check_chain(view)]
+
+    def looks_damaged(self) -> bool:
+        """Whether damage shows at a glance; a long session is left to `damage` and `verify`."""
+        with self.home.store.view(self.id) as view:
+            if view.seq > _AT_A_GLANCE:
+                return bool(view.lost())
+            return bool(self.home.journal.check_chain(view))
 
     # -- looking -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
 from holdfast.journal import Journal
 from holdfast.model import merge
-from holdfast.model.event import Body, Event, Unknown
+from holdfast.model.event import Body, Event, EventRetracted, Unknown
 from holdfast.model.fold import fold
 from holdfast.model.rules import check_undo
 from holdfast.model.state import State
@@ -28,10 +28,14 @@ _PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interru
 
 
 class LogLine(Struct, frozen=True):
-    """An event as the log shows it; a retracted one is struck out."""
+    """An event as the log shows it; a retracted one is struck out.
+
+    `target` is the number of the event that an undo withdraws, 0 for everything else.
+    """
 
     event: Event
     retracted: bool = False
+    target: int = 0
 
 
 class Change(Struct, frozen=True):
@@ -46,8 +50,18 @@ def log(journal: Journal, view: View, *, limit: int, after: int) -> Iterator[Log
     gone = _retracted(journal, view)
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
+    numbers: dict[str, int] = {}
     for event in shown:
-        yield LogLine(event, event.id in gone)
+        numbers[event.id] = event.seq
+        yield LogLine(event, event.id in gone, _target(event.body, numbers, journal, view))
+
+
+def _target(body: Body, numbers: dict[str, int], journal: Journal, view: View) -> int:
+    if not isinstance(body, EventRetracted):
+        return 0
+    if body.event not in numbers:
+        numbers.update({event.id: event.seq for event in journal.events(view)})
+    return numbers.get(body.event, 0)
 
 
 def _retracted(journal: Journal, view: View) -> set[str]:
@@ -151,7 +165,7 @@ def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
         moment = parse_time(point, now, naive=naive)
     except InvalidInput:
         raise InvalidInput(
-            f"{point} is neither an arrival number, an event nor a time", hint="holdfast log"
+            f"{point} is neither a number of the log, an event nor a time", hint="holdfast log"
         ) from None
     return sum(1 for event in events if event.head.at <= moment)
 

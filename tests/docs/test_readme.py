@@ -45,6 +45,26 @@ def test_the_terminal_session_works_when_pasted(tmp_path: Path, with_git: bool) 
     assert "one day" in done.stdout
 
 
+def _without_chance(text: str) -> str:
+    """The words of a briefing without ids and times, however its lines are wrapped."""
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "TIME", text)
+    text = re.sub(r"(?m)^- [0-9a-z]{12}:", "- EVENT:", text)
+    return " ".join(re.sub(r"Session [0-9a-z]{16}:", "Session ID:", text).split())
+
+
+def test_the_briefing_shown_is_the_briefing_printed(tmp_path: Path) -> None:
+    (shown,) = [block for kind, block in BLOCKS if kind == "text"]
+    for line in [*commands(), "holdfast brief --no-fence"]:
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=tmp_path,
+            env=environment(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+        )
+    assert _without_chance(done.stdout) == _without_chance(shown)
+
+
 def test_the_python_example_runs(tmp_path: Path) -> None:
     (example,) = [block for kind, block in BLOCKS if kind == "python"]
     done = subprocess.run(

@@ -28,12 +28,16 @@ decide W --because R --option A --option B --chosen A
 error M --category transient
 undo
 undo E
+task
+task list
 task add T --id I --phase P --agent A
 task start I
 task done I --outcome T --file F --file G
 task block I --because R
 task skip I --because R
 task unblock I
+agent
+agent list
 agent start I --type T --task W --blocking-on J --pid 1
 agent progress I 0.6
 agent done I --result R --created F --created G --modified F --deleted F
@@ -58,6 +62,7 @@ unarchive
 forget S --yes
 status
 list --all --status paused -n 5
+list --archived
 log -n 5 --follow
 search W
 show --at 5
@@ -81,7 +86,7 @@ completion bash
 @pytest.mark.parametrize("around", ["{}", "--home H --json {}", "{} --session S --store U"])
 def test_the_specified_spelling_is_understood(line: str, around: str) -> None:
     name, rest = split(around.format(line).split())
-    parse(name, rest)
+    parse(f"{name} list" if name in FAMILIES else name, rest)
     assert name == " ".join(line.split()[: len(name.split())])
 
 
@@ -103,13 +108,14 @@ def test_every_command_has_help_with_examples_that_can_be_typed(cli: Cli, name: 
         words = shlex.split(typed)
         assert words[0] == "holdfast"
         found, rest = split(words[1:])
-        assert found == name
-        parse(found, rest)
+        assert found == name or f"{found} list" == name
+        parse(name, rest)
     assert max(map(len, text.splitlines())) <= 84
 
 
 def test_the_first_page_names_every_command_and_exit_code(cli: Cli) -> None:
     page = cli.ok("--help").out
+    assert 'holdfast start "Add login"' in page
     for name in COMMANDS:
         assert name.split()[0] in page
     for code, meaning in EXIT_CODES:
@@ -124,8 +130,8 @@ def test_a_family_lists_its_actions(cli: Cli, family: str) -> None:
     assert page == cli.ok("help", family).out
     for name in COMMANDS:
         if name.startswith(f"{family} "):
-            assert f"holdfast {name} " in page
-    assert cli(family).code == 2
+            assert f"holdfast {name}" in page
+    assert "Examples\n  holdfast " in page
 
 
 def test_help_of_a_command_can_be_asked_in_two_ways(cli: Cli) -> None:

@@ -31,6 +31,8 @@ ANSWERS = {
     "start": "start Another",
     "use": "use login",
     "list": "list",
+    "task list": "task",
+    "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",
     "diff": "diff 1 2",
@@ -73,6 +75,7 @@ def scene(cli: Cli, project: Path) -> Cli:
     for text in ("task add one", "task add two"):
         cli.ok(*text.split())
     cli.ok("note", "bootstrap", "--for-next")
+    cli.ok("agent", "start", "a0")
     return cli
 
 

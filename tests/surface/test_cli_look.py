@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_status_says_where_it_stands(cli: Cli) -> None:
     assert shown["session"] == "login in project"
     assert shown["status"] == "active · 1 of 2 tasks done"
     assert shown["next"] == "start t2: two"
-    assert shown["agents"] == "1 running (a1)"
+    assert shown["agents"] == "1 running (a1; no sign of life known)"
     assert shown["context"] == "2,500 tokens"
     assert shown["last"].startswith("#7, ")
 
@@ -110,17 +111,73 @@ def test_log_shows_every_event_in_order(cli: Cli) -> None:
     assert cli.ok("log", "-n", "1").out.startswith("#3")
 
 
+def test_an_undo_is_shown_with_the_number_of_what_it_withdraws(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("note", "one")
+    cli.ok("undo")
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("undo        #2")
+    assert "withdrawn: #3 undo #2" in cli.ok("undo", "3").out
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("undo        #3")
+
+
+def test_tasks_and_agents_are_listed(cli: Cli) -> None:
+    cli.start("Add login")
+    assert "There are no tasks yet" in cli.ok("task").out
+    assert "There are no agents yet" in cli.ok("agent").out
+    cli.ok("task", "add", "send it", "--id", "mail")
+    cli.ok("task", "block", "mail", "--because", "no server")
+    cli.ok("agent", "start", "a1", "--type", "dev", "--task", "write it")
+    head, mail = cli.ok("task").out.splitlines()
+    assert head.split() == ["TASK", "STATUS", "AGENT", "WHAT"]
+    assert mail.split() == ["mail", "blocked", *"send it – no server".split()]
+    assert cli.ok("task").out == cli.ok("task", "list").out
+    _, agent = cli.ok("agent", "list").out.splitlines()
+    assert "none known  dev – write it" in agent
+    (task,) = cli.json("task")["tasks"]
+    assert (task["id"], task["status"], task["because"]) == ("mail", "blocked", "no server")
+    assert cli.json("agent")["agents"][0]["process"] is None
+
+
+def test_archived_sessions_are_named_where_there_are_no_others(cli: Cli) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("complete")
+    cli.ok("archive")
+    assert "1 archived: holdfast list --archived" in cli.ok("list").out
+    assert "login" in cli.ok("list", "--archived").out
+    assert "holdfast unarchive" in cli.ok().out
+    cli.ok("unarchive")
+    assert "There are no archived sessions" in cli.ok("list", "--archived").out
+
+
+FIELD = r"\b(?:user_request|timed_out|started_at|git_branch|pause_reason|blocking_on|step)\b"
+
+
+def test_nothing_for_people_is_spelled_as_a_field(cli: Cli, project: Path) -> None:
+    cli.start("Add login")
+    (project / "a.py").write_text("x")
+    for line in ("task add one", "task start t1", "agent start a1", "agent start a2", "file a.py"):
+        cli.ok(*line.split())
+    for line in ("agent timeout a1", "agent fail a2 --error boom", "tokens 5", "pause", "undo"):
+        cli.ok(*line.split())
+    cli.ok("pause", "--reason", "user_request")
+    for line in ("", "status", "log", "show", "diff 1", "task", "agent", "brief", "search one"):
+        found = re.findall(FIELD, cli.ok(*line.split(), terminal=True).out)
+        assert not found, (line, found)
+
+
 def test_every_kind_of_event_has_words(cli: Cli) -> None:
     from holdfast.cli.words import _SAID, about
     from holdfast.model.event import KINDS, Erased, Event, Header, Unknown
+    from holdfast.timeline import LogLine
 
     assert set(_SAID) == set(KINDS)
     head = Header(
         v=1, id="i", session="s", device="d", n=1, clock=1, at=0, actor="cli",
         kind="future.kind", digest="", prev="",
     )  # fmt: skip
-    assert about(Event(head, "", Unknown(raw='{"a": 1}'))) == ("future.kind", '{"a": 1}')
-    assert about(Event(head, "", Erased())) == ("future.kind", "(erased)")
+    unknown, erased = Event(head, "", Unknown(raw='{"a": 1}')), Event(head, "", Erased())
+    assert about(LogLine(unknown)) == ("future.kind", '{"a": 1}')
+    assert about(LogLine(erased)) == ("future.kind", "(erased)")
 
 
 def test_search_finds_words_and_says_where(cli: Cli) -> None:
@@ -128,7 +185,10 @@ def test_search_finds_words_and_says_where(cli: Cli) -> None:
     cli.ok("note", "the bootstrap method")
     (found,) = cli.json("search", "boots", "meth")["results"]
     assert (found["session"], found["seq"], found["kind"]) == ("login", 2, "note.added")
-    assert "login  #2  note  the [bootstrap] [method]" in cli.ok("search", "boots meth").out
+    assert (found["goal"], found["project"]) == ("Add login", "project")
+    assert cli.ok("search", "boots meth").out == (
+        "login in project – Add login\n  #2  note  the [bootstrap] [method]\n"
+    )
     assert cli.ok("search", "nowhere").out == "Nothing found.\n"
     assert cli("search", " ").code == 2
 
@@ -156,8 +216,8 @@ def test_diff_tells_what_came_and_what_changed(cli: Cli) -> None:
     cli.ok("rename", "Add logout")
     text = cli.ok("diff", "1", "4").out
     assert "~ session\n    goal Add login → Add logout" in text
-    assert "+ step t1  status running" in text
-    assert "~ step t1\n    status pending → running" in cli.ok("diff", "2", "3").out
+    assert "+ task t1  one · status running · started 20" in text
+    assert "~ task t1\n    status pending → running" in cli.ok("diff", "2", "3").out
     assert cli.ok("diff", "4", "now").out == "No difference.\n"
     wheres = [one["where"] for one in cli.json("diff", "1")["changes"]]
     assert "goal" in wheres and "step t1: title" in wheres

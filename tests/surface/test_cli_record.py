@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,71 @@ def test_a_secret_is_left_out_and_that_is_said(busy: Cli) -> None:
     answer = busy.ok("note", "token ghp_" + "a1B2" * 9)
     assert "left out, it looked secret" in answer.out
     assert "ghp_" not in busy.ok("log").out
+
+
+SECRET = "ghp_" + "a1B2" * 9
+ECHOES = {
+    "attr": ["attr", "remark", SECRET],
+    "attr by its name": ["attr", "api_token", "hunter2hunter2"],
+    "model": ["model", SECRET],
+    "rename": ["rename", f"use {SECRET} now"],
+    "task add": ["task", "add", f"use {SECRET}"],
+    "agent start": ["agent", "start", "a7", "--task", f"use {SECRET}"],
+    "agent done": ["agent", "done", "a1", "--result", SECRET],
+    "decide": ["decide", "key", "--option", SECRET, "--option", "B", "--chosen", "B"],
+    "command": ["command", SECRET],
+    "pause": ["pause", "--context", SECRET],
+    "start": ["start", f"use {SECRET}"],
+}
+
+
+@pytest.mark.parametrize("case", ECHOES)
+def test_a_secret_is_never_printed_back(busy: Cli, case: str) -> None:
+    answer = busy.ok(*ECHOES[case], terminal=True)
+    assert "hunter2" not in answer.out and SECRET[4:] not in answer.out + answer.err
+    assert "left out, it looked secret" in answer.out
+    assert busy.ok("undo" if case != "start" else "pause").code == 0
+    assert busy.json(*ECHOES[case])["event"]["redacted"]
+
+
+def test_a_repeated_key_is_said_to_be_recorded_already(busy: Cli) -> None:
+    assert busy.ok("note", "x", "--key", "k").out == "#5 noted\n"
+    assert busy.ok("note", "x", "--key", "k").out == "#5 already recorded: noted\n"
+    assert busy.json("note", "x", "--key", "k")["repeated"] is True
+    assert busy.json("note", "y", "--key", "l")["repeated"] is False
+    busy.ok("start", "Another", "--key", "s")
+    assert busy.ok("start", "Another", "--key", "s").out.startswith("Already started: session ")
+
+
+def test_a_write_on_a_damaged_session_says_so(busy: Cli, home: Path) -> None:
+    connection = sqlite3.connect(home / "holdfast.db")
+    with connection:
+        connection.execute("UPDATE event SET data = CAST(replace(data, 'o', '0') AS BLOB)")
+    connection.close()
+    answer = busy.ok("note", "x")
+    assert "is damaged; see what is wrong: holdfast verify" in answer.err
+    assert busy.json("note", "y")["damaged"] is True
+    assert busy.ok("note", "z", "--quiet").err == ""
+
+
+def test_completing_says_what_is_left_open(busy: Cli) -> None:
+    busy.ok("task", "done", "t1")
+    answer = busy.ok("complete")
+    assert "completed; left open: 1 task (t2), 1 agent (a1)" in answer.out
+    busy.ok("reopen", "--because", "more")
+    assert busy.json("complete")["left_open"] == {"tasks": ["t2"], "agents": ["a1"]}
+    busy.start("Nothing to do")
+    assert busy.ok("complete").out == "#2 completed\n"
+
+
+def test_a_huge_file_is_not_hashed_and_that_is_said(busy: Cli, project: Path) -> None:
+    with open(project / "huge.bin", "wb") as file:
+        file.truncate(30 * 10**9)
+    answer = busy.ok("file", "huge.bin")
+    assert "created huge.bin (30,000,000,000 bytes, not hashed" in answer.out
+    assert "modified huge.bin" in busy.ok("file", "huge.bin").out
+    assert "after" not in busy.ok("log", "--json", "-n", "1").lines[0]["data"]
+    assert "huge.bin: changed" not in busy.ok("brief").out
 
 
 def test_a_dash_reads_the_text_from_standard_input(busy: Cli) -> None:

@@ -1,4 +1,8 @@
-"""What recording commands have in common: which session is meant, and how the answer is said."""
+"""What recording commands have in common: which session is meant, and how the answer is said.
+
+What is said is what was stored: the words of the event, never the words that were typed, which
+may hold a secret that was taken out.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,50 @@ def meant(hf: Holdfast, *, finished: bool = False) -> Session:
     return hf.current(open_only=not finished)
 
 
-def confirm(session: Session, event: Event, screen: Screen, *said: Part, then: str = "") -> None:
-    """Say that an event was recorded, and who else is at work on the session."""
-    others = at_work(session)
+def confirm(
+    session: Session,
+    event: Event,
+    screen: Screen,
+    *said: Part,
+    then: str = "",
+    **more: object,
+) -> None:
+    """Say that an event was recorded, and what whoever recorded it should know besides.
+
+    `more` are further fields of the JSON answer.
+    """
+    others, damaged = at_work(session), session.looks_damaged()
     if screen.json:
-        recorded = {"seq": event.seq, "id": event.id, "kind": event.kind}
-        screen.answer({**session.status(), "event": recorded, "others": others})
+        known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
+        screen.answer({**session.status(), "event": recorded(event), **known})
         return
-    screen.done((f"#{event.seq} ", "dim"), *said)
+    again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
+    screen.done((f"#{event.seq} ", "dim"), *again, *said, *left_out(event))
     screen.hint("next: ", then)
     tell_others(others, screen)
+    if damaged:
+        tell_damage(session, screen)
+
+
+def recorded(event: Event) -> dict[str, Any]:
+    """An event as the answer of the command that recorded it."""
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "kind": event.kind,
+        "redacted": list(event.body.redacted),
+    }
+
+
+def left_out(event: Event) -> list[Part]:
+    """Say when a secret was taken out before anything was stored."""
+    names = ", ".join(event.body.redacted)
+    return [(f" – left out, it looked secret: {names}", "yellow")] if names else []
+
+
+def tell_damage(session: Session, screen: Screen) -> None:
+    said = f"session {session.id} is damaged; see what is wrong: "
+    screen.aside(("attention: ", "yellow"), said, (f"holdfast verify {session.id}", "cyan"))
 
 
 def tell_others(others: list[dict[str, Any]], screen: Screen) -> None:

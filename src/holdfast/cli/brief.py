@@ -24,7 +24,7 @@ def _brief_arguments(parser: Parser) -> None:
     add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
     add("--style", default=STYLES[0], metavar="STYLE", help=" or ".join(STYLES))
     add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
-    add("--strict", action="store_true", help="exit 7 also on drift")
+    add("--strict", action="store_true", help="exit 7 also when files or the branch changed")
     add("--fence", action="store_true", help="quote the session's words for a model, always")
     add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
 
@@ -114,7 +114,10 @@ def tell_brief(
     if not screen.json:
         screen.long()
         for line in brief.text.rstrip("\n").split("\n"):
-            screen.line(*_dressed(line))
+            first, *rest = screen.wrapped(line)
+            screen.line(*_dressed(first))
+            for more in rest:
+                screen.line(more)
         return
     values = {
         **session.status(),

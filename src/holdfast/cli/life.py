@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.cli.acting import at_work, confirm, meant, tell_others
+from holdfast.cli.acting import at_work, confirm, left_out, meant, recorded, tell_others
 from holdfast.cli.arguments import Command, Parser, spoken, with_key
+from holdfast.cli.screen import json_text
 from holdfast.cli.status import tell_status
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.choice import MODES, PAUSE_REASONS
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.arguments import Run
-    from holdfast.cli.screen import Screen
+    from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
+    from holdfast.model.event import Event
     from holdfast.session import Session
 
 _GOAL = 44
@@ -45,9 +47,12 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     )
     shown = session.status()
     if screen.json:
-        screen.answer({**shown, "event": _first_event(session), "before": before or None})
+        known = {"repeated": session.repeated, "before": before or None}
+        screen.answer({**shown, "event": recorded(_first_event(session)), **known})
         return
-    screen.done(("Started session ", "green"), session.id, " – ", shorten(shown["goal"], _GOAL))
+    lead = "Already started: session " if session.repeated else "Started session "
+    what = (session.id, " – ", shorten(shown["goal"], _GOAL))
+    screen.done((lead, "green"), *what, *left_out(_first_event(session)))
     if before and before != session.id:
         back = (f"holdfast use {before}", "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
@@ -63,9 +68,8 @@ def _open_before(hf: Holdfast) -> str:
         return ""
 
 
-def _first_event(session: Session) -> dict[str, Any]:
-    first = next(iter(list(session.log()))).event
-    return {"seq": first.seq, "id": first.id, "kind": first.kind}
+def _first_event(session: Session) -> Event:
+    return next(session.log()).event
 
 
 def _tell_outvoted(hf: Holdfast, session: str, screen: Screen) -> None:
@@ -104,7 +108,8 @@ def run_rename(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf, finished=True)
     goal = spoken(options.goal, screen)
     event = session.rename(goal, key=options.key)
-    confirm(session, event, screen, "the goal is now: ", shorten(goal, _GOAL))
+    body: Any = event.body
+    confirm(session, event, screen, "the goal is now: ", shorten(body.goal, _GOAL))
 
 
 def _model_arguments(parser: Parser) -> None:
@@ -115,7 +120,8 @@ def _model_arguments(parser: Parser) -> None:
 def run_model(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf, finished=True)
     event = session.model(options.name, key=options.key)
-    confirm(session, event, screen, "model: ", options.name)
+    body: Any = event.body
+    confirm(session, event, screen, "model: ", shorten(str(body.value), _GOAL))
 
 
 def _attr_arguments(parser: Parser) -> None:
@@ -129,7 +135,9 @@ def run_attr(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf, finished=True)
     value = options.value if options.text else scalar(options.value)
     event = session.attr(options.name, value, key=options.key)
-    confirm(session, event, screen, f"{options.name} = ", options.value)
+    body: Any = event.body
+    shown = body.value if isinstance(body.value, str) else json_text(body.value)
+    confirm(session, event, screen, f"{body.key} = ", shorten(shown, _GOAL))
 
 
 def scalar(text: str) -> str | int | float | bool | None:
@@ -183,7 +191,26 @@ def _ending(verb: str, said: str, then: str) -> Run:
     return run
 
 
-run_complete = _ending("complete", "completed", 'holdfast archive · holdfast start "GOAL"')
+def run_complete(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.complete(because=options.because, key=options.key)
+    then = 'holdfast archive · holdfast start "GOAL"'
+    left = left_open(session)
+    confirm(session, event, screen, "completed", _still(left), then=then, left_open=left)
+
+
+def left_open(session: Session) -> dict[str, list[str]]:
+    """Tasks and agents that are neither done nor left out, by their ids."""
+    units: dict[str, list[Any]] = {"tasks": session.task_list(), "agents": session.agent_list()}
+    return {word: [unit.id for unit in found if unit.is_open] for word, found in units.items()}
+
+
+def _still(left: dict[str, list[str]]) -> Part:
+    named = [(plural(len(ids), word[:-1]), ids) for word, ids in left.items() if ids]
+    parts = [f"{number} ({shorten(', '.join(ids), _GOAL)})" for number, ids in named]
+    return (f"; left open: {', '.join(parts)}" if parts else "", "yellow")
+
+
 run_fail = _ending("fail", "failed", "holdfast resume, when what went wrong is mended")
 run_abort = _ending("abort", "aborted, for good", 'holdfast start "GOAL" --from S')
 run_abandon = _ending("abandon", "abandoned", 'holdfast start "GOAL"')
@@ -203,7 +230,9 @@ def run_reopen(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def run_archive(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf, finished=True)
     event = session.archive(key=options.key)
-    confirm(session, event, screen, "archived; nothing was deleted", then="holdfast list --all")
+    confirm(
+        session, event, screen, "archived; nothing was deleted", then="holdfast list --archived"
+    )
 
 
 def run_unarchive(options: Namespace, hf: Holdfast, screen: Screen) -> None:

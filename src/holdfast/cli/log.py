@@ -6,13 +6,14 @@ import time
 
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.screen import VERSION
-from holdfast.cli.words import about
-from holdfast.text import fit, width
+from holdfast.cli.words import about, word_of
+from holdfast.text import fit, shorten, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable
+    from typing import Any
 
     from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 2.0
 _WHO, _WORD, _LEAST = 10, 11, 16
+_GOAL = 50
 _COLOURS = {
     "error.raised": "red",
     "agent.failed": "red",
@@ -53,27 +55,18 @@ def _tell(lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, last: int =
     """Print events; returns the number of the last one."""
     from holdfast.timeline import plain_event
 
-    now, numbers = hf.clock.now(), dict[str, int]()
+    now = hf.clock.now()
     for line in lines:
-        last = numbers[line.event.id] = line.event.seq
+        last = line.event.seq
         if screen.json:
             screen.object({"holdfast": VERSION, **plain_event(line)})
         else:
-            screen.line(*_parts(line, _text(line, numbers), now, screen))
+            screen.line(*_parts(line, now, screen))
     return last
 
 
-def _text(line: LogLine, numbers: dict[str, int]) -> tuple[str, str]:
-    """What an event says; what was withdrawn is named by its number where that is known."""
-    word, text = about(line.event)
-    target = getattr(line.event.body, "event", "")
-    if line.event.kind == "event.retracted" and target in numbers:
-        text = text.replace(target, f"#{numbers[target]}", 1)
-    return word, text
-
-
-def _parts(line: LogLine, words: tuple[str, str], now: int, screen: Screen) -> list[Part]:
-    event, (word, text) = line.event, words
+def _parts(line: LogLine, now: int, screen: Screen) -> list[Part]:
+    event, (word, text) = line.event, about(line)
     who = fit(event.head.actor.removeprefix("agent:"), _WHO)
     head = [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", f"{who} "]
     word = f"{word:<{_WORD}} "
@@ -119,17 +112,27 @@ def run_search(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     found = hf.search(words, limit=options.n or -1)
     screen.answer({"query": words, "results": found})
     screen.long()
-    rows: list[list[Part]] = [
-        [(str(one["session"]), "dim"), f"#{one['seq']}", _kind(str(one["kind"])), one["snippet"]]
-        for one in found
-    ]
-    screen.table(rows)
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for one in found:
+        sessions.setdefault(one["session"], []).append(one)
+    for places in sessions.values():
+        _tell_places(places, screen)
     if not found:
         screen.line("Nothing found.")
 
 
-def _kind(kind: str) -> Part:
-    return kind.partition(".")[0], "cyan"
+def _tell_places(places: list[dict[str, Any]], screen: Screen) -> None:
+    """Where the words occur in one session, under its goal."""
+    first = places[0]
+    project = f" in {first['project']}" if first["project"] else ""
+    screen.line((first["session"], "bold"), (project, "dim"), " – ", shorten(first["goal"], _GOAL))
+    screen.table(
+        [
+            [(f"#{one['seq']}", "dim"), (word_of(one["kind"]), "cyan"), one["snippet"]]
+            for one in places
+        ],
+        indent=2,
+    )
 
 
 COMMANDS = {

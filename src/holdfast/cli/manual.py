@@ -11,7 +11,7 @@ from holdfast.errors import EXIT_CODES
 _ABOUT = "Holdfast keeps the work of AI agents from getting lost."
 _ENVIRONMENT = (
     ("HOLDFAST_HOME", "where everything is kept"),
-    ("HOLDFAST_STORE", "where journals live"),
+    ("HOLDFAST_STORE", "the database, if not the one in the home"),
     ("HOLDFAST_SESSION", "the session that commands mean"),
     ("HOLDFAST_…", "any other setting of `holdfast config`, in capitals"),
     ("HOLDFAST_DEBUG", "not empty: show the traceback of a bug"),
@@ -50,6 +50,7 @@ def _first_page(screen: Screen) -> None:
         screen.line((group, "title"))
         for name, help in _short(commands).items():
             screen.line("  ", (name.ljust(width), "cyan"), "  ", help)
+    _examples(screen)
     _options_and_codes(screen)
     screen.answer({"commands": {name: help for name, (_, help) in COMMANDS.items()}})
 
@@ -69,6 +70,20 @@ def _short(commands: dict[str, tuple[str, str]]) -> dict[str, str]:
 
 def _short_names() -> list[str]:
     return [name for commands in GROUPS.values() for name in _short(commands)]
+
+
+_FIRST_STEPS = (
+    ('holdfast start "Add login"', "begin"),
+    ('holdfast note "the form is in login.html"', "keep what matters"),
+    ("holdfast resume", "pick it up again"),
+)
+
+
+def _examples(screen: Screen) -> None:
+    screen.line()
+    screen.line(("Examples", "title"))
+    for line, meaning in _FIRST_STEPS:
+        screen.line("  ", (line.ljust(44), "cyan"), meaning)
 
 
 def _options_and_codes(screen: Screen) -> None:
@@ -99,7 +114,11 @@ def _family_page(family: str, screen: Screen) -> None:
         screen.line("  ", (usage, "cyan"))
         screen.line(f"      {COMMANDS[name][1]}")
     screen.line()
-    screen.line(f"More on one: holdfast {names[0]} --help")
+    screen.line(("Examples", "title"))
+    for name in names[:3]:
+        screen.line("  ", (locate(name)[1].examples[0], "cyan"))
+    screen.line()
+    screen.line(f"More on one: holdfast {names[-1]} --help")
     screen.answer({"commands": {name: COMMANDS[name][1] for name in names}})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.model.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from holdfast.cli.screen import Screen
+    from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
     from holdfast.session import Session
 
@@ -40,13 +42,7 @@ def run_note(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     text = spoken(options.text, screen)
     event = session.note(text, for_next=options.for_next, key=options.key)
     kept = "noted for whoever comes next" if options.for_next else "noted"
-    confirm(session, event, screen, kept, *_redacted(event.body))
-
-
-def _redacted(body: Any) -> list[tuple[str, str]]:
-    """Say when a secret was taken out before anything was stored."""
-    names = list(body.redacted)
-    return [(f" – left out, it looked secret: {', '.join(names)}", "yellow")] if names else []
+    confirm(session, event, screen, kept)
 
 
 def _decide_arguments(parser: Parser) -> None:
@@ -73,9 +69,10 @@ def run_decide(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         chosen=options.chosen,
         key=options.key,
     )
-    rejected = [one for one in options.options if options.chosen and one != options.chosen]
+    body: Any = event.body
+    rejected = [one for one in body.options if body.chosen and one != body.chosen]
     said = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
-    confirm(session, event, screen, shorten(said, _SAID), *_redacted(event.body))
+    confirm(session, event, screen, shorten(said, _SAID))
 
 
 def _error_arguments(parser: Parser) -> None:
@@ -93,7 +90,7 @@ def run_error(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         agent=options.agent,
         key=options.key,
     )
-    confirm(session, event, screen, f"{options.category} error kept", *_redacted(event.body))
+    confirm(session, event, screen, f"{options.category} error kept")
 
 
 def _command_arguments(parser: Parser) -> None:
@@ -122,8 +119,8 @@ def run_command(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         model=options.model,
         key=options.key,
     )
-    said = shorten(f"{options.name}: {options.status}", _SAID)
-    confirm(session, event, screen, said, *_redacted(event.body))
+    said = shorten(f"{getattr(event.body, 'name', '')}: {options.status}", _SAID)
+    confirm(session, event, screen, said)
 
 
 def _file_arguments(parser: Parser) -> None:
@@ -153,7 +150,18 @@ def run_file(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     )
     body: Any = event.body
     lines = [f"+{body.added}" if body.added else "", f"-{body.removed}" if body.removed else ""]
-    confirm(session, event, screen, " ".join(filter(None, [body.action, body.path, *lines])))
+    said = " ".join(filter(None, [body.action, body.path, *lines]))
+    hashed = body.after or body.action == "deleted"
+    confirm(session, event, screen, said, "" if hashed else _not_hashed(options.path))
+
+
+def _not_hashed(path: str) -> Part:
+    """Why a change of the file will not be noticed."""
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        return " (not hashed: it is not there)"
+    return f" ({size:,} bytes, not hashed: later changes will not be noticed)", "yellow"
 
 
 def _artifact_arguments(parser: Parser) -> None:
@@ -196,7 +204,9 @@ def run_compressed(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _undo_arguments(parser: Parser) -> None:
-    parser.add_argument("event", nargs="?", metavar="EVENT", help="its number, id or device:n")
+    parser.add_argument(
+        "event", nargs="?", metavar="EVENT", help="its number in the log, or its id"
+    )
     parser.add_argument("--because", default="", metavar="REASON", help="why")
     with_key(parser)
 
@@ -214,7 +224,7 @@ def _withdrawn(session: Session, id: str) -> str:
 
     for line in session.log():
         if line.event.id == id:
-            word, text = about(line.event)
+            word, text = about(line)
             return shorten(f"withdrawn: #{line.event.seq} {word} {text}", 2 * _SAID)
     return "withdrawn"
 

@@ -107,6 +107,21 @@ class Screen:
             lines = text.rstrip("\n").split("\n")
             self._write("".join(f"{_text_of(line)}\n" for line in lines))
 
+    def wrapped(self, text: str) -> list[str]:
+        """A line as lines that fit the terminal, broken between words; whole in a pipe."""
+        columns = self.columns
+        if not columns or _width(text) <= columns:
+            return [text]
+        import textwrap
+
+        return textwrap.wrap(
+            text,
+            columns,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
     def aside(self, *parts: Part) -> None:
         """A line beside the answer, on the error stream."""
         if not (self.quiet or self.json):
@@ -116,6 +131,11 @@ class Screen:
         """A line on the error stream that is always shown."""
         self.flush()
         _put(self.err, "".join(self._painted(part, self.err) for part in parts) + "\n")
+
+    def end_line(self) -> None:
+        """After Ctrl-C on a terminal, the next prompt gets a line of its own."""
+        if _is_terminal(self.err):
+            _put(self.err, "\n")
 
     def table(self, rows: Sequence[Sequence[Part]], *, indent: int = 0, right: str = "") -> None:
         """Aligned columns. `right` holds the numbers of columns that end at the same place."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.log import when
+from holdfast.cli.words import plainly
+from holdfast.model.choice import PAUSE_REASONS
 from holdfast.text import shorten
 
 TYPE_CHECKING = False
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_POINT = "a number of the log (12), an event's id, device:n, or a time"
+_POINT = "a number of the log (12), an event's id, or a time"
 _LONG = 100
 
 
@@ -56,22 +58,32 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
             ("session", shown["session"]),
             ("status", f"{shown['status']} · {shown['progress']:.0%} done"),
             ("because", core.get("because", "")),
-            ("mode", core.get("mode", "default")),
+            ("mode", core.get("mode", "")),
             ("model", core.get("model", "")),
             ("continues", core.get("from_session", "")),
             ("branch", branch),
             ("began", times["began_at"]),
-            ("paused", " ".join(filter(None, [times["paused_at"], core.get("pause_reason", "")]))),
+            ("paused", " – ".join(filter(None, [times["paused_at"], _pause(core)]))),
             ("ended", times["ended_at"]),
             ("tokens", f"{core['tokens']:,}" if core.get("tokens") else ""),
             ("events", str(shown["seq"])),
-            ("redacted", ", ".join(core.get("redacted", {}))),
-            ("unknown", ", ".join(core.get("unknown", {}))),
+            ("secrets", _counted("left out: ", core.get("redacted", {}))),
+            ("unread", _counted("of a newer version: ", core.get("unknown", {}))),
         ]
     )
 
 
+def _pause(core: dict[str, Any]) -> str:
+    if not core.get("paused_at"):
+        return ""
+    return core.get("pause_context", "") or plainly(core.get("pause_reason", ""))
+
+
 _TIMES = ("began_at", "paused_at", "ended_at")
+
+
+def _counted(lead: str, counts: dict[str, int]) -> str:
+    return lead + ", ".join(f"{name} {n}" for name, n in counts.items()) if counts else ""
 
 
 def _text(row: Row, *names: str) -> str:
@@ -84,7 +96,8 @@ def _unit(*names: str) -> Callable[[Row], list[Part]]:
     def cells(row: Row) -> list[Part]:
         status = row.get("status", "pending")
         done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
-        return [row["id"], (status + done, colours.get(status, "dim")), _text(row, *names)]
+        shown = (plainly(status) + done, colours.get(status, "dim"))
+        return [row["id"], shown, _text(row, *names)]
 
     return cells
 
@@ -106,9 +119,18 @@ def _cell(value: object) -> str:
     return "" if value is None else shorten(str(value), _LONG)
 
 
+def _artifact(row: Row) -> list[Part]:
+    kept = "" if row.get("kept", True) else "only its digest is kept: it holds secrets"
+    return [row["path"], f"{row.get('size', 0):,} bytes", kept or f"SHA-256 {row['digest'][:12]}…"]
+
+
 def _side(row: Row) -> list[Part]:
-    sides = " or ".join(sorted({str(side[3]) for side in row.get("sides", [])}))
-    return [row["subject"], sides, "settled" if row.get("settled_by") else ("open", "yellow")]
+    sides = " or ".join(sorted({plainly(str(side[3])) for side in row.get("sides", [])}))
+    return [
+        _subject(row["subject"].replace(":", " ", 1)),
+        sides,
+        "settled" if row.get("settled_by") else ("open", "yellow"),
+    ]
 
 
 _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
@@ -121,7 +143,7 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
     "claim": ("Claims", _plainly("id", "text", "reason", "result")),
     "error": ("Errors", _plainly("category", "message", "agent")),
     "file": ("Files", _plainly("action", "path", "agent")),
-    "artifact": ("Artifacts", _plainly("path", "size", "digest")),
+    "artifact": ("Artifacts", _artifact),
     "attribute": ("Attributes", _plainly("key", "value")),
     "contract": ("Contracts", _plainly("agent", "version")),
     "edit": ("Edits by others", _plainly("layout", "path", "cause")),
@@ -161,23 +183,67 @@ def _tell_subject(subject: str, found: list[Change], screen: Screen) -> bool:
     went = all(change.after is None for change in found) and bool(names & _KEYS)
     if subject and (came or went):
         sign, colour = ("+", "green") if came else ("-", "red")
+        shown.sort(key=lambda change: bool(_word(change)))  # what it says before its fields
         said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
-        screen.line((f"{sign} {subject}", colour), "  ", " · ".join(said))
+        head = f"{sign} {_subject(subject)}"
+        first, *rest = screen.wrapped(f"{head}  {' · '.join(said)}")
+        screen.line((head, colour), first.removeprefix(head))
+        for more in rest:
+            screen.line(more)
     elif shown:
-        screen.line((f"~ {subject or 'session'}", "yellow"))
+        screen.line((f"~ {_subject(subject or 'session')}", "yellow"))
         for change in shown:
             values = f"{_shown(change.before)} → {_shown(change.after)}"
             screen.line("    ", _named(change, values))
     return came or went or bool(shown)
 
 
+def _subject(text: str) -> str:
+    """What changed, as people say it: a note has no name but its text, a step is a task."""
+    table, _, key = text.partition(" ")
+    word = {"step": "task", "contract": "contract of"}.get(table, table)
+    return word if table in ("note", "error", "decision") else f"{word} {key}".rstrip()
+
+
 def _named(change: Change, value: str) -> str:
-    return f"{change.where.rpartition(': ')[2].replace('_', ' ')} {value}"
+    return f"{_word(change)} {value}".lstrip()
+
+
+def _word(change: Change) -> str:
+    name = change.where.rpartition(": ")[2]
+    return _WORDS.get(name, plainly(name))
 
 
 _KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
-# Fields that change with every event, or that only machines ask for.
-_UNSAID = frozenset({"clock", "id", "event", "by", "attempts", "retracted"})
+# Fields that change with every event, that say the same as another, or only machines ask for.
+_UNSAID = frozenset(
+    "clock id event by attempts retracted key path held erased compressed_at before digest"
+    " options goal_by paused_at paused_ms pauses unit summary kept changes versions".split()
+)
+_WORDS = {
+    "title": "",
+    "text": "",
+    "message": "",
+    "value": "",
+    "what": "",
+    "action": "",
+    "fraction": "progress",
+    "parent": "part of",
+    "blocking_on": "waits for",
+    "from_session": "continues",
+    "git_branch": "branch",
+    "git_commit": "commit",
+    "began_at": "began",
+    "started_at": "started",
+    "ended_at": "ended",
+    "retried_at": "retried",
+    "pause_context": "paused at",
+    "pause_reason": "paused because of",
+    "redacted": "secrets left out",
+    "interrupted": "interrupted at",
+    "after": "content",
+    "settled_by": "settled by",
+}
 
 
 def _shown(value: object) -> str:
@@ -187,15 +253,26 @@ def _shown(value: object) -> str:
         from holdfast.clock import iso
 
         return iso(value)
-    if value is None or value in ("", 0):
+    if value is None or value in ("", 0, {}):
         return "–"
     if isinstance(value, str):
-        return shorten(value, _LONG)
+        return _shown_text(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
     from holdfast.cli.screen import json_text
 
     return json_text(value)
 
 
+def _shown_text(value: str) -> str:
+    is_digest = len(value) in (40, 64) and not set(value) - set("0123456789abcdef")
+    if is_digest:
+        return f"{value[:12]}…"
+    plain = plainly(value) if value in PAUSE_REASONS or value in _UNDERSCORED else value
+    return shorten(plain, _LONG)
+
+
+_UNDERSCORED = ("timed_out", "needs_review", "rolled_back")
 _A_TIME = 10**12  # as milliseconds the year 2001; no other number here is so large
 
 

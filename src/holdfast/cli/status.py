@@ -80,7 +80,9 @@ def _attention(shown: dict[str, Any]) -> str:
 def _agents(shown: dict[str, Any]) -> str:
     agents, running = shown.get("agents", {}), shown.get("running", [])
     parts = [f"{agents[word]} {word}" for word in ("running", "done", "failed") if agents.get(word)]
-    return ", ".join(parts) + (f" ({', '.join(running)})" if running else "")
+    alive = {one["agent"] for one in shown["holders"] if one["state"] == "alive"}
+    quiet = "" if alive.issuperset(running) else "; no sign of life known"
+    return ", ".join(parts) + (f" ({', '.join(running)}{quiet})" if running else "")
 
 
 def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
@@ -111,6 +113,7 @@ def since(stamp: str | None, now: int) -> str:
 
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="every project, archived ones too")
+    parser.add_argument("--archived", action="store_true", help="those that were archived")
     parser.add_argument("--status", choices=STATUSES, default="", metavar="WORD", help=_one_of())
     parser.add_argument(
         "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
@@ -123,7 +126,8 @@ def _one_of() -> str:
 
 def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     most = options.n or -1
-    found = hf.list(all=options.all, status=options.status, limit=most + 1 if most > 0 else -1)
+    which = {"all": options.all, "archived": options.archived, "status": options.status}
+    found = hf.list(**which, limit=most + 1 if most > 0 else -1)
     shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
     current = _current(hf)
     screen.answer({"sessions": shown, "current": current or None, "more": more})
@@ -172,12 +176,16 @@ def _listed_status(one: dict[str, Any]) -> Part:
 
 
 def _tell_nothing(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    which = f"{options.status} " if options.status else ""
+    word = "archived" if options.archived else ""
+    which = " ".join(filter(None, ["no", options.status, word, "sessions"]))
     if options.all:
-        screen.line(f"There are no {which}sessions. Begin one: ", ('holdfast start "GOAL"', "cyan"))
+        screen.line(f"There are {which}. Begin one: ", ('holdfast start "GOAL"', "cyan"))
         return
-    screen.line(f"There are no {which}sessions in this project.")
-    if hf.list(all=True, limit=1):
+    screen.line(f"There are {which} in this project.")
+    archived = 0 if options.archived else len(hf.list(archived=True, status=options.status))
+    if archived:
+        screen.line(f"  {archived} archived: ", ("holdfast list --archived", "cyan"))
+    elif hf.list(all=True, limit=1):
         screen.line("  elsewhere: ", ("holdfast list --all", "cyan"))
     screen.line("  begin one: ", ('holdfast start "GOAL"', "cyan"))
 
@@ -196,9 +204,16 @@ def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         return
     screen.answer(shown)
     tell_status(shown, hf, screen)
-    urgent = "interrupted" in shown["attention"]
     screen.line()
-    screen.line("→ ", ("holdfast resume" if urgent else _HINTS[shown["status"]], "cyan"))
+    screen.line("→ ", (_next_command(shown), "cyan"))
+
+
+def _next_command(shown: dict[str, Any]) -> str:
+    if "interrupted" in shown["attention"]:
+        return "holdfast resume"
+    if shown["archived"]:
+        return 'holdfast start "GOAL" · holdfast unarchive'
+    return _HINTS[shown["status"]]
 
 
 def _tell_choices(error: NoSession, hf: Holdfast, screen: Screen) -> None:

@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "attr": ("life", "set an attribute of your own"),
     },
     "Tasks": {
+        "task list": ("work", "the tasks of the session; `holdfast task` alone does the same"),
         "task add": ("work", "add a task"),
         "task start": ("work", "begin a task"),
         "task done": ("work", "a task is done"),
@@ -45,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task skip": ("work", "leave a task out"),
     },
     "Agents": {
+        "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),
         "agent start": ("work", "an agent begins"),
         "agent progress": ("work", "how far an agent is"),
         "agent done": ("work", "an agent has finished"),
@@ -85,7 +87,7 @@ FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in na
 # Options that every command has, before or after it.
 WITH_VALUE = {
     "--home": ("DIR", "where everything is kept (HOLDFAST_HOME)"),
-    "--store": ("URL", "where journals live (HOLDFAST_STORE)"),
+    "--store": ("URL", "the database, if not the one in the home (HOLDFAST_STORE)"),
     "--session": ("SESSION", "the session meant (HOLDFAST_SESSION)"),
 }
 FLAGS = {

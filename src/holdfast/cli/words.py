@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from holdfast.model.choice import PAUSE_REASONS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from holdfast.model.event import Event
+    from holdfast.timeline import LogLine
 
     Say = Callable[[Any], str]
 
 
-def about(event: Event) -> tuple[str, str]:
+def about(line: LogLine) -> tuple[str, str]:
     """A word for the kind of event, and what it says, for one line."""
+    event = line.event
     word, say = _SAID.get(event.kind, (event.kind, _raw))
-    body = event.body
+    body: Any = event.body
     kind = type(body).__name__
     if kind == "Erased":
         return word, "(erased)"
+    if kind == "EventRetracted" and line.target:
+        return word, _join(f"#{line.target}", body.because)
     return (event.kind, _raw(body)) if kind == "Unknown" else (word, say(body))
+
+
+def word_of(kind: str) -> str:
+    """The word for a kind of event."""
+    return _SAID[kind][0] if kind in _SAID else kind
+
+
+def plainly(word: str) -> str:
+    """A word of the journal as people write it: `timed out`, `user request`."""
+    return word.replace("_", " ")
 
 
 def _raw(body: Any) -> str:
@@ -41,6 +56,11 @@ def _nothing(body: Any) -> str:
 
 def _archived(body: Any) -> str:
     return "" if body.archived else "brought back"
+
+
+def _paused(body: Any) -> str:
+    asked = body.reason == PAUSE_REASONS[0] and body.context
+    return _join("" if asked else plainly(body.reason), body.context)
 
 
 def _decision(body: Any) -> str:
@@ -100,7 +120,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "session.started": ("started", _field("goal")),
     "session.adopted": ("adopted", _field("goal", "origin")),
     "session.renamed": ("renamed", _field("goal")),
-    "session.paused": ("paused", _field("reason", "context")),
+    "session.paused": ("paused", _paused),
     "session.resumed": ("resumed", _field("git_branch")),
     "session.completed": ("completed", _field("because")),
     "session.failed": ("failed", _field("because")),

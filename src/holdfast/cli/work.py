@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from holdfast.cli.acting import confirm, meant
-from holdfast.cli.arguments import Command, Parser, count, fraction, spoken, with_key
+from holdfast.cli.arguments import Command, Parser, count, fraction, nothing, spoken, with_key
+from holdfast.cli.log import when
 from holdfast.cli.record import with_category
 from holdfast.text import shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import Any
 
-    from holdfast.cli.screen import Screen
+    from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
+    from holdfast.model.event import Event
+    from holdfast.session import Session
 
 _SAID = 60
+_COLOURS = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
+
+
+def _confirm(
+    session: Session, event: Event, screen: Screen, said: str, *, then: str = "", **more: object
+) -> None:
+    """Confirm what became of a task or an agent, under the id that was stored."""
+    body: Any = event.body
+    what, id = ("task", body.step) if hasattr(body, "step") else ("agent", body.agent)
+    next_line = f"{then} {id}" if then else ""
+    confirm(session, event, screen, f"{what} {id} {said}", then=next_line, **more)
+
+
+def _status(unit: Any) -> Part:
+    done = f" {unit.fraction:.0%}" if unit.fraction and unit.status == "running" else ""
+    return unit.status.replace("_", " ") + done, _COLOURS.get(unit.status, "dim")
+
+
+def _of_session(shown: dict[str, Any]) -> dict[str, Any]:
+    return {name: shown[name] for name in ("session", "status", "goal", "progress", "seq")}
+
+
+def _moment(ms: int) -> str | None:
+    from holdfast.clock import iso
+
+    return iso(ms) if ms else None
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -34,9 +64,9 @@ def run_task_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     event = session.task_add(
         title, id=options.id, phase=options.phase, agent=options.agent, key=options.key
     )
-    id = getattr(event.body, "step", "")
-    then = f"holdfast task start {id}"
-    confirm(session, event, screen, f"task {id}: ", shorten(title, _SAID), then=then)
+    body: Any = event.body
+    then = f"holdfast task start {body.step}"
+    confirm(session, event, screen, f"task {body.step}: ", shorten(body.title, _SAID), then=then)
 
 
 def _task_arguments(parser: Parser) -> None:
@@ -52,8 +82,7 @@ def _task_start_arguments(parser: Parser) -> None:
 def run_task_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.task_start(options.id, agent=options.agent, key=options.key)
-    then = f"holdfast task done {options.id}"
-    confirm(session, event, screen, f"task {options.id} is running", then=then)
+    _confirm(session, event, screen, "is running", then="holdfast task done")
 
 
 def _task_done_arguments(parser: Parser) -> None:
@@ -69,7 +98,7 @@ def run_task_done(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     event = session.task_done(
         options.id, outcome=options.outcome, files=options.files, key=options.key
     )
-    confirm(session, event, screen, f"task {options.id} is done")
+    _confirm(session, event, screen, "is done")
 
 
 def _task_because_arguments(parser: Parser) -> None:
@@ -80,21 +109,57 @@ def _task_because_arguments(parser: Parser) -> None:
 def run_task_block(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.task_block(options.id, options.because, key=options.key)
-    then = f"holdfast task unblock {options.id}"
-    confirm(session, event, screen, f"task {options.id} is blocked", then=then)
+    _confirm(session, event, screen, "is blocked", then="holdfast task unblock")
 
 
 def run_task_skip(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.task_skip(options.id, options.because, key=options.key)
-    confirm(session, event, screen, f"task {options.id} is left out")
+    _confirm(session, event, screen, "is left out")
 
 
 def run_task_unblock(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.task_unblock(options.id, key=options.key)
-    then = f"holdfast task start {options.id}"
-    confirm(session, event, screen, f"task {options.id} can be taken up again", then=then)
+    _confirm(session, event, screen, "can be taken up again", then="holdfast task start")
+
+
+def run_task_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    tasks = session.task_list()
+    if screen.json:
+        found = [task_values(task) for task in tasks]
+        screen.answer({**_of_session(session.status()), "tasks": found})
+        return
+    screen.long()
+    rows: list[list[Part]] = [[(word, "dim") for word in ("TASK", "STATUS", "AGENT", "WHAT")]]
+    rows += [[task.id, _status(task), task.agent, _about_task(task)] for task in tasks]
+    if tasks:
+        screen.table(rows)
+    else:
+        screen.line("There are no tasks yet. Add one: ", ('holdfast task add "TEXT"', "cyan"))
+
+
+def _about_task(task: Any) -> str:
+    told = task.because if task.is_open else task.outcome or task.because
+    return " – ".join(filter(None, [task.title, told]))
+
+
+def task_values(task: Any) -> dict[str, Any]:
+    """A task as JSON values."""
+    return {
+        "id": task.id,
+        "title": task.title,
+        "status": task.status,
+        "progress": task.fraction,
+        "phase": task.parent,
+        "agent": task.agent,
+        "because": task.because,
+        "outcome": task.outcome,
+        "files": list(task.files),
+        "started_at": _moment(task.started_at),
+        "ended_at": _moment(task.ended_at),
+    }
 
 
 # -- agents ------------------------------------------------------------------------------------
@@ -123,8 +188,7 @@ def run_agent_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         pid=options.pid,
         key=options.key,
     )
-    then = f"holdfast agent done {options.id}"
-    confirm(session, event, screen, f"agent {options.id} is running", then=then)
+    _confirm(session, event, screen, "is running", then="holdfast agent done")
 
 
 def _agent_progress_arguments(parser: Parser) -> None:
@@ -135,7 +199,7 @@ def _agent_progress_arguments(parser: Parser) -> None:
 def run_agent_progress(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.agent_progress(options.id, options.part, key=options.key)
-    confirm(session, event, screen, f"agent {options.id}: {options.part:.0%}")
+    _confirm(session, event, screen, f"is at {options.part:.0%}")
 
 
 def _agent_done_arguments(parser: Parser) -> None:
@@ -157,7 +221,7 @@ def run_agent_done(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         deleted=options.deleted,
         key=options.key,
     )
-    confirm(session, event, screen, f"agent {options.id} is done")
+    _confirm(session, event, screen, "is done")
 
 
 def _agent_fail_arguments(parser: Parser) -> None:
@@ -171,8 +235,7 @@ def run_agent_fail(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     event = session.agent_fail(
         options.id, options.error, category=options.category, key=options.key
     )
-    then = f"holdfast agent retry {options.id}"
-    confirm(session, event, screen, f"agent {options.id} failed", then=then)
+    _confirm(session, event, screen, "failed", then="holdfast agent retry")
 
 
 def _agent_timeout_arguments(parser: Parser) -> None:
@@ -183,17 +246,77 @@ def _agent_timeout_arguments(parser: Parser) -> None:
 def run_agent_timeout(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.agent_timeout(options.id, error=options.error, key=options.key)
-    then = f"holdfast agent retry {options.id}"
-    confirm(session, event, screen, f"agent {options.id} took too long", then=then)
+    _confirm(session, event, screen, "took too long", then="holdfast agent retry")
 
 
 def run_agent_retry(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.agent_retry(options.id, key=options.key)
-    confirm(session, event, screen, f"agent {options.id} runs again")
+    _confirm(session, event, screen, "runs again")
+
+
+def run_agent_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    agents, status = session.agent_list(), session.status()
+    life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
+    if screen.json:
+        values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
+        screen.answer({**_of_session(status), "agents": values})
+        return
+    screen.long()
+    now = hf.clock.now()
+    rows: list[list[Part]] = [
+        [(word, "dim") for word in ("AGENT", "STATUS", "STARTED", "PROCESS", "WHAT")]
+    ]
+    rows += [
+        [one.id, _status(one), _started(one, now), _sign_of_life(one, life), _about(one)]
+        for one in agents
+    ]
+    if agents:
+        screen.table(rows)
+    else:
+        screen.line("There are no agents yet. Start one: ", ("holdfast agent start ID", "cyan"))
+
+
+def _started(agent: Any, now: int) -> Part:
+    return when(agent.started_at, now) if agent.started_at else "", "dim"
+
+
+def _sign_of_life(agent: Any, life: dict[str, str]) -> Part:
+    """Whether the process of a running agent is known to live."""
+    if agent.status != "running":
+        return ""
+    state = life.get(agent.id, "")
+    return state or "none known", {"alive": "green", "dead": "red"}.get(state, "yellow")
+
+
+def _about(agent: Any) -> str:
+    waits = f"waits for {agent.blocking_on}" if agent.blocking_on and agent.is_open else ""
+    told = agent.error if agent.is_open else agent.result
+    return " – ".join(filter(None, [agent.type, agent.task, waits, told]))
+
+
+def agent_values(agent: Any) -> dict[str, Any]:
+    """An agent as JSON values."""
+    return {
+        "id": agent.id,
+        "type": agent.type,
+        "task": agent.task,
+        "status": agent.status,
+        "progress": agent.fraction,
+        "blocking_on": agent.blocking_on,
+        "result": agent.result,
+        "error": agent.error,
+        "category": agent.category,
+        "tokens": agent.tokens,
+        "started_at": _moment(agent.started_at),
+        "ended_at": _moment(agent.ended_at),
+    }
 
 
 COMMANDS = {
+    "task list": Command(nothing, run_task_list, "holdfast task", "holdfast task list --json"),
+    "agent list": Command(nothing, run_agent_list, "holdfast agent", "holdfast agent list --json"),
     "task add": Command(
         _task_add_arguments,
         run_task_add,

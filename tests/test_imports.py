@@ -22,11 +22,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 ALLOWED = {
     # pure: values in, values out
     "errors": "",
+    "choice": "",
     "sha": "",
     "redact": "errors",
     "text": "errors sha",
-    "model.choice": "",
-    "model.*": "errors sha text model.*",
+    "model.*": "errors choice sha text model.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -49,7 +49,7 @@ ALLOWED = {
     "doctor": "errors backup clock config derived files journal model.* mount pack probe process"
     " rebuild restore soundness"
     " store.*",
-    "workspace": "errors clock config model.choice place process project store store.local",
+    "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "clock store.local",
@@ -64,7 +64,7 @@ ALLOWED = {
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
-    " restore soundness model.brief model.choice model.event"
+    " restore soundness choice model.brief model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
@@ -79,7 +79,7 @@ THIRD_PARTY = {
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors redact sha text model.*"
+PURE = "errors choice redact sha text model.*"
 PURE_STDLIB = """
     __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch
@@ -90,7 +90,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
-    holdfast errors clock config files home model model.choice place process
+    holdfast errors choice clock config files home place process
     session sha text view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 
 from holdfast import place
+from holdfast.choice import FINISHED, STATUSES
 from holdfast.clock import short_id
 from holdfast.errors import NoSession
-from holdfast.model.choice import FINISHED, STATUSES
 from holdfast.store import Spot
 from holdfast.store.local import Holder
 

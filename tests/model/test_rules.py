@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
+from holdfast.choice import ACTIONS, CATEGORIES, MODES, STATUSES
 from holdfast.errors import HoldfastError, InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.chain import next_event
-from holdfast.model.choice import ACTIONS, CATEGORIES, MODES, STATUSES
 from holdfast.model.event import Body, Event
 from holdfast.model.fold import extend, fold, follows
 from holdfast.model.merge import KEPT

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, tell_others
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
-from holdfast.model.choice import FORMATS, LEAST, MOST, STYLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

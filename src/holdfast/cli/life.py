@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from holdfast.choice import MODES, PAUSE_REASONS
 from holdfast.cli.acting import at_work, confirm, left_out, meant, recorded, tell_others
 from holdfast.cli.arguments import Command, Parser, spoken, with_key
 from holdfast.cli.screen import json_text
 from holdfast.cli.status import tell_status
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.model.choice import MODES, PAUSE_REASONS
 from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False

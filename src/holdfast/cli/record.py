@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from holdfast.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
-from holdfast.model.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES
 from holdfast.text import shorten
 
 TYPE_CHECKING = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.choice import PAUSE_REASONS
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.log import when
 from holdfast.cli.words import plainly
-from holdfast.model.choice import PAUSE_REASONS
 from holdfast.text import shorten
 
 TYPE_CHECKING = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.choice import STATUSES
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago
 from holdfast.errors import InvalidInput, NoSession
-from holdfast.model.choice import STATUSES
 from holdfast.text import plural
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.model.choice import PAUSE_REASONS
+from holdfast.choice import PAUSE_REASONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.errors import InvalidInput
-from holdfast.model.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.model.fit import fit
 from holdfast.model.form import FORMS, Page, clip
 from holdfast.model.state import State

@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.choice import STATUSES
 from holdfast.model import event as ev
-from holdfast.model.choice import STATUSES
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import (
     SESSION,

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.errors import InvalidInput, Outdated, Refused
-from holdfast.model import event as ev
-from holdfast.model.choice import (
+from holdfast.choice import (
     ACTIONS,
     CATEGORIES,
     COMMAND_STATUSES,
@@ -24,6 +22,8 @@ from holdfast.model.choice import (
     PAUSE_REASONS,
     STATUSES,
 )
+from holdfast.errors import InvalidInput, Outdated, Refused
+from holdfast.model import event as ev
 from holdfast.model.event import KIND_OF, Body
 from holdfast.model.merge import KEPT
 from holdfast.model.state import State, Step, Unit

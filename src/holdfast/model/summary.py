@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.model.choice import FINISHED
+from holdfast.choice import FINISHED
 from holdfast.model.state import Agent, Checkpoint, Dispute, State, Step
 
 FAILED = ("failed", "timed_out")

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.model.choice import PAUSE_REASONS
+from holdfast.choice import PAUSE_REASONS
 from holdfast.model.state import (
     Agent,
     Checkpoint,

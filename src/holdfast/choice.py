@@ -1,7 +1,7 @@
 """Choices: every field that takes one of a few words, and those words.
 
 Nothing is imported here, so that whoever parses an option knows the words without loading the
-model. What the words mean is in `rules` and `fold`.
+model. What the words mean is in `model.rules` and `model.fold`.
 """
 
 from __future__ import annotations

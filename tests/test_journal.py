@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +20,7 @@ from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Ref
 from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Sealed
+from holdfast.model.fold import FOLD_VERSION
 from holdfast.redact import Redactor
 from holdfast.store import Head
 from holdfast.store.sqlite import SqliteStore
@@ -280,6 +282,17 @@ def test_a_stored_state_that_cannot_be_used_is_made_anew(home: Home) -> None:
         home.note("goes on")
         assert home.codes() == []
     home.record(ev.StepStarted(step="t1"))
+    assert home.codes() == []
+
+
+def test_a_state_made_by_another_version_is_not_damage_and_is_made_anew(home: Home) -> None:
+    home.started()
+    core = home.store.read("SELECT core FROM session")[0][0]
+    older = (FOLD_VERSION + 1, zlib.crc32(core, FOLD_VERSION + 1))
+    home.harm(f"UPDATE session SET fold = {older[0]}, core_sum = {older[1]}")
+    assert home.codes() == []
+    home.note("goes on")
+    assert home.store.read("SELECT fold FROM session") == [(FOLD_VERSION,)]
     assert home.codes() == []
 
 

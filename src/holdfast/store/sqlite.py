@@ -110,7 +110,7 @@ class SqliteView(View):
         self.seq: int = seq or 0
         self.event_sum: int = event_sum or 0
         self.row_sum: int = row_sum or 0
-        sound = core is not None and zlib.crc32(core) == core_sum
+        sound = core is not None and zlib.crc32(core, fold) == core_sum
         self.fold: int = fold if sound else -1
         self.core: bytes = core if sound else b""
         self.remembered: Head | None = None
@@ -297,7 +297,7 @@ class SqliteStore(Store):
         _add_events(connection, view, batch.entries)
         if batch.resum:
             _, view.event_sum = _sum_of_events(connection, view.number)
-        core = (batch.fold, batch.core, zlib.crc32(batch.core))
+        core = (batch.fold, batch.core, zlib.crc32(batch.core, batch.fold))
         line = (view.seq, *(batch.listing[name] for name in _SHOWN))
         self._put_rows(connection, view, batch)
         sums = (view.event_sum, view.row_sum)

@@ -234,14 +234,25 @@ def test_a_bomb_is_refused_in_little_memory(
     assert content_of(home) == before
 
 
+# Between the two, so that the memory of the process that runs the tests, which a child has until
+# it becomes another program, is not counted.
+_MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
 def measured(*argv: str) -> tuple[int, int]:
     """How a command in a process of its own ended, and the most memory it had."""
-    with subprocess.Popen(
-        [*command(), *argv], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as running:
-        _, status, usage = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
-    return running.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *command(), *argv],
+        env=environment(),
+        capture_output=True,
+        check=True,
+    )
+    code, peak = map(int, done.stdout.split())
+    return code, peak * (1 if sys.platform == "darwin" else 1024)
 
 
 # --- events that contradict each other --------------------------------------------------------

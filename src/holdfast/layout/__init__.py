@@ -1,0 +1,143 @@
+"""Layouts: the five on-disk forms of a session, each a lens between its files and `Facts`.
+
+A *bundle* is the bytes of the files that one session has in a layout, by their names relative to
+the session's root. A *tree* is a bundle parsed: plain values by file name (a JSON Lines file is a
+list). A layout never sees bytes, spelling or comments: `document` parses and rewrites text so that
+only what changed changes. It never sees the journal either: facts are its only other side.
+
+    parse      bytes → tree                                     (document, guarded)
+    get        tree → facts                                     total: it never raises on a tree
+    put        old tree or None, facts → new tree               changes only what the facts changed
+    check      tree → findings
+    salvage    bundle that cannot be parsed → facts, and what was inferred and lost
+
+Laws, tested for all five: `put(t, get(t)) == t`; `get(put(t, f))` says what `f` says as far as the
+layout has fields for it; keys that a layout does not know survive. What a layout has no field for
+travels as values under the one key `holdfast` (`carry`), written and read for all five alike.
+
+A sixth layout is one module with a class that meets `Layout`, named in `REGISTRY`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from holdfast.layout.facts import Facts
+
+Tree = dict[str, Any]
+"""File name → plain value."""
+Bundle = dict[str, bytes]
+
+EXTRA = "holdfast"
+"""The one key of our own in other people's files."""
+
+ERROR, WARNING, INFO = "error", "warning", "info"
+
+
+class Finding(Struct, frozen=True):
+    """A deviation seen when reading. `code` is stable: kebab-case, the same for the same fault."""
+
+    code: str
+    severity: str
+    message: str
+    file: str = ""
+    where: str = ""
+    requirement: str = ""
+    line: int = 0
+
+
+class Where(Struct, frozen=True):
+    """What a layout may know of its surroundings when it writes or judges files.
+
+    `root` is the session's folder, `names` the files in it (relative, with /), both empty when
+    unknown; `total` the number of phases that a workflow definition handed in gives; `naive` says
+    how stamps without a zone are read ("local" or "utc").
+    """
+
+    now: int = 0
+    root: str = ""
+    names: frozenset[str] = frozenset()
+    total: int | None = None
+    naive: str = "local"
+    project_path: str = ""
+    device: str = ""
+
+
+class Reading(Struct):
+    """What `check` and `adopt` say of a session's files besides the findings."""
+
+    layout: str
+    generation: str = ""
+    """Which shape of the layout this is, such as `redesign` or `legacy`."""
+    version: str = ""
+    complete: bool | None = None
+    status: str = ""
+    progress: float | None = None
+    writable: bool = True
+    """False for versions that are not known: shown, never written."""
+
+
+class Salvaged(Struct):
+    """What could be made of damaged files: facts, where each came from, and what is lost."""
+
+    facts: Facts
+    level: str = ""
+    message: str = ""
+    inferred: list[str] = []
+    lost: list[str] = []
+
+
+class Layout(Protocol):
+    """One on-disk form. Stateless; all methods are pure."""
+
+    id: str
+    document: str
+    """The number of the document that describes it, such as `S0`."""
+
+    def recognise(self, name: str, value: Any) -> float:
+        """How surely a parsed file is of this layout, from 0 to 1, by its shape."""
+        ...
+
+    def files(self, native_id: str) -> list[str]:
+        """The files that one session has, relative to the layout's root folder, main one first."""
+        ...
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        """A native id for a session that gets its first files here."""
+        ...
+
+    def valid_id(self, native_id: str) -> str:
+        """Why the id is not possible in this layout, or an empty string."""
+        ...
+
+    def get(self, tree: Tree, where: Where) -> Facts: ...
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree: ...
+
+    def reading(self, tree: Tree, where: Where) -> Reading: ...
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        """What the bytes still say when the main file does not parse; None when nothing."""
+        ...
+
+
+REGISTRY: dict[str, tuple[str, str]] = {
+    "ai-session": ("ai_session", ".ai-session"),
+    "praxis": ("praxis", ".praxis-os/.cache/state"),
+    "craft": ("craft", ".craft/cache/orchestration-sessions"),
+    "essay": ("essay", ""),
+    "orchestrator": ("orchestrator", ".claude"),
+}
+"""Id → module, and the layout's root folder in a project; an essay's is its session's own."""
+
+
+def layout(id: str) -> Layout:
+    """The layout of an id; a module is loaded when it is first asked for."""
+    module = import_module(f"holdfast.layout.{REGISTRY[id][0]}")
+    made: Layout = module.LAYOUT
+    return made

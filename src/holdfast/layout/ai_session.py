@@ -1,0 +1,236 @@
+"""The `ai-session` layout: a folder `.ai-session/` as the session-state contract describes it.
+
+`ai_session_read` tells how the files of a session are named and read, `ai_session_write` how they
+are written, `ai_session_check` what departs from the contract, `ai_session_rescue` what damaged
+files still say. Here they become a `Layout`, with what only this layout shows: the status report
+and the folder's README.
+
+The index, `active-features.yaml`, belongs to all sessions of the folder. A caller that cannot
+parse it must not write the tree it gets from `put`: a new index would hide the other sessions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import ai_session_read as read
+from holdfast.layout.ai_session_check import check, check_update
+from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE, refusal
+from holdfast.layout.ai_session_rescue import conflicts, salvage, salvage_index
+from holdfast.layout.ai_session_write import files, put, recreate, refuses, unwritten
+from holdfast.layout.facts import CommandFact, Facts
+
+__all__ = [
+    "LAYOUT",
+    "AiSession",
+    "Report",
+    "check_update",
+    "conflicts",
+    "display",
+    "health",
+    "readme",
+    "recreate",
+    "refusal",
+    "refuses",
+    "report",
+    "salvage_index",
+    "unwritten",
+]
+
+
+class AiSession:
+    """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
+
+    id = read.ID
+    document = "S0"
+
+    def recognise(self, name: str, value: Any) -> float:
+        """By shape; the name counts nothing, files get renamed."""
+        if isinstance(value, list):
+            return _like_log(value)
+        node = read.mapping(value)
+        current, feature = read.mapping(node.get("current_state")), node.get("feature")
+        if "active_features" in node:
+            return 1.0
+        if current:
+            return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
+        return 0.9 if isinstance(feature, dict) and "phases" in node else 0.0
+
+    def files(self, native_id: str) -> list[str]:
+        return files(native_id)
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        began = where.now if facts.began_at is None else facts.began_at
+        return read.new_id(facts.goal, began, taken)
+
+    def valid_id(self, native_id: str) -> str:
+        return read.why_not_id(native_id)
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return read.get(tree, where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        return put(old, facts, where)
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        told = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
+        status = read.get(tree, where).status if told else ""
+        return Reading(
+            layout=self.id,
+            generation=_generation(tree),
+            version=read.version_of(tree) if told else "",
+            complete=status == "completed" if status else None,
+            status=status,
+            progress=read.progress_of(tree, where),
+            writable=read.writable(tree),
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        return check(tree, where, strict=strict)
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        return salvage(bundle, where)
+
+
+def _like_log(lines: list[Any]) -> float:
+    nodes = [read.mapping(line) for line in lines[:20]]
+    fits = [node for node in nodes if "timestamp" in node and {"command", "event"} & set(node)]
+    return 0.8 * len(fits) / len(nodes) if nodes else 0.0
+
+
+def _generation(tree: Tree) -> str:
+    """`contract` as the document describes it; `companion` with the marks of its programs."""
+    stray = "status" in read.current_of(tree) or "status" in read.part(tree, STATE)
+    events = any("event" in read.mapping(line) for line in read.log_of(tree))
+    return "companion" if stray or events else "contract"
+
+
+# --- the status report -------------------------------------------------------------------------
+
+_HOUR = 3_600_000
+_HEALTH = ((_HOUR, "Active"), (24 * _HOUR, "Idle"))
+_LAST = 5
+
+
+class Report(Struct):
+    """How a session stands, in figures."""
+
+    feature_id: str
+    status: str
+    health: str
+    active_task: str
+    model: str
+    started_at: int | None
+    last_updated: int | None
+    tasks_done: int
+    tasks_total: int
+    percent: int
+    commands: dict[str, int]
+    models: dict[str, int]
+    failures: int
+    average_ms: int
+    total_ms: int
+    last: list[CommandFact]
+    artifacts: dict[str, int]
+
+
+def report(tree: Tree, where: Where) -> Report:
+    """The status report of one session, at the moment `where.now`."""
+    facts = read.get(tree, where)
+    tasks = [step for step in facts.steps if step.unit == "task"]
+    done = sum(task.status == "done" for task in tasks)
+    lasted = [command.duration_ms for command in facts.commands if command.duration_ms is not None]
+    return Report(
+        feature_id=facts.native_id,
+        status=facts.status,
+        health=health(facts.updated_at, where.now),
+        active_task=facts.position or "none",
+        model=facts.model,
+        started_at=facts.began_at,
+        last_updated=facts.updated_at,
+        tasks_done=done,
+        tasks_total=len(tasks),
+        percent=100 * done // len(tasks) if tasks else 0,
+        commands=_counted(command.name for command in facts.commands),
+        models=_counted(command.model or "none" for command in facts.commands),
+        failures=sum(command.status == "failure" for command in facts.commands),
+        average_ms=round(sum(lasted) / len(lasted)) if lasted else 0,
+        total_ms=sum(lasted),
+        last=facts.commands[-_LAST:],
+        artifacts=_counted(_extension(path) for path in facts.artifacts),
+    )
+
+
+def _counted(names: Any) -> dict[str, int]:
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _extension(path: str) -> str:
+    stem, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return extension.lower() if stem and dot and extension else "none"
+
+
+def health(last_updated: int | None, now: int) -> str:
+    """`Active` within an hour of the last change, `Idle` within a day, then `Stale`."""
+    if last_updated is None:
+        return "Stale"
+    return next((word for limit, word in _HEALTH if now - last_updated < limit), "Stale")
+
+
+def display(told: Report) -> str:
+    """A report as text, for people."""
+    rows = [
+        ("Feature", told.feature_id),
+        ("Status", f"{told.status} ({told.health})"),
+        ("Active task", told.active_task),
+        ("Model", told.model or "none"),
+        ("Tasks", f"{told.tasks_done}/{told.tasks_total} ({told.percent}%)"),
+        ("Commands", _listed(told.commands)),
+        ("Models", _listed(told.models)),
+        ("Failures", str(told.failures)),
+        ("Duration", f"{told.average_ms} ms on average, {told.total_ms} ms in total"),
+        ("Artifacts", _listed(told.artifacts)),
+    ]
+    lines = [f"{label + ':':<13}{value}" for label, value in rows]
+    lines += ["Last commands:"] if told.last else []
+    lines += [f"  {command.name} ({command.status})" for command in told.last]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+# --- the folder's README -----------------------------------------------------------------------
+
+
+def readme() -> str:
+    """The text of `.ai-session/README.md`: what lies here, and who may change what."""
+    return _README
+
+
+_README = f"""# Sessions of AI agents
+
+This folder holds the state of the sessions in this project, one folder per session. Agents and
+programs that follow the session-state contract read and write it.
+
+| file | what it holds |
+|---|---|
+| `{INDEX}` | all sessions: when each began and was last active, and its status |
+| `{{feature-id}}/{STATE}` | where the session stands: active task, model, times |
+| `{{feature-id}}/{PLAN}` | the feature, its phases and their tasks |
+| `{{feature-id}}/{LOG}` | the commands that ran, one JSON object per line |
+| `{{feature-id}}/artifacts/` | what the session generated |
+| `contract-acknowledgment.md` | who has read the contract, and which version of it |
+
+A feature id is a slug and a date: `ai-orchestrator-2025-01-09`.
+
+Lines of `{LOG}` are only ever added. Merge conflicts in `{INDEX}` are settled by hand.
+`holdfast check .ai-session` tells what is wrong here, `holdfast doctor` what can be restored.
+"""
+
+LAYOUT = AiSession()

@@ -1,0 +1,360 @@
+"""What the files of the `ai-session` layout say: their names, their ids, the way to facts.
+
+The keys of a tree are paths relative to the layout's root folder, `.ai-session/`:
+
+    {id}/state.yaml                 where the session stands; the main file
+    {id}/implementation-plan.yaml   the feature, its phases and their tasks
+    {id}/history.jsonl              one value per line: commands, and events of other programs
+    active-features.yaml            the *index*, shared by all sessions of the folder
+
+Any key may be missing; the value None is a file without content. A lone file may stand under its
+bare name (`state.yaml`). Several files tell the same thing; the first that does is believed:
+the id by state, folder, plan; the status by the index, then the state (a stray `status` is met
+there); the times by state, index, plan.
+
+Tasks that belong to no phase stand in a phase of their own, `LOOSE`, that is no step.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from holdfast.layout import Tree, Where, stamps
+from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.words import session_status, unit_status
+
+ID = "ai-session"
+ROOT = ".ai-session"
+STATE, PLAN = "state.yaml", "implementation-plan.yaml"
+LOG, INDEX = "history.jsonl", "active-features.yaml"
+OWN = (STATE, PLAN, LOG)
+"""The files in a session's own folder."""
+VERSION = "1.0"
+MODELS = ("gemini", "opus", "sonnet")
+DEFAULT_MODEL = "sonnet"
+DEFAULT_DESCRIPTION = "AI Orchestrator Feature"
+DESCRIPTION = f"{ID}.description"
+"""The attribute that carries a plan's description, unless it is the default."""
+LOOSE = "unphased"
+NOBODY = "unknown"
+"""How the log names an agent that is not known."""
+
+Node = dict[Any, Any]
+
+
+# --- ids ---------------------------------------------------------------------------------------
+
+_SHAPE = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)-(\d{4}-\d\d-\d\d)", re.ASCII)
+_LONGEST_SLUG, _LONGEST_ID = 40, 200
+_UNFOLDED = str.maketrans(
+    {"æ": "ae", "ø": "o", "œ": "oe", "đ": "d", "ð": "d", "ł": "l", "þ": "th", "ı": "i", "'": None}
+    | {"’": None, "ħ": "h"}
+)
+
+
+def slug(words: str) -> str:
+    """Words folded to ASCII, lowercase, joined by hyphens, at most 40 characters at a word end."""
+    folded = unicodedata.normalize("NFKD", words.casefold().translate(_UNFOLDED))
+    plain = folded.encode("ascii", "ignore").decode()
+    joined = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(joined) <= _LONGEST_SLUG:
+        return joined
+    cut = joined.rfind("-", 1, _LONGEST_SLUG + 1)
+    return joined[: cut if cut > 0 else _LONGEST_SLUG]
+
+
+def new_id(goal: str, moment: int, taken: frozenset[str]) -> str:
+    """A feature id that is not taken: the goal's slug, a number if need be, and the day."""
+    stem, number = slug(goal) or "session", 1
+    day = datetime.fromtimestamp(max(0, min(moment, 253_402_300_799_999)) / 1000, UTC).date()
+    made = f"{stem}-{day}"
+    while made in taken:
+        number += 1
+        made = f"{stem}-{number}-{day}"
+    return made
+
+
+def why_not_id(native_id: str) -> str:
+    """Why a feature id is not one, or an empty string."""
+    match = _SHAPE.fullmatch(native_id)
+    if match is None:
+        return "a lowercase, hyphen-separated slug and a date are needed: {slug}-{YYYY-MM-DD}"
+    if len(native_id) > _LONGEST_ID:
+        return f"it is longer than {_LONGEST_ID} characters"
+    try:
+        date.fromisoformat(match[2])
+    except ValueError:
+        return f"{match[2]} is not a day of the calendar"
+    return ""
+
+
+def is_safe(native_id: str) -> bool:
+    """Whether an id, perhaps another program's odd one, is at least the name of one folder."""
+    plain = native_id.isprintable() and not set(native_id) & set("/\\")
+    return plain and native_id.strip(". ") != "" and len(native_id) <= _LONGEST_ID
+
+
+def refusal(native_id: str, taken: frozenset[str] = frozenset()) -> str:
+    """The text that refuses to create a session under this id, or an empty string."""
+    if why := why_not_id(native_id):
+        return f"Error: Invalid feature ID {native_id!r}: {why}"
+    if native_id in taken:
+        return f"Error: Feature ID {native_id!r} already exists"
+    return ""
+
+
+# --- a tree taken apart ------------------------------------------------------------------------
+
+
+def mapping(value: Any) -> Node:
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def name(value: Any) -> str:
+    """An id; plain YAML turns ids such as 7 into numbers."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15:
+        return str(value)
+    return text(value)
+
+
+def key_of(tree: Tree, file: str) -> str:
+    """The key under which a tree holds one of the layout's files, or an empty string."""
+    return next((key for key in tree if key == file or key.endswith("/" + file)), "")
+
+
+def part(tree: Tree, file: str) -> Node:
+    return mapping(_value(tree, file))
+
+
+def log_of(tree: Tree) -> list[Any]:
+    return sequence(_value(tree, LOG))
+
+
+def _value(tree: Tree, file: str) -> Any:
+    key = key_of(tree, file)
+    return tree[key] if key else None
+
+
+def has_session(tree: Tree) -> bool:
+    """Whether a tree holds any file of the session's own, and not the index alone."""
+    return any(key_of(tree, file) for file in OWN)
+
+
+def folder(tree: Tree) -> str:
+    """The name of the session's folder as the keys give it."""
+    paths = (key_of(tree, file).split("/") for file in OWN)
+    return next((path[-2] for path in paths if len(path) > 1), "")
+
+
+def identity(tree: Tree) -> str:
+    """The feature id: what the state says, else the folder, the plan, a sole line of the index."""
+    feature = mapping(part(tree, PLAN).get("feature"))
+    said = text(part(tree, STATE).get("feature_id")) or folder(tree) or text(feature.get("id"))
+    entries = list(entries_of(tree))
+    if said or has_session(tree) or len(entries) != 1:
+        return said
+    return text(entries[0].get("feature_id"))
+
+
+def entries_of(tree: Tree) -> Iterator[Node]:
+    """The entries of the index that are mappings."""
+    for entry in sequence(part(tree, INDEX).get("active_features")):
+        if isinstance(entry, dict):
+            yield entry
+
+
+def entry_of(tree: Tree, native_id: str) -> Node:
+    """The index's first entry of a session, or an empty mapping."""
+    found = (entry for entry in entries_of(tree) if text(entry.get("feature_id")) == native_id)
+    return next(found, {}) if native_id else {}
+
+
+def current_of(tree: Tree) -> Node:
+    return mapping(part(tree, STATE).get("current_state"))
+
+
+def version_of(tree: Tree) -> str:
+    """The version of the state file; the contract says that a missing one is 1.0."""
+    version = part(tree, STATE).get("version", VERSION)
+    if isinstance(version, str):
+        return version
+    if isinstance(version, bool) or not isinstance(version, int | float):
+        return "?"
+    return VERSION if version == 1 else str(version) if abs(version) < 10**6 else "?"
+
+
+def writable(tree: Tree) -> bool:
+    """False for versions that are not known: shown, never written."""
+    return version_of(tree) in (VERSION, "1")
+
+
+# --- the plan ----------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """A step, and where it stands: its own mapping, and that of the phase around it."""
+
+    step: StepFact
+    node: Node
+    phase: Node
+
+
+def walk(plan: Node, where: Where) -> Iterator[Placed]:
+    """The steps of a plan in its order: each phase, then its tasks."""
+    for number, phase in enumerate(sequence(plan.get("phases")), 1):
+        if not isinstance(phase, dict):
+            continue
+        id = phase_id(phase, number)
+        if id != LOOSE:
+            yield Placed(_phase_fact(phase, id), phase, {})
+        for task in sequence(phase.get("tasks")):
+            if isinstance(task, dict) and (name(task.get("task_id")) or _title(task)):
+                yield Placed(_task_fact(task, "" if id == LOOSE else id, where), task, phase)
+
+
+def phase_id(phase: Node, number: int) -> str:
+    """A phase's id; one that has none is known by its name, or else by its place."""
+    return name(phase.get("phase_id")) or slug(text(phase.get("name"))) or f"phase-{number}"
+
+
+def _phase_fact(phase: Node, id: str) -> StepFact:
+    status = unit_status(ID, text(phase.get("status"))) or "pending"
+    return StepFact(title=text(phase.get("name")) or id, id=id, unit="phase", status=status)
+
+
+def _title(task: Node) -> str:
+    return text(task.get("description")) or text(task.get("name"))
+
+
+def _task_fact(task: Node, parent: str, where: Where) -> StepFact:
+    id = name(task.get("task_id"))
+    return StepFact(
+        title=_title(task) or id,
+        id=id,
+        parent=parent,
+        status=unit_status(ID, text(task.get("status"))) or "pending",
+        agent=text(task.get("agent")),
+        files=[path for path in sequence(task.get("artifacts")) if isinstance(path, str)],
+        started_at=stamps.read(task.get("started_at"), where.naive),
+        ended_at=stamps.read(task.get("completed_at"), where.naive),
+    )
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+_FAILURE = ("failure", "failed", "error")
+
+
+def command_of(line: Any, where: Where) -> CommandFact | None:
+    """The command that a line of the log tells of; None for events and for what is neither."""
+    line = mapping(line)
+    if not text(line.get("command")):
+        return None
+    error = text(line.get("error"))
+    failed = text(line.get("status")) in _FAILURE or ("status" not in line and bool(error))
+    agent = text(line.get("agent"))
+    return CommandFact(
+        name=line["command"],
+        arguments=text(line.get("arguments")),
+        status="failure" if failed else "success",
+        duration_ms=milliseconds(line.get("duration_ms")),
+        error=error,
+        agent="" if agent == NOBODY else agent,
+        task=name(line.get("task_id")),
+        model=text(line.get("model")),
+        at=stamps.read(line.get("timestamp"), where.naive),
+    )
+
+
+def milliseconds(value: Any) -> int | None:
+    """A whole number of milliseconds that a 64-bit field holds, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return round(value) if 0 <= value < 2**63 else None
+
+
+# --- all of it ---------------------------------------------------------------------------------
+
+
+def get(tree: Tree, where: Where) -> Facts:
+    """What the files say. Total: values of the wrong type say nothing."""
+    current, native_id = current_of(tree), identity(tree)
+    found = (command_of(line, where) for line in log_of(tree))
+    began, updated = times_of(tree, native_id, where)
+    return Facts(
+        native_id=native_id,
+        goal=goal_of(part(tree, PLAN)),
+        status=status_of(tree, native_id) or "active",
+        model=text(current.get("model_in_use")),
+        began_at=began,
+        updated_at=updated,
+        position=name(current.get("active_task")),
+        steps=[placed.step for placed in walk(part(tree, PLAN), where)],
+        commands=[command for command in found if command],
+        artifacts=artifacts_of(where),
+        attributes=_attributes(part(tree, PLAN)),
+    )
+
+
+def goal_of(plan: Node) -> str:
+    """The feature's name; its description stands in for a missing one."""
+    feature = mapping(plan.get("feature"))
+    description = text(feature.get("description"))
+    return text(feature.get("name")) or ("" if description == DEFAULT_DESCRIPTION else description)
+
+
+def _attributes(plan: Node) -> dict[str, Any]:
+    description = text(mapping(plan.get("feature")).get("description"))
+    return {DESCRIPTION: description} if description not in ("", DEFAULT_DESCRIPTION) else {}
+
+
+def status_words(tree: Tree, native_id: str) -> list[str]:
+    """The status words that the files hold, the most trusted first."""
+    entry = entry_of(tree, native_id)
+    places = (entry, current_of(tree), part(tree, STATE))
+    return [text(place.get("status")) for place in places]
+
+
+def status_of(tree: Tree, native_id: str) -> str:
+    """The canonical status, or an empty string when no file tells one."""
+    read = (session_status(ID, word) for word in status_words(tree, native_id) if word)
+    return next((status for status in read if status), "")
+
+
+def times_of(tree: Tree, native_id: str, where: Where) -> tuple[int | None, int | None]:
+    """When the session began and when it last changed."""
+    current, entry = current_of(tree), entry_of(tree, native_id)
+    feature = mapping(part(tree, PLAN).get("feature"))
+    began = (current.get("started_at"), entry.get("started_at"), feature.get("created_at"))
+    updated = (current.get("last_updated"), entry.get("last_active"))
+    return first_moment(began, where), first_moment(updated, where)
+
+
+def first_moment(values: tuple[Any, ...], where: Where) -> int | None:
+    """The first of some stamps that is one."""
+    read = (stamps.read(value, where.naive) for value in values)
+    return next((moment for moment in read if moment is not None), None)
+
+
+def artifacts_of(where: Where) -> list[str]:
+    """The generated files, as the session's folder lists them."""
+    return sorted(path for path in where.names if path.startswith("artifacts/"))
+
+
+def progress_of(tree: Tree, where: Where) -> float | None:
+    """Done tasks by all tasks; None without tasks."""
+    tasks = [placed.step for placed in walk(part(tree, PLAN), where) if placed.phase]
+    done = sum(task.status == "done" for task in tasks)
+    return done / len(tasks) if tasks else None

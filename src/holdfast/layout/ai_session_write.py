@@ -1,0 +1,538 @@
+"""Writing the `ai-session` files: the way from facts back to a tree.
+
+A value is written only where the facts differ from what the old tree says, so everything else
+keeps its spelling, order and place. Three things are never touched: ids (a file with another id
+is another session's), lines of the log, and what belongs to other sessions in the index. A session
+without files of its own gets all of them; a missing file of an existing session is made when there
+is something to write into it. A model that the contract does not allow is not written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+from msgspec.structs import astuple, replace
+
+from holdfast.layout import WARNING, Finding, Tree, Where, stamps
+from holdfast.layout import ai_session_read as read
+from holdfast.layout.ai_session_read import (
+    DEFAULT_DESCRIPTION,
+    DEFAULT_MODEL,
+    DESCRIPTION,
+    ID,
+    INDEX,
+    LOG,
+    LOOSE,
+    MODELS,
+    NOBODY,
+    PLAN,
+    STATE,
+    VERSION,
+    Node,
+    Placed,
+    get,
+    mapping,
+    sequence,
+    text,
+)
+from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.guarded import copied
+from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
+
+
+def files(native_id: str) -> list[str]:
+    """The files of one session, relative to the layout's root folder."""
+    return [f"{native_id}/{STATE}", f"{native_id}/{PLAN}", f"{native_id}/{LOG}", INDEX]
+
+
+def put(old: Tree | None, facts: Facts, where: Where) -> Tree:
+    """The old tree, changed to say what the facts say; a new one where there is none."""
+    tree: Tree = copied(old) if old is not None else {}
+    was = get(tree, where)
+    if not read.writable(tree) or (old is not None and was == facts):
+        return tree
+    if not read.has_session(tree):
+        tree = _created(tree, _fitting_id(tree, facts, where), facts, where)
+        was = get(tree, where)
+    _put_all(tree, was, facts, where)
+    return tree
+
+
+def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
+    for write in (_put_state, _put_plan, _put_log, _put_index):
+        write(tree, was, facts, where)
+
+
+def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
+    """The tree with its missing files made anew, and what had to be inferred for them."""
+    facts = get(tree, where)
+    if not facts.native_id or not read.writable(tree):
+        return deepcopy(tree), []
+    whole = _created({}, facts.native_id, facts, where)
+    _put_all(whole, get(whole, where), facts, where)
+    made, notes = deepcopy(tree), []
+    for file, source in _SOURCES.items():
+        key = read.key_of(made, file) or _key(made, file, facts.native_id)
+        if made.get(key) is None:
+            made[key] = whole[read.key_of(whole, file)]
+            notes.append(f"{file}: made anew from {source}")
+    return made, notes
+
+
+_SOURCES = {
+    STATE: "the index, the plan and the specification",
+    PLAN: "the state and the specification; phases and tasks are not known",
+    LOG: "nothing: it is empty, what it held is lost",
+    INDEX: "this session alone; other sessions must be listed again",
+}
+
+
+def unwritten(facts: Facts) -> list[Finding]:
+    """What of the facts this layout has a field for and yet refuses to write."""
+    models = [("model_in_use", facts.model), *(("model", c.model) for c in facts.commands)]
+    refused = dict.fromkeys((key, model) for key, model in models if model and refuses(model))
+    return [
+        Finding(
+            "model-not-kept",
+            WARNING,
+            f"{model!r} is not one of {', '.join(MODELS)}; the last allowed model is kept",
+            STATE if key == "model_in_use" else LOG,
+            key,
+            "S0-76",
+        )
+        for key, model in refused
+    ]
+
+
+def refuses(model: str) -> str:
+    """Why a model may not be set, or an empty string."""
+    return "" if model in MODELS else f"model must be one of {', '.join(MODELS)}, not {model!r}"
+
+
+# --- new files ---------------------------------------------------------------------------------
+
+
+def _fitting_id(tree: Tree, facts: Facts, where: Where) -> str:
+    if read.is_safe(facts.native_id):
+        return facts.native_id
+    taken = frozenset(text(entry.get("feature_id")) for entry in read.entries_of(tree))
+    return read.new_id(facts.goal, _first(facts.began_at, where.now), taken)
+
+
+def _created(tree: Tree, native_id: str, facts: Facts, where: Where) -> Tree:
+    """All files of a session; other sessions of an index that is there stay in it."""
+    made = dict(zip(files(native_id), _skeletons(native_id, facts, where), strict=True))
+    index = read.key_of(tree, INDEX)
+    if isinstance(tree.get(index), dict):
+        made[INDEX] = tree[index]
+    _ensured_entry(made, native_id, facts, where)
+    return made
+
+
+def _skeletons(native_id: str, facts: Facts, where: Where) -> list[Any]:
+    return [
+        _new_state(native_id, facts, where),
+        _new_plan(native_id, facts, where),
+        [],
+        {"active_features": []},
+    ]
+
+
+def _born(facts: Facts, where: Where) -> tuple[str, str]:
+    """The stamps of a new file: when the session began, and when it last changed."""
+    began = _first(facts.began_at, where.now)
+    updated = max(began, _first(facts.updated_at, began))
+    return stamps.write(began), stamps.write(updated)
+
+
+def _first(*moments: int | None) -> int:
+    return next(moment for moment in moments if moment is not None)
+
+
+def _new_state(native_id: str, facts: Facts, where: Where) -> Node:
+    began, updated = _born(facts, where)
+    current = {
+        "active_task": None,
+        "model_in_use": _allowed_model(facts),
+        "started_at": began,
+        "last_updated": updated,
+    }
+    return {"version": VERSION, "feature_id": native_id, "current_state": current}
+
+
+def _allowed_model(facts: Facts) -> str:
+    models = [facts.model, *(command.model for command in reversed(facts.commands))]
+    return next((model for model in models if model in MODELS), DEFAULT_MODEL)
+
+
+def _new_plan(native_id: str, facts: Facts, where: Where) -> Node:
+    title = facts.goal or native_id[:-11].replace("-", " ").capitalize()
+    feature = {
+        "id": native_id,
+        "name": title,
+        "description": DEFAULT_DESCRIPTION,
+        "created_at": _born(facts, where)[0],
+    }
+    return {"feature": feature, "phases": []}
+
+
+def _ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
+    """The session's entry in the index, appended if it has none."""
+    index = _file(tree, INDEX, native_id, {"active_features": []})
+    entries = _list_in(index, "active_features")
+    if not (entry := read.entry_of(tree, native_id)):
+        began, updated = _born(facts, where)
+        entry = {"feature_id": native_id, "started_at": began, "last_active": updated}
+        entry["status"] = SESSION_WORDS[ID].get(facts.status, "active")
+        entries.append(entry)
+    return entry
+
+
+def _key(tree: Tree, file: str, native_id: str) -> str:
+    """The key for a file that the tree lacks: beside the others of the session."""
+    if file == INDEX:
+        return INDEX
+    bare = any(read.key_of(tree, own) == own for own in read.OWN)
+    return file if bare else f"{read.folder(tree) or native_id}/{file}"
+
+
+def _file(tree: Tree, file: str, native_id: str, fresh: Any) -> Any:
+    """A file's value; one that is missing, or not of its type, is replaced by a fresh one."""
+    key = read.key_of(tree, file) or _key(tree, file, native_id)
+    if not isinstance(tree.get(key), type(fresh)):
+        tree[key] = fresh
+    return tree[key]
+
+
+def _list_in(node: Node, key: str) -> list[Any]:
+    if not isinstance(node.get(key), list):
+        node[key] = []
+    found: list[Any] = node[key]
+    return found
+
+
+def _mapping_in(node: Node, key: str) -> Node:
+    if not isinstance(node.get(key), dict):
+        node[key] = {}
+    found: Node = node[key]
+    return found
+
+
+def _restamped(old: Any, moment: int | None, where: Where) -> Any:
+    """A stamp in the style of the old one; the old one itself if it tells the same moment."""
+    if moment is None:
+        return None
+    new = stamps.write(moment, old, naive=where.naive)
+    same = stamps.read(new, where.naive) == stamps.read(old, where.naive)
+    return old if same else new
+
+
+# --- the state ---------------------------------------------------------------------------------
+
+
+def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
+    current = read.current_of(tree)
+    new = dict(_state_changes(current, was, facts, where))
+    if not new and not (_moved(was, facts) and _stray_statuses(tree)):
+        return
+    state = _file(tree, STATE, was.native_id, _new_state(was.native_id, facts, where))
+    _mapping_in(state, "current_state").update(new)
+    if _moved(was, facts):
+        for place in _stray_statuses(tree):
+            place["status"] = SESSION_WORDS[ID][facts.status]
+
+
+def _state_changes(
+    current: Node, was: Facts, facts: Facts, where: Where
+) -> Iterator[tuple[str, Any]]:
+    task = _active_task(facts)
+    if facts.position != was.position and task != (was.position or None):
+        yield "active_task", task
+    if facts.model != was.model and facts.model in MODELS:
+        yield "model_in_use", facts.model
+    if facts.began_at is not None and facts.began_at != was.began_at:
+        yield "started_at", _restamped(current.get("started_at"), facts.began_at, where)
+    if _later(facts, was):
+        yield "last_updated", _restamped(current.get("last_updated"), facts.updated_at, where)
+
+
+def _active_task(facts: Facts) -> str | None:
+    """The position, unless it is known to be something else than a task."""
+    tasks = {step.id for step in native(facts.steps) if step.unit == "task"}
+    others = {step.id for step in facts.steps} | {agent.id for agent in facts.agents}
+    known_other = facts.position in others - tasks
+    return None if known_other else facts.position or None
+
+
+def _later(facts: Facts, was: Facts) -> bool:
+    """Stamps never go back: an earlier moment than the one written is not written."""
+    if facts.updated_at is None or facts.updated_at == was.updated_at:
+        return False
+    return was.updated_at is None or facts.updated_at > was.updated_at
+
+
+def _moved(was: Facts, facts: Facts) -> bool:
+    """Whether the status must be written: its word would read as something else than before."""
+    word = SESSION_WORDS[ID].get(facts.status)
+    if word is None or facts.status == was.status:
+        return False
+    return session_status(ID, word) != was.status
+
+
+def _stray_statuses(tree: Tree) -> list[Node]:
+    places = (read.current_of(tree), read.part(tree, STATE))
+    return [place for place in places if session_status(ID, text(place.get("status")))]
+
+
+# --- the index ---------------------------------------------------------------------------------
+
+
+def _put_index(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
+    moved, later = _moved(was, facts), _later(facts, was)
+    began = facts.began_at is not None and facts.began_at != was.began_at
+    if not was.native_id or not (moved or ((later or began) and read.key_of(tree, INDEX))):
+        return
+    entry = _ensured_entry(tree, was.native_id, facts, where)
+    if moved:
+        entry["status"] = SESSION_WORDS[ID][facts.status]
+    if began:
+        entry["started_at"] = _restamped(entry.get("started_at"), facts.began_at, where)
+    if later:
+        entry["last_active"] = _latest(entry.get("last_active"), facts.updated_at, where)
+
+
+def _latest(old: Any, moment: int | None, where: Where) -> Any:
+    before = stamps.read(old, where.naive)
+    keep = before is not None and moment is not None and before >= moment
+    return old if keep else _restamped(old, moment, where)
+
+
+# --- the plan ----------------------------------------------------------------------------------
+
+
+def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
+    named = facts.goal and facts.goal != was.goal
+    description = facts.attributes.get(DESCRIPTION)
+    told = isinstance(description, str) and description != was.attributes.get(DESCRIPTION)
+    if not (named or (told and description) or facts.steps != was.steps):
+        return
+    plan = _file(tree, PLAN, was.native_id, _new_plan(was.native_id, facts, where))
+    if named:
+        _mapping_in(plan, "feature")["name"] = facts.goal
+    if told and description:
+        _mapping_in(plan, "feature")["description"] = description
+    if facts.steps != was.steps:
+        _put_steps(plan, native(facts.steps), where)
+
+
+def native(steps: list[StepFact]) -> list[StepFact]:
+    """The steps on the two levels that a plan has; a step with steps within it is a phase."""
+    top = {step.id for step in steps if not step.parent and step.unit != "task"}
+    around = {step.parent for step in steps} - top
+    parents = {step.id: step.parent for step in steps if step.id} | dict.fromkeys(top, "")
+    made = []
+    for step in steps:
+        if not step.parent and (step.unit != "task" or step.id in around - {""}):
+            id = step.id or read.slug(step.title) or "phase"
+            made.append(replace(step, unit="phase", id=id))
+        else:
+            made.append(replace(step, unit="task", parent=_root(step.parent, parents)))
+    return made
+
+
+def _root(parent: str, parents: dict[str, str]) -> str:
+    seen = {parent}
+    while (above := parents.get(parent)) and above not in seen:
+        seen.add(above)
+        parent = above
+    return parent
+
+
+def _put_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
+    placed = list(read.walk(plan, where))
+    pairs = paired([each.step for each in placed], steps, _STEP_KEYS)
+    phases = _list_in(plan, "phases")
+    added = [step for new, step in enumerate(steps) if new not in pairs]
+    for step in (step for step in added if step.unit == "phase"):
+        phases.append({"phase_id": step.id, "name": step.title, "tasks": []})
+    for new, old in pairs.items():
+        _update(phases, placed[old], steps[new], where)
+    kept = set(pairs.values())
+    gone = [each for old, each in enumerate(placed) if old not in kept]
+    for each in sorted(gone, key=lambda each: each.step.unit == "phase"):
+        _remove(phases if each.step.unit == "phase" else each.phase["tasks"], each.node)
+    for step in (step for step in added if step.unit == "task"):
+        _list_in(_phase(phases, step.parent or LOOSE), "tasks").append(_new_task(phases, step))
+
+
+def _remove(nodes: list[Any], node: Node) -> None:
+    nodes[:] = [each for each in nodes if each is not node]
+
+
+def _phase(phases: list[Any], id: str) -> Node:
+    """The first phase of an id, made if there is none."""
+    for number, phase in enumerate(phases, 1):
+        if isinstance(phase, dict) and read.phase_id(phase, number) == id:
+            return phase
+    phases.append({"phase_id": id, "name": "Tasks" if id == LOOSE else id, "tasks": []})
+    made: Node = phases[-1]
+    return made
+
+
+def _new_task(phases: list[Any], step: StepFact) -> Node:
+    return {
+        "task_id": step.id or _free_id(phases, step.title),
+        "description": step.title,
+        "agent": step.agent,
+        "status": UNIT_WORDS[ID].get(step.status, "pending"),
+        "started_at": _restamped(None, step.started_at, Where()),
+        "completed_at": _restamped(None, step.ended_at, Where()),
+        "artifacts": list(step.files),
+    }
+
+
+def _free_id(phases: list[Any], title: str) -> str:
+    """An id for a task that is known by its title alone: other readers ask for one."""
+    tasks = (task for phase in phases for task in sequence(mapping(phase).get("tasks")))
+    taken = {read.name(mapping(task).get("task_id")) for task in tasks}
+    stem, number = read.slug(title) or "task", 1
+    id = stem
+    while id in taken:
+        number += 1
+        id = f"{stem}-{number}"
+    return id
+
+
+def _update(phases: list[Any], placed: Placed, step: StepFact, where: Where) -> None:
+    was, node = placed.step, placed.node
+    word = UNIT_WORDS[ID].get(step.status)
+    has_field = step.unit == "task" or "status" in node
+    if word and has_field and was.status not in (step.status, unit_status(ID, word)):
+        node["status"] = word
+    if step.title != was.title:
+        node["name" if step.unit == "phase" else "description"] = step.title
+    if step.unit == "task":
+        _update_task(node, was, step, where)
+        if step.parent != was.parent:
+            _remove(placed.phase["tasks"], node)
+            _list_in(_phase(phases, step.parent or LOOSE), "tasks").append(node)
+
+
+def _update_task(node: Node, was: StepFact, step: StepFact, where: Where) -> None:
+    if step.agent != was.agent:
+        node["agent"] = step.agent
+    if step.files != was.files:
+        node["artifacts"] = list(step.files)
+    if step.started_at != was.started_at:
+        node["started_at"] = _restamped(node.get("started_at"), step.started_at, where)
+    if step.ended_at != was.ended_at:
+        node["completed_at"] = _restamped(node.get("completed_at"), step.ended_at, where)
+
+
+# --- matching ----------------------------------------------------------------------------------
+
+Key = Callable[[Any, bool], Hashable]
+"""What a record is known by, or None for "not by this"; told whether it is of the new side."""
+
+
+def paired(old: Sequence[Any], new: Sequence[Any], keys: Sequence[Key]) -> dict[int, int]:
+    """Which new record is which old one, by the first key that tells; equal ones in order."""
+    pairs: dict[int, int] = {}
+    for key in keys:
+        if len(pairs) == len(new):
+            break
+        used, free = set(pairs.values()), defaultdict[Hashable, deque[int]](deque)
+        for at, record in enumerate(old):
+            if at not in used:
+                free[key(record, False)].append(at)
+        for at, record in enumerate(new):
+            known = None if at in pairs else key(record, True)
+            if known is not None and free[known]:
+                pairs[at] = free[known].popleft()
+    return pairs
+
+
+def _by_title(nameless_is_new: bool) -> Key:
+    def key(step: StepFact, new: bool) -> Hashable:
+        fits = not step.id if new == nameless_is_new else True
+        return (step.unit, step.title) if fits else None
+
+    return key
+
+
+_STEP_KEYS: tuple[Key, ...] = (
+    lambda step, _: (step.unit, step.parent, step.id, step.title),
+    lambda step, _: (step.unit, step.parent, step.id) if step.id else None,
+    lambda step, _: (step.unit, step.id) if step.id else None,
+    _by_title(True),
+    _by_title(False),
+)
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+
+def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
+    pairs = paired(was.commands, facts.commands, _COMMAND_KEYS)
+    pairs |= _late_pairs(was.commands, facts.commands, pairs)
+    new = [command for at, command in enumerate(facts.commands) if at not in pairs]
+    if not new:
+        return
+    log = _file(tree, LOG, was.native_id, [])
+    model = text(read.current_of(tree).get("model_in_use"))
+    latest = max((command.at for command in was.commands if command.at is not None), default=0)
+    for command in new:
+        latest = max(latest, _first(command.at, facts.updated_at, facts.began_at, where.now))
+        log.append(line_of(command, latest, model if model in MODELS else DEFAULT_MODEL))
+
+
+def line_of(command: CommandFact, at: int, model: str) -> Node:
+    """A line of the log, with its keys in the contract's order."""
+    failed = command.status != "success"
+    line = {
+        "timestamp": stamps.write(at),
+        "command": command.name,
+        "arguments": command.arguments,
+        "model": command.model if command.model in MODELS else model,
+        "agent": command.agent or NOBODY,
+        "task_id": command.task or None,
+        "status": "failure" if failed else "success",
+        "duration_ms": command.duration_ms or 0,
+    }
+    return line | ({"error": command.error} if failed else {})
+
+
+def _written(command: CommandFact, *without: str) -> Hashable:
+    line = line_of(command, command.at or 0, "")
+    return tuple(line[key] for key in line if key not in without)
+
+
+_COMMAND_KEYS: tuple[Key, ...] = (
+    lambda command, _: astuple(command),
+    lambda command, _: _written(command),
+    lambda command, _: _written(command, "model"),
+)
+
+
+def _late_pairs(
+    old: list[CommandFact], new: list[CommandFact], pairs: dict[int, int]
+) -> dict[int, int]:
+    """Pairs of what was appended late, or undated: its line tells the moment of the one before."""
+    found: dict[int, int] = {}
+    free = defaultdict[Hashable, list[int]](list)
+    for at in set(range(len(old))) - set(pairs.values()):
+        free[_written(old[at], "model", "timestamp")].append(at)
+    for at, command in enumerate(new):
+        same = [] if at in pairs else free[_written(command, "model", "timestamp")]
+        fitting = (line for line in same if _is_late(old[line], command))
+        if (line := next(fitting, None)) is not None:
+            found[at] = line
+            same.remove(line)
+    return found
+
+
+def _is_late(line: CommandFact, command: CommandFact) -> bool:
+    return command.at is None or (line.at is not None and line.at > command.at)

@@ -1,0 +1,369 @@
+"""Carrying: what a layout has no field for travels under the one key `holdfast` in its main file.
+
+    holdfast:
+      v: 1
+      facts: delta        from what the layout's own fields say to what the facts are
+      from:               per layout that these facts came from by conversion
+        craft: {id: native id, rest: delta, manner: {file: manner}, full, now}
+
+Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
+while the layout's own word is what it was, and a change that another program made wins.
+
+`rest` leads from the files that the facts alone would make to the files as they were: values that
+the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
+applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
+that they could not say, `now` the moment they were made at when nothing in the facts tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.layout import EXTRA, Layout, Tree, Where, tree
+from holdfast.layout.facts import Facts
+from holdfast.layout.facts import plain as _plain
+
+VERSION = 1
+MANNERS = dict[str, Any]
+"""File name → what `Document.manner` says of it."""
+
+# The id in the files is each layout's own affair.
+_OWN = ("native_id",)
+_UNITS = ("steps", "agents")
+_DAY = 86_400_000
+_SAID_BY_SILENCE = ("status", "unit", "action")
+
+
+class Loss(Struct):
+    """What a conversion could not say natively. `carried` is kept beside, `lost` is not."""
+
+    carried: list[str] = []
+    lost: list[str] = []
+
+
+def write(
+    layout: Layout, old: Tree | None, facts: Facts, where: Where, *, full: bool = False
+) -> Tree:
+    """The files for some facts, with what they cannot say beside it: all of it, or (for mirrors)
+    only statuses whose word in this layout says less."""
+    made = layout.put(old, facts, where)
+    told = layout.get(made, where)
+    change: tree.Delta = {}
+    if full or not _same_statuses(told, facts):
+        seen = _plain(told)
+        wanted = _plain(facts) if full else _statuses(seen, _plain(facts))
+        change = tree.delta(_shared(seen), _shared(wanted), ordered=False)
+        if full:
+            _remember_order(change, seen)
+    kept = _extra(layout, old, facts.native_id).get("from") if old else None
+    return _with(layout, made, facts.native_id, change, kept)
+
+
+def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
+    """Adds the order of the steps: a layout that sorts them by status would forget it later."""
+    steps = change.get("in", {}).get("steps", {})
+    if "n" in steps and "order" not in steps:
+        gone = {index for index, _, inner in steps.get("at", []) if tree.is_removal(inner)}
+        marks = tree.marks(seen["steps"])
+        steps["order"] = [[i, mark] for i, mark in enumerate(marks) if i not in gone]
+
+
+def read(layout: Layout, files: Tree, where: Where) -> Facts:
+    """What the files say, in the finer words that travelled with them."""
+    facts = layout.get(files, where)
+    change = _extra(layout, files, facts.native_id).get("facts")
+    if not isinstance(change, dict) or not change:
+        return facts
+    patched = tree.patch(change, _shared(_plain(facts)))
+    try:
+        return _facts(patched, facts)
+    except (msgspec.ValidationError, RecursionError):
+        return facts
+
+
+def convert(
+    a: Layout,
+    files: Tree,
+    manners: MANNERS,
+    b: Layout,
+    where: Where,
+    *,
+    native_id: str = "",
+) -> tuple[Tree, MANNERS | None, Loss]:
+    """The files of layout `b` for a session in the files of layout `a`.
+
+    The manners returned are those that the files had when they came from `b`, else None.
+    """
+    facts = read(a, files, where)
+    origin = _origins(a, files, facts.native_id)
+    back = origin.pop(b.id, None) if isinstance(origin.get(b.id), dict) else None
+    if back is None:
+        origin |= {a.id: _entry(a, files, manners, facts, where)}
+    else:
+        origin |= {a.id: _strange(a, files, facts, where)}
+        origin = {name: each for name, each in origin.items() if _says_more(each)}
+    return _arrive(b, facts, where, origin, back, native_id)
+
+
+def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where) -> dict[str, Any]:
+    """What has to be known of the files to make them again from the facts."""
+    carried = _extra(a, files, facts.native_id).get("facts")
+    now = _moment(a, files, facts, where)
+    base = write(a, None, _settled(facts), _still(where, now), full=True)
+    full = bool(carried) and carried == _extra(a, base, facts.native_id).get("facts")
+    if not full:
+        base = _with(a, base, facts.native_id, None, None)
+    parts = {
+        "full": full,
+        "now": now,
+        "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
+        "manner": {name: each for name, each in manners.items() if each},
+    }
+    return {"id": facts.native_id} | {name: part for name, part in parts.items() if part}
+
+
+def _strange(a: Layout, files: Tree, facts: Facts, where: Where) -> dict[str, Any]:
+    """What someone put into the files that came from here and that the layout does not know.
+
+    All else in them is told by the facts, or follows from them and goes back with them.
+    """
+    base = _with(a, a.put(None, _settled(facts), _still(where, 0)), facts.native_id, None, None)
+    said = a.get(base, where)
+    made = base
+    for path, key, value in _additions(
+        tree.delta(base, _with(a, files, facts.native_id, None, None))
+    ):
+        added = tree.patch(_nested(path, {"add": {key: value}}), base)
+        if a.get(added, where) == said:
+            made = tree.patch(_nested(path, {"add": {key: value}}), made)
+    rest = tree.delta(base, made)
+    return {"id": facts.native_id, "rest": rest} if rest else {}
+
+
+_Step = tuple[str, Any]
+
+
+def _additions(
+    change: Any, path: tuple[_Step, ...] = ()
+) -> Iterator[tuple[tuple[_Step, ...], str, Any]]:
+    """The keys that a delta adds, and the way to each."""
+    for key, value in change.get("add", {}).items():
+        yield path, key, value
+    for key, inner in change.get("in", {}).items():
+        yield from _additions(inner, (*path, ("in", key)))
+    for index, mark, inner in change.get("at", []):
+        yield from _additions(
+            inner, (*path, ("at", [change.get("by", ""), change["n"], index, mark]))
+        )
+
+
+def _nested(path: tuple[_Step, ...], change: tree.Delta) -> tree.Delta:
+    """A delta that does one thing at the end of a way."""
+    for kind, where in reversed(path):
+        if kind == "in":
+            change = {"in": {where: change}}
+        else:
+            by, length, index, mark = where
+            change = {"by": by, "n": length, "at": [[index, mark, change]]}
+    return change
+
+
+def _says_more(entry: Any) -> bool:
+    return isinstance(entry, dict) and ("rest" in entry or "manner" in entry)
+
+
+def _arrive(
+    b: Layout,
+    facts: Facts,
+    where: Where,
+    origin: dict[str, Any],
+    back: dict[str, Any] | None,
+    native_id: str,
+) -> tuple[Tree, MANNERS | None, Loss]:
+    known = back.get("id") if back else None
+    if not native_id:
+        native_id = known if isinstance(known, str) else b.new_id(facts, where, frozenset())
+    here = msgspec.structs.replace(facts, native_id=native_id)
+    if back is None:
+        made = write(b, None, here, where, full=True)
+    else:
+        made = _return(b, here, where, back)
+    made = _with(b, made, here.native_id, _extra(b, made, here.native_id).get("facts"), origin)
+    manner = back.get("manner") if back else None
+    return made, manner if isinstance(manner, dict) else None, _loss(b, made, here, where)
+
+
+def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree:
+    """The files as they were, with what the facts say since."""
+    now = back.get("now", 0)
+    still = _still(where, now if isinstance(now, int) else 0)
+    base = write(b, None, _settled(facts), still, full=True)
+    if not back.get("full"):
+        base = _with(b, base, facts.native_id, None, None)
+    made: Tree = tree.patch(back.get("rest", {}), base)
+    said = _shared(_plain(read(b, made, where)))
+    wanted = _in_order_of(said, _shared(_plain(facts)))
+    if tree.same(said, wanted):
+        return made
+    return write(b, made, _facts(wanted, facts), where, full=True)
+
+
+def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The same facts, listed as the files list them: where a thing stands is no news."""
+    made = dict(wanted)
+    for name, new in wanted.items():
+        old = said.get(name)
+        if isinstance(new, list) and isinstance(old, list):
+            pairs = sorted(tree.align(old, new))
+            placed = [place for _, place in pairs]
+            rest = [place for place in range(len(new)) if place not in set(placed)]
+            made[name] = [new[place] for place in [*placed, *rest]]
+    return made
+
+
+def _facts(plain: dict[str, Any], like: Facts) -> Facts:
+    return msgspec.structs.replace(msgspec.convert(plain, Facts), native_id=like.native_id)
+
+
+def _settled(facts: Facts) -> Facts:
+    """The same facts, with the keys of their maps in one order."""
+    return msgspec.json.decode(tree.text_of(_plain(facts)), type=Facts)
+
+
+def _still(where: Where, now: int) -> Where:
+    """Surroundings that are the same at every time, so that a delta made here fits there."""
+    return Where(naive=where.naive, now=now)
+
+
+def _moment(a: Layout, files: Tree, facts: Facts, where: Where) -> int:
+    """When the files were made, if the facts alone do not tell their stamps; else 0."""
+    bare = [a.put(None, _settled(facts), _still(where, now)) for now in (0, _DAY)]
+    if tree.same(bare[0], bare[1]):
+        return 0
+    said = a.get(files, where)
+    return said.began_at or said.updated_at or 0
+
+
+def _same_statuses(told: Facts, facts: Facts) -> bool:
+    """Whether a glance shows that the files say every status as it is."""
+
+    def said(of: Facts) -> list[Any]:
+        steps = sorted((step.title, step.status) for step in of.steps)
+        return [of.status, steps, sorted((agent.id, agent.status) for agent in of.agents)]
+
+    return said(told) == said(facts)
+
+
+def _statuses(seen: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """What was seen, with the statuses of the facts."""
+    made = dict(seen)
+    _take_status(made, facts)
+    for name in _UNITS:
+        here, there = seen.get(name, []), facts.get(name, [])
+        units = [dict(unit) for unit in here]
+        for old, new in tree.align(here, there):
+            _take_status(units[old], there[new])
+        if units:
+            made[name] = units
+    return made
+
+
+def _take_status(unit: dict[str, Any], of: dict[str, Any]) -> None:
+    unit.pop("status", None)
+    if "status" in of:
+        unit["status"] = of["status"]
+
+
+def _shared(facts: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if key not in _OWN}
+
+
+def _main(layout: Layout, native_id: str) -> str:
+    return layout.files(native_id)[0]
+
+
+def _extra(layout: Layout, files: Tree, native_id: str) -> dict[str, Any]:
+    main = files.get(_main(layout, native_id))
+    extra = main.get(EXTRA) if isinstance(main, dict) else None
+    return extra if isinstance(extra, dict) and extra.get("v") == VERSION else {}
+
+
+def _origins(layout: Layout, files: Tree, native_id: str) -> dict[str, Any]:
+    origin = _extra(layout, files, native_id).get("from")
+    return dict(origin) if isinstance(origin, dict) else {}
+
+
+def _set(layout: Layout, files: Tree, native_id: str, extra: dict[str, Any] | None) -> Tree:
+    """The files with this under the extra key of the main one, or without the key."""
+    name = _main(layout, native_id)
+    main = files.get(name)
+    if not isinstance(main, dict) or _is_newer(main):
+        return files
+    if extra is None:
+        main = {key: value for key, value in main.items() if key != EXTRA}
+    else:
+        main = {**main, EXTRA: extra}
+    return {**files, name: main}
+
+
+def _is_newer(main: dict[str, Any]) -> bool:
+    """Whether what stands under the key is not in this form: never written over."""
+    extra = main.get(EXTRA, {"v": VERSION})
+    return not isinstance(extra, dict) or extra.get("v") != VERSION
+
+
+def _with(
+    layout: Layout, files: Tree, native_id: str, change: tree.Delta | None, origin: Any
+) -> Tree:
+    extra: dict[str, Any] = {"v": VERSION}
+    if change:
+        extra["facts"] = change
+    if origin:
+        extra["from"] = origin
+    return _set(layout, files, native_id, extra if len(extra) > 1 else None)
+
+
+def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
+    """In sentences: what travels beside, and what does not arrive at all."""
+    wanted = _shared(_plain(facts))
+    native = _shared(_plain(b.get(files, where)))
+    arrived = _shared(_plain(read(b, files, where)))
+    lost = _differences(arrived, wanted)
+    carried = [what for what in _differences(native, wanted) if what not in lost]
+    return Loss(
+        [f"{b.id} has no field for {what}: it travels under `{EXTRA}`" for what in carried],
+        [f"{b.id} cannot keep {what}" for what in lost],
+    )
+
+
+def _differences(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
+    """The fields that are not had as they are wanted, those of list elements by a dotted name."""
+    found: list[str] = []
+    for key in _unlike(have, want):
+        old, new = have.get(key), want.get(key)
+        if isinstance(old, list) and isinstance(new, list):
+            found += _inner(key, old, new)
+        else:
+            found.append(key)
+    return found
+
+
+def _unlike(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
+    """Keys that differ. What a layout says where nothing is known is no loss, unless the unsaid
+    is a word too."""
+    keys = [*want, *(key for key in _SAID_BY_SILENCE if key in have and key not in want)]
+    return [key for key in keys if not tree.same(have.get(key), want.get(key))]
+
+
+def _inner(key: str, have: list[Any], want: list[Any]) -> list[str]:
+    """The fields in which elements differ; the name itself when elements are missing."""
+    pairs = tree.align(have, want)
+    maps = [(have[old], want[new]) for old, new in pairs if isinstance(want[new], dict)]
+    if len(pairs) < len(want) or len(maps) < len(pairs):
+        return [key]
+    fields = dict.fromkeys(name for one, two in maps for name in _unlike(one, two))
+    return [f"{key}.{name}" for name in fields]

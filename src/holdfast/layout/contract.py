@@ -1,0 +1,216 @@
+"""The session-state contract and who has acknowledged it: `contract-acknowledgment.md`.
+
+A *specification* is the text that is acknowledged, as bytes: the project's own if it has one, else
+the contract that is shipped here. An acknowledgment is a *block* of fixed form, one per agent, all
+in one file. A block holds the specification's checksum, so a change of one byte makes it stale.
+
+Blocks of other agents, and whatever else stands in the file, stay as they are, byte for byte:
+callers read and write the file with `errors="surrogateescape"`, without translating newlines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from msgspec import Struct
+
+from holdfast.errors import InvalidInput
+from holdfast.layout import ERROR, INFO, WARNING, Finding, stamps
+
+FILE = "contract-acknowledgment.md"
+VERSION = "1.0"
+ORIGINAL_SHA256 = "06416afc017a6d008f6c784c0f52a698113ee02bb29b056be0fb22213862bfb4"
+"""Of the specification, version 1.0, that this contract restates."""
+
+CHANGED = "Contract has changed since acknowledgment"
+AGAIN = "Re-acknowledgment required"
+
+
+class Acknowledgment(Struct, frozen=True):
+    """One agent's block, and where in the text it stands."""
+
+    agent: str
+    date: str = ""
+    version: str = ""
+    checksum: str = ""
+    pledged: bool = False
+    """Whether the closing sentence is there."""
+    start: int = 0
+    end: int = 0
+
+
+class Verdict(Struct, frozen=True):
+    """Whether an agent has acknowledged the specification as it is now, and what is to be said."""
+
+    ok: bool
+    findings: list[Finding]
+
+
+# --- the specification -------------------------------------------------------------------------
+
+
+@cache
+def shipped() -> bytes:
+    """The contract that comes with Holdfast."""
+    return files("holdfast.layout").joinpath(f"contract-{VERSION}.md").read_bytes()
+
+
+def checksum(spec: bytes) -> str:
+    return hashlib.sha256(spec).hexdigest()
+
+
+_SPEC_VERSION = re.compile(rb"^\W{0,4}version\W{1,6}(\d{1,4}\.\d{1,4})\b", re.I | re.M)
+
+
+def version_of(spec: bytes) -> str:
+    """The version that a specification gives itself near its top; 1.0 if it gives none."""
+    match = _SPEC_VERSION.search(spec[:4096])
+    return match[1].decode() if match else VERSION
+
+
+# --- blocks ------------------------------------------------------------------------------------
+
+_HEADING = "# Contract Acknowledgment"
+_FIELD = re.compile(r"(Agent|Date|Contract Version|Checksum):[ \t]*(.*)\Z")
+_NAMES = {"Date": "date", "Contract Version": "version", "Checksum": "checksum"}
+_PLEDGE = "I acknowledge that I have read and will adhere to the Session State Specification v"
+
+
+def block(agent: str, moment: int, spec: bytes) -> str:
+    """The block with which an agent acknowledges a specification."""
+    version = version_of(spec)
+    return (
+        f"{_HEADING}\n\n"
+        f"Agent: {_named(agent)}\n"
+        f"Date: {stamps.write(moment)}\n"
+        f"Contract Version: {version}\n"
+        f"Checksum: {checksum(spec)}\n\n"
+        f"{_PLEDGE}{version}.\n"
+    )
+
+
+def _named(agent: str) -> str:
+    if not agent.strip() or not agent.isprintable():
+        raise InvalidInput("an agent's name must be printable text on one line")
+    return agent.strip()
+
+
+def parse(text: str) -> list[Acknowledgment]:
+    """The blocks of a file, in its order; text around them is passed over."""
+    found: list[Acknowledgment] = []
+    heading, said = -1, dict[str, str]()
+    begin = end = 0
+    pledged = False
+    for start, line in _lines(text):
+        stop, bare = start + len(line), line.strip()
+        match = _FIELD.match(bare)
+        opens = bare == _HEADING or (match is not None and match[1] == "Agent")
+        if opens and "Agent" in said:
+            found.append(_made(said, pledged, begin, end))
+            heading, said, pledged = -1, {}, False
+        if bare == _HEADING:
+            heading = start
+        elif match:
+            if not said:
+                begin = start if heading < 0 else heading
+            said.setdefault(match[1], match[2])
+            end = stop
+        elif bare.startswith(_PLEDGE) and "Agent" in said and not pledged:
+            pledged, end = True, stop
+    return [*found, _made(said, pledged, begin, end)] if "Agent" in said else found
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their newlines and where they start; only \\n ends one."""
+    start = 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+\Z", text):
+        yield start, line
+        start += len(line)
+
+
+def _made(said: dict[str, str], pledged: bool, begin: int, end: int) -> Acknowledgment:
+    rest = {_NAMES[key]: value for key, value in said.items() if key in _NAMES}
+    return Acknowledgment(said["Agent"], pledged=pledged, start=begin, end=end, **rest)
+
+
+def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
+    """The file's text after an agent has acknowledged: its own block new, all else as it was."""
+    text = text or ""
+    new = block(agent, moment, spec)
+    own = [each for each in parse(text) if each.agent == agent.strip()]
+    if not own:
+        return _after(text) + new
+    for each in reversed(own[1:]):
+        text = text[: each.start] + text[each.end :].lstrip("\r\n")
+    return text[: own[0].start] + new + text[own[0].end :]
+
+
+def _after(text: str) -> str:
+    """The text, ended so that a block can follow it."""
+    if not text or text.endswith("\n\n"):
+        return text
+    return text + ("\n" if text.endswith("\n") else "\n\n")
+
+
+# --- verifying ---------------------------------------------------------------------------------
+
+
+def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
+    """Whether an agent's acknowledgment is there and holds for the specification as it is."""
+    known = parse(text or "")
+    if not known:
+        return Verdict(False, [_finding("contract-missing", ERROR, "no acknowledgment", "S0-94")])
+    own = [each for each in known if each.agent == agent.strip()]
+    if own:
+        return _verdict([], list(_faults(own[0], spec)))
+    names = ", ".join(each.agent for each in known)
+    other = f"acknowledged by {names}, not by {agent.strip() or 'an unnamed agent'}"
+    warning = _finding("contract-other-agent", WARNING, other, "S0-96")
+    # The best of them counts: one agent's stale block does not undo another's good one.
+    judged = [_verdict([warning], list(_faults(each, spec))) for each in known]
+    return next((verdict for verdict in judged if verdict.ok), judged[-1])
+
+
+def _verdict(before: list[Finding], faults: list[Finding]) -> Verdict:
+    failed = any(fault.severity == ERROR for fault in faults)
+    return Verdict(not failed, before + faults)
+
+
+def _finding(code: str, severity: str, message: str, requirement: str) -> Finding:
+    return Finding(code, severity, message, FILE, "", requirement)
+
+
+def _faults(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
+    wanted = version_of(spec)
+    if given.version != wanted:
+        message = f"version {given.version or '(none)'} was acknowledged, the contract is {wanted}"
+        yield _finding("contract-version", ERROR, message, "S0-98")
+    yield from _sum_faults(given, spec)
+    if not given.pledged:
+        yield _finding("contract-not-pledged", WARNING, "the closing sentence is missing", "S0-100")
+    if stamps.read(given.date) is None and stamps.read(f"{given.date}T00:00:00Z") is None:
+        yield _finding("contract-date", WARNING, f"{given.date!r} is not an ISO 8601 date", "S0-97")
+
+
+def _sum_faults(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
+    said = given.checksum.lower()
+    if said == checksum(spec):
+        return
+    if said == ORIGINAL_SHA256 and spec == shipped():
+        message = "the original specification was acknowledged, which this contract restates"
+        yield _finding("contract-original", INFO, message, "S0-99")
+        return
+    yield _finding("contract-changed", ERROR, f"{CHANGED}. {AGAIN}", "S0-99")
+
+
+def summary(text: str | None, spec: bytes) -> str:
+    """Who has acknowledged what, one line per agent, under a line on the contract."""
+    lines = [f"Session state contract {version_of(spec)}, sha256 {checksum(spec)}"]
+    for each in parse(text or ""):
+        state = "current" if verify(text, each.agent, spec).ok else AGAIN
+        lines.append(f"{each.agent}: version {each.version}, {each.date}: {state}")
+    return "\n".join(lines if len(lines) > 1 else [*lines, "acknowledged by nobody"]) + "\n"

@@ -1,0 +1,625 @@
+"""The `craft` layout: one JSON file per session, `{session_id}.json`, with all that happened in it.
+
+    agents            every agent spawned, with status, times, error and the files it touched
+    completed_work    sentences: steps that are done
+    pending_tasks     sentences: all other steps
+    decisions_made, files_modified      logs: entries are added and filled in, never removed
+    context_usage     tokens, in all and by agent
+    teleportation     what is known of other devices; attributes `craft.teleportation.*`
+    metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
+
+An attribute that stands for a list holds its elements as lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where, stamps
+from holdfast.layout import jsonform as form
+from holdfast.layout.craft_rules import (
+    ACTIONS,
+    AGENT_ORDER,
+    ARTIFACTS,
+    CATEGORIES,
+    CONTEXT,
+    DECISION_ORDER,
+    ERROR_ORDER,
+    FILE_ORDER,
+    ID,
+    METADATA,
+    MODES,
+    NOBODY,
+    RESULT_OF,
+    ROOT,
+    RULES,
+    SCHEMA,
+    TELEPORTATION,
+    UUID4,
+    VERSION,
+    by_agent,
+    duration,
+    look_closer,
+    times,
+)
+from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
+from holdfast.layout.jsonform import (
+    COUNT,
+    FRACTION,
+    MILLISECONDS,
+    NAMES,
+    TEXT,
+    Field,
+    Node,
+    Text,
+    items,
+    node,
+    text,
+)
+from holdfast.layout.jsonrule import Rule, look
+from holdfast.layout.torn import recover
+from holdfast.layout.words import session_status, session_word, unit_status, unit_word
+from holdfast.sha import digest_of
+
+REGISTRY_FILE = "index.json"
+ORDINARY = "logical"
+"""The category of an error of which nothing more is known."""
+
+
+def side_files(native_id: str) -> list[str]:
+    """What may stand beside a session's file: names that are known, and never written."""
+    own = ("agent-outputs/", "decisions.log", "files-modified.txt")
+    return [f"{native_id}/{name}" for name in own]
+
+
+# --- fields ------------------------------------------------------------------------------------
+
+_GOAL = Field("goal", ("goal",), Text("No goal given"), sticky=True)
+_CREATED = Field("began_at", ("created_at",), MILLISECONDS, sticky=True)
+_UPDATED = Field("updated_at", ("updated_at",), MILLISECONDS, sticky=True)
+_DEVICE = Field("device", ("device",), Text("unknown"), sticky=True)
+_PROJECT = Field("project_path", ("project",), Text("/"), sticky=True)
+_MODE = Field("mode", ("mode",), TEXT, sticky=True)
+_PROGRESS = Field("progress", ("progress",), FRACTION, sticky=True)
+_SESSION = (_GOAL, _CREATED, _UPDATED, _DEVICE, _PROJECT, _MODE, _PROGRESS)
+_USAGE = (
+    Field("tokens", ("estimated_tokens",), COUNT, sticky=True),
+    Field("compressions", ("compression_count",), COUNT, sticky=True),
+    Field("compressed_at", ("last_compression",), MILLISECONDS, sticky=True),
+)
+_GIT = (
+    Field("git_branch", ("git_branch",), TEXT, sticky=True),
+    Field("git_commit", ("git_commit",), TEXT, sticky=True),
+)
+_RUN = (
+    Field("type", ("type",), Text("custom"), "custom"),
+    Field("started_at", ("started_at",), MILLISECONDS),
+    Field("ended_at", ("completed_at",), MILLISECONDS),
+    Field("fraction", ("progress",), FRACTION),
+    Field("blocking_on", ("blocking_on",), TEXT),
+    Field("result", ("output_summary",), TEXT),
+)
+_MADE = (
+    Field("created", ("files_created",), NAMES, []),
+    Field("modified", ("files_modified",), NAMES, []),
+    Field("deleted", ("files_deleted",), NAMES, []),
+)
+_PROBLEM = (
+    Field("error", ("message",), TEXT, ""),
+    Field("retries", ("retry_count",), COUNT, 0),
+    Field("retried_at", ("last_retry_at",), MILLISECONDS),
+)
+_CHANGE = (
+    Field("at", ("timestamp",), MILLISECONDS, sticky=True),
+    Field("added", ("lines_added",), COUNT, sticky=True),
+    Field("removed", ("lines_removed",), COUNT, sticky=True),
+    Field("before", ("hash_before",), TEXT, sticky=True),
+    Field("after", ("hash_after",), TEXT, sticky=True),
+    Field("agent", ("agent_id",), Text(NOBODY), NOBODY, sticky=True),
+)
+_CHOICE = (
+    Field("at", ("timestamp",), MILLISECONDS, sticky=True),
+    Field("because", ("reasoning",), TEXT),
+)
+
+
+class _Truth:
+    def read(self, value: Any) -> Scalar:
+        return value if isinstance(value, bool) else None
+
+    def write(self, fact: Scalar) -> Any:
+        return fact if isinstance(fact, bool) else None
+
+
+class _Words(_Truth):
+    def read(self, value: Any) -> Scalar:
+        return value if isinstance(value, str) else None
+
+    def write(self, fact: Scalar) -> Any:
+        return fact if isinstance(fact, str) else None
+
+
+class _Lines(_Truth):
+    def read(self, value: Any) -> Scalar:
+        return "\n".join(NAMES.read(value, Where())) if isinstance(value, list) else None
+
+    def write(self, fact: Scalar) -> Any:
+        return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
+
+
+_OF_RULE = {"boolean": _Truth(), "string": _Words(), "array": _Lines()}
+_ATTRIBUTES = {
+    TELEPORTATION.req: {
+        f"craft.teleportation.{key}": (key, _OF_RULE[rule.type])
+        for key, rule in TELEPORTATION.keys.items()
+    },
+    METADATA.req: {
+        "craft.craft_version": ("craft_version", _OF_RULE["string"]),
+        "craft.tags": ("tags", _OF_RULE["array"]),
+        "craft.notes": ("notes", _OF_RULE["string"]),
+    },
+}
+"""Section, by its number → attribute → its key there and how it is read."""
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _agent_status(of: Node) -> str:
+    """One that is pending and waits for another is blocked, one that aborted was skipped."""
+    status = unit_status(ID, text(of.get("status"))) or "pending"
+    if status == "pending" and text(of.get("blocking_on")):
+        return "blocked"
+    return "skipped" if status == "done" and of.get("result") == "aborted" else status
+
+
+def _category(of: Node) -> str:
+    return text(of.get("category")) if of.get("category") in CATEGORIES else ""
+
+
+def _get_agent(value: Any, where: Where) -> AgentFact | None:
+    of = node(value)
+    if not text(of.get("id")):
+        return None
+    error = node(of.get("error"))
+    agent = AgentFact(
+        id=of["id"],
+        status=_agent_status(of),
+        category=_category(error),
+        **form.get_fields(of, _RUN, where),
+        **form.get_fields(node(of.get("artifacts")), _MADE, where),
+        **form.get_fields(error, _PROBLEM, where),
+    )
+    agent.retries = agent.retries or 0
+    return agent
+
+
+def _get_step(value: Any, status: str) -> StepFact | None:
+    title = text(node(value).get("task")) if isinstance(value, dict) else text(value)
+    return StepFact(title, status=status) if title else None
+
+
+def _get_decision(value: Any, where: Where) -> DecisionFact | None:
+    of = node(value) if isinstance(value, dict) else {"context": value}
+    what, chosen = text(of.get("context")), text(of.get("chosen"))
+    options = NAMES.read(of.get("options"), where)
+    if chosen == what and options in ([], [what]):
+        chosen, options = "", []  # a bare statement, as other documents have it
+    if not what and not chosen:
+        return None
+    said = form.get_fields(of, _CHOICE, where)
+    return DecisionFact(what or chosen, options=options, chosen=chosen, **said)
+
+
+def _get_file(value: Any, where: Where) -> FileFact | None:
+    of = node(value) if isinstance(value, dict) else {"path": value}
+    if not text(of.get("path")):
+        return None
+    action = of.get("action") if of.get("action") in ACTIONS else "modified"
+    return FileFact(of["path"], text(action), **form.get_fields(of, _CHANGE, where))
+
+
+def _get_attributes(root: Node) -> dict[str, Scalar]:
+    return {
+        name: said
+        for section in ("teleportation", "metadata")
+        for name, (key, kind) in _ATTRIBUTES[RULES.keys[section].req].items()
+        if (said := kind.read(node(root.get(section)).get(key))) is not None
+    }
+
+
+def _seen(found: Iterator[Any]) -> list[Any]:
+    return [each for each in found if each is not None]
+
+
+def _get(name: str, root: Node, where: Where) -> Facts:
+    spent = by_agent(root)
+    agents = _seen(_get_agent(each, where) for each in items(root.get("agents")))
+    return Facts(
+        native_id=text(root.get("session_id")) or name.removesuffix(".json"),
+        status=session_status(ID, text(root.get("status"))) or "active",
+        steps=[
+            *_seen(_get_step(each, "done") for each in items(root.get("completed_work"))),
+            *_seen(_get_step(each, "pending") for each in items(root.get("pending_tasks"))),
+        ],
+        agents=[replace(agent, tokens=spent.get(agent.id)) for agent in agents],
+        decisions=_seen(_get_decision(each, where) for each in items(root.get("decisions_made"))),
+        files=_seen(_get_file(each, where) for each in items(root.get("files_modified"))),
+        tokens_by_agent=spent,
+        attributes=_get_attributes(root),
+        **form.get_fields(root, _SESSION, where),
+        **form.get_fields(node(root.get("context_usage")), _USAGE, where),
+        **form.get_fields(node(root.get("metadata")), _GIT, where),
+    )
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
+    """A new file: every key of the document, in its order."""
+    now = facts.updated_at or facts.began_at or where.now
+    device = facts.device or where.device or _DEVICE.kind.write("", None, where)
+    spent = sum(_spent(facts).values())
+    return {
+        "$schema": SCHEMA,
+        "schema_version": VERSION,
+        "session_id": native_id,
+        "created_at": stamps.write(facts.began_at or now, milliseconds=True),
+        "updated_at": stamps.write(now, milliseconds=True),
+        "device": device,
+        "project": facts.project_path or where.project_path or _PROJECT.kind.write("", None, where),
+        "goal": _GOAL.kind.write(facts.goal if facts.goal.strip() else "", None, where),
+        "mode": facts.mode if facts.mode in MODES else "default",
+        "status": session_word(ID, facts.status),
+        "progress": FRACTION.write(form.progress_of(facts), None, where),
+        "agents": [],
+        "completed_work": [],
+        "pending_tasks": [],
+        "decisions_made": [],
+        "files_modified": [],
+        "context_usage": {
+            "estimated_tokens": spent,
+            "compression_count": 0,
+            "last_compression": None,
+            "by_agent": {},
+        },
+        "teleportation": _fresh_teleportation(device),
+        "metadata": {"git_branch": None, "git_commit": None, "tags": [], "notes": None},
+    }
+
+
+def _fresh_teleportation(device: str) -> Node:
+    return {
+        "enabled": False,
+        "last_sync": None,
+        "sync_status": None,
+        "sync_error": None,
+        "devices": [device],
+        "storage_backend": "local",
+        "encrypted": False,
+        "shared_with": None,
+    }
+
+
+def _put_root(root: Node, facts: Facts, where: Where) -> None:
+    device = root.get("device")
+    _put_session(root, facts, where)
+    _put_work(root, facts, where)
+    _put_logs(root, facts, where)
+    parts: dict[str, Callable[[Node], None]] = {
+        "context_usage": partial(_put_usage, facts=facts, where=where),
+        "teleportation": partial(_put_attributes, rule=TELEPORTATION, facts=facts),
+        "metadata": partial(_put_metadata, facts=facts, where=where),
+    }
+    for section, put in parts.items():
+        form.put_section(root, section, put, ROOT)
+    if root.get("device") != device:
+        _add_device(root)
+
+
+def _put_session(root: Node, facts: Facts, where: Where) -> None:
+    form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, ROOT)
+    form.put_field(root, _CREATED, facts.began_at, where, ROOT)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    form.put_place(root, _DEVICE, facts.device, where.device, where, ROOT)
+    form.put_place(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
+    if facts.mode in MODES:
+        form.put_field(root, _MODE, facts.mode, where, ROOT)
+    said = FRACTION.read(root.get("progress"), where)
+    figure = facts.progress if said is None else form.progress_of(facts)
+    form.put_field(root, _PROGRESS, figure, where, ROOT)
+    _put_status(root, facts.status)
+
+
+def _put_status(root: Node, status: str) -> None:
+    said, word = session_status(ID, text(root.get("status"))) or "active", session_word(ID, status)
+    if status != said and session_status(ID, word) != said:
+        form.insert(root, "status", word, ROOT)
+
+
+def _put_work(root: Node, facts: Facts, where: Where) -> None:
+    done = [step for step in _titled(facts) if form.is_done(step.status)]
+    rest = [step for step in _titled(facts) if not form.is_done(step.status)]
+    for key, steps in (("completed_work", done), ("pending_tasks", rest)):
+        read = partial(_get_step, status="")
+        _put_list(root, key, steps, read, _put_sentence, form.by_name("title"))
+    read_agent, write_agent = partial(_get_agent, where=where), partial(_put_agent, where=where)
+    _put_list(root, "agents", facts.agents, read_agent, write_agent, form.by_name("id"))
+
+
+def _titled(facts: Facts) -> list[StepFact]:
+    return [replace(s, title=s.title or s.id) for s in facts.steps if s.title or s.id]
+
+
+def _put_sentence(old: Any, step: StepFact) -> Any:
+    return step.title if old is None else old
+
+
+def _put_list(root: Node, key: str, *what: Any, log: bool = False) -> None:
+    made = form.put_list(root.get(key), *what, log=log)
+    if key in root or made:
+        form.insert(root, key, made, ROOT)
+
+
+def _put_logs(root: Node, facts: Facts, where: Where) -> None:
+    moment = facts.updated_at or facts.began_at or where.now
+    files = form.by_moment(lambda each: (each.path, each.action))
+    choices = form.by_moment(lambda each: each.what)
+    known: dict[str, Any] = {"where": where, "moment": moment}
+    of_log: tuple[tuple[str, list[Any], Any, Any, Any], ...] = (
+        ("decisions_made", facts.decisions, _get_decision, _put_decision, choices),
+        ("files_modified", [f for f in facts.files if f.path], _get_file, _put_change, files),
+    )
+    for key, entries, read, write, passes in of_log:
+        reader, writer = partial(read, where=where), partial(write, **known)
+        _put_list(root, key, entries, reader, writer, passes, log=True)
+
+
+def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
+    if old is not None and _get_decision(old, where) == fact:
+        return old
+    chosen = fact.chosen or fact.what
+    if old is None:
+        stamp = stamps.write(moment if fact.at is None else fact.at, milliseconds=True)
+        made: Node = {"timestamp": stamp, "context": fact.what}
+        made |= {"options": fact.options or [chosen], "chosen": chosen, "reasoning": None}
+    else:
+        made = dict(old) if isinstance(old, dict) else {"context": fact.what}
+        said = _get_decision(old, where)
+        if said is not None and (said.options, said.chosen) != (fact.options, fact.chosen):
+            form.insert(made, "options", fact.options or [chosen], DECISION_ORDER)
+            form.insert(made, "chosen", chosen, DECISION_ORDER)
+    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+    return made
+
+
+def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
+    if old is not None and not isinstance(old, dict):
+        return old  # a path alone stays one: whoever wrote it reads it so
+    made = dict(old) if old is not None else _fresh_change(fact, moment)
+    fact = replace(fact, before=_sha256(fact.before), after=_sha256(fact.after))
+    form.put_fields(made, fact, _CHANGE, where, FILE_ORDER)
+    return made
+
+
+def _fresh_change(fact: FileFact, moment: int) -> Node:
+    made: Node = {"path": fact.path, "action": fact.action, "agent_id": NOBODY}
+    made["timestamp"] = stamps.write(moment, milliseconds=True)
+    return made | dict.fromkeys(("lines_added", "lines_removed", "hash_before", "hash_after"))
+
+
+def _sha256(digest: str) -> str:
+    return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
+
+
+def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
+    made = dict(old) if old is not None else _fresh_agent(fact)
+    before = times(made, where)
+    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    if _written_status(fact) != _agent_status(made):
+        form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)
+        form.insert(made, "result", RESULT_OF.get(fact.status), AGENT_ORDER)
+    if times(made, where) != before:
+        form.insert(made, "duration_seconds", duration(times(made, where)), AGENT_ORDER)
+    artifacts = dict(node(made.get("artifacts")))
+    form.put_fields(artifacts, fact, _MADE, where, tuple(ARTIFACTS))
+    if artifacts != node(made.get("artifacts")):
+        form.insert(made, "artifacts", artifacts, AGENT_ORDER)
+    _put_error(made, fact, where)
+    return made
+
+
+def _fresh_agent(fact: AgentFact) -> Node:
+    made: Node = dict.fromkeys(AGENT_ORDER)
+    made |= {"id": fact.id, "type": "custom", "status": unit_word(ID, fact.status)}
+    made |= {"result": RESULT_OF.get(fact.status)}
+    return made | {"artifacts": {key: [] for key in ARTIFACTS}}
+
+
+def _written_status(fact: AgentFact) -> str:
+    """What reading will make of a status that is written here."""
+    word = {"status": unit_word(ID, fact.status), "result": RESULT_OF.get(fact.status)}
+    return _agent_status({**word, "blocking_on": fact.blocking_on})
+
+
+def _put_error(made: Node, fact: AgentFact, where: Where) -> None:
+    error = node(made.get("error"))
+    said = form.get_fields(error, _PROBLEM, where) | {"category": _category(error)}
+    said["retries"] = said["retries"] or 0
+    if said == {name: getattr(fact, name) for name in said}:
+        return
+    new: Node | None = None
+    if fact.error:
+        new = dict(error) or _fresh_error()
+        form.put_fields(new, fact, _PROBLEM, where, ERROR_ORDER)
+        if fact.category in CATEGORIES:
+            form.insert(new, "category", fact.category, ERROR_ORDER)
+    if error or new:
+        form.insert(made, "error", new, AGENT_ORDER)
+
+
+def _fresh_error() -> Node:
+    return {"category": ORDINARY, "message": "", "retry_count": 0, "last_retry_at": None}
+
+
+def _spent(facts: Facts) -> dict[str, int]:
+    own = {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
+    return own | facts.tokens_by_agent
+
+
+def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
+    spent = node(usage.get("by_agent"))
+    for agent, tokens in _spent(facts).items():
+        if COUNT.read(spent.get(agent), where) != tokens:
+            spent[agent] = tokens
+    if spent:
+        form.insert(usage, "by_agent", spent, tuple(CONTEXT.keys))
+
+
+def _put_metadata(metadata: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(metadata, facts, _GIT, where, tuple(METADATA.keys))
+    _put_attributes(metadata, METADATA, facts)
+
+
+def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
+    for name, (key, kind) in _ATTRIBUTES[rule.req].items():
+        if name not in facts.attributes or kind.read(section.get(key)) == facts.attributes[name]:
+            continue
+        new = kind.write(facts.attributes[name])
+        if new is not None or (rule.keys[key].null and facts.attributes[name] is None):
+            form.insert(section, key, new, tuple(rule.keys))
+
+
+def _add_device(root: Node) -> None:
+    """The device that wrote last is one of those that know the session."""
+    devices = node(root.get("teleportation")).get("devices")
+    if isinstance(devices, list) and root["device"] not in devices:
+        devices.append(root["device"])
+
+
+# --- the layout --------------------------------------------------------------------------------
+
+
+def _signs(value: Node) -> int:
+    """How many things are as only this layout has them, less those that speak against it."""
+    version = text(value.get("schema_version"))
+    ours = (
+        "session-state" in text(value.get("$schema")),
+        re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), str),
+        "created_at" in value and "updated_at" in value,
+        isinstance(value.get("device"), str),
+        form.number(value.get("progress")) is not None,
+        isinstance(value.get("teleportation"), dict),
+        "by_agent" in node(value.get("context_usage")),
+    )
+    theirs = (
+        re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), dict),
+        "created" in value and "created_at" not in value,
+        "updated" in value and "updated_at" not in value,
+        "percentage" in node(value.get("context_usage")),
+        isinstance(value.get("errors"), list),
+    )
+    return sum(ours) - sum(theirs)
+
+
+_COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
+
+
+class Craft:
+    id = ID
+    document = "S2"
+    indent = 2
+
+    def recognise(self, name: str, value: Any) -> float:
+        of = node(value)
+        if "workflow_type" in of or "current_phase" in of or len(of.keys() & {*_COMMON}) < 2:
+            return 0.0
+        signs = _signs(of)
+        return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 else 0.0
+
+    def files(self, native_id: str) -> list[str]:
+        return [f"{native_id}.json"]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
+        made = (_uuid(digest_of(f"{seed}\n{n}".encode(errors="replace"))) for n in count())
+        return next(id for id in made if id not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        if re.search(UUID4, native_id):
+            return ""
+        return "a UUID of version 4 is needed: xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx"
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        name, value = self._main(tree)
+        return _get(name, node(value), where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        made: Tree = form.copied(old or {})
+        name, value = self._main(made)
+        if not isinstance(value, dict):
+            native_id = facts.native_id or self.new_id(facts, where, frozenset())
+            name = name or f"{native_id}.json"
+            value = _fresh(facts, where, native_id)
+        made[name] = value
+        _put_root(value, facts, where)
+        return made
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        root = node(self._main(tree)[1])
+        facts = self.get(tree, where)
+        version = text(root.get("schema_version"))
+        known = "schema_version" not in root or re.fullmatch(r"1\.0\.[0-9]{1,9}", version)
+        return Reading(
+            layout=ID,
+            generation="document" if version else "companion",
+            version=version,
+            complete=facts.status == "completed",
+            status=facts.status,
+            progress=facts.progress,
+            writable=bool(known),
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        name, value = self._main(tree)
+        found = list(look(RULES, value, strict=strict))
+        if isinstance(value, dict):
+            found += look_closer(value, where)
+        return [replace(finding, file=name) for finding in found]
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        name, data = self._main(bundle)
+        torn = recover(data) if data else None
+        if torn is None or not torn.value.keys() & {*_COMMON}:
+            return None
+        return Salvaged(
+            facts=_get(name, torn.value, where),
+            level="whole" if torn.whole else "partial",
+            message="; ".join(torn.remarks) or "the file was read in spite of its faults",
+            inferred=[f"{key}: found behind the damage" for key in torn.behind],
+            lost=[key for key in RULES.need if key not in torn.value],
+        )
+
+    def _main(self, tree: Any) -> tuple[str, Any]:
+        wanted = [name for name in tree if name != REGISTRY_FILE and "/" not in name]
+        return form.main(tree, *wanted)
+
+
+def _uuid(digits: str) -> str:
+    """A UUID of version 4 from the digits of a digest."""
+    variant = "89ab"[int(digits[16], 16) % 4]
+    parts = (digits[:8], digits[8:12], f"4{digits[13:16]}", f"{variant}{digits[17:20]}")
+    return "-".join((*parts, digits[20:32]))
+
+
+LAYOUT = Craft()

@@ -1,0 +1,50 @@
+"""Customs: what a layout wants done beside its files: order, locks, backups, archives.
+
+The documents agree on little here, so this is a table. Names may hold `{id}`, the native id, and
+are relative to the layout's root folder.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Custom(Struct, frozen=True):
+    order: tuple[str, ...] = ()
+    """Endings of the files in the order in which they are written; others come first."""
+    lock: str = ""
+    """A file of the layout's own that is locked while its state is changed."""
+    read_lock: str = ""
+    """A file that is locked for others' reading while it is read."""
+    backup: str = ""
+    """What the previous version of the main file is called, after its name."""
+    archive: str = ""
+    """Where the main file goes when the session has ended."""
+    folders: tuple[str, ...] = ()
+    """Folders that a new session has from the start."""
+    logs: tuple[str, ...] = ()
+    """Lists in the main file that are only added to, from events alone."""
+    sees_names: bool = False
+    """Whether writing depends on which files lie in the folder."""
+    unshared: tuple[str, ...] = ("",)
+    """What of a new root folder is of no concern to git: all of it, unless others use it too."""
+
+
+CUSTOMS: dict[str, Custom] = {
+    "ai-session": Custom(
+        order=("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"),
+        lock="{id}/.state.lock",
+        read_lock="{id}/implementation-plan.yaml",
+        folders=("{id}/artifacts",),
+    ),
+    "craft": Custom(logs=("files_modified",)),
+    "essay": Custom(backup=".bak", sees_names=True),
+    "orchestrator": Custom(
+        archive="orchestrator-history/{id}.json",
+        unshared=("orchestrator-session.json", "orchestrator-history/"),
+    ),
+}
+
+
+def custom(layout: str) -> Custom:
+    return CUSTOMS.get(layout, Custom())

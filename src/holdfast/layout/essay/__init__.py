@@ -1,0 +1,129 @@
+"""The `essay` layout: the folder of one essay that is written in four stages.
+
+    form        the session file, key by key
+    read        file → facts            write     facts → file
+    check       departures              recover   the ladder for a file that cannot be read
+    artifact    the files beside it     show      what a user is shown
+
+The layout's root is the session's own folder, so its one tree key is `session-state.yaml`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout.essay import check as checks
+from holdfast.layout.essay import form, read, recover, write
+from holdfast.layout.essay.artifact import folder_moment, folder_name, version_name, versions
+from holdfast.layout.essay.form import BACKUP, STAGE_FILES, STATE, TEMPORARY
+from holdfast.layout.essay.recover import Choice, Question, Recovery, ask, ask_about
+from holdfast.layout.essay.show import (
+    expiry,
+    pause_message,
+    place,
+    resume_summary,
+    session_list,
+)
+from holdfast.layout.essay.write import revised
+from holdfast.layout.facts import Facts
+from holdfast.sha import digest_of
+
+__all__ = [
+    "BACKUP",
+    "LAYOUT",
+    "STAGE_FILES",
+    "STATE",
+    "TEMPORARY",
+    "Choice",
+    "Essay",
+    "Question",
+    "Recovery",
+    "ask",
+    "ask_about",
+    "begin_at",
+    "expiry",
+    "folder_moment",
+    "folder_name",
+    "pause_message",
+    "place",
+    "recovery",
+    "resume_summary",
+    "revised",
+    "session_list",
+    "version_name",
+    "versions",
+]
+
+
+class Essay:
+    """Document S3."""
+
+    id = form.ID
+    document = "S3"
+
+    def recognise(self, name: str, value: Any) -> float:
+        return recover.likeness(value)
+
+    def files(self, native_id: str) -> list[str]:
+        return [STATE]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        """`essay-` and a UUID made of what the session is: the same session gets the same one."""
+        said = "\0".join((facts.goal, str(facts.began_at), where.root, str(where.now)))
+        tries = (_id(f"{said}\0{n}") for n in range(len(taken) + 1))
+        return next(made for made in tries if made not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        return checks.id_fault(native_id)
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return read.facts(tree, where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        given = facts.native_id
+        id = self.new_id(facts, where, frozenset()) if self.valid_id(given) else given
+        return write.put(old, facts, id, where)
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        if not form.state_of(tree):
+            return Reading(self.id)
+        told = read.facts(tree, where)
+        done = sum(step.status == "done" for step in told.steps)
+        complete = told.status == "completed"
+        progress = done / len(told.steps) if told.steps else None
+        return Reading(
+            layout=self.id,
+            complete=complete,
+            status=told.status,
+            progress=1.0 if complete else progress,
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        return checks.findings(tree, where, strict=strict)
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        return recover.salvage(bundle, self._fallback_id(where), where)
+
+    def _fallback_id(self, where: Where) -> str:
+        return self.new_id(Facts(), where, frozenset())
+
+
+def recovery(bundle: Bundle, where: Where) -> Recovery | None:
+    """The rung of the ladder that holds, with the state to write; None when nothing is here."""
+    return recover.recover(bundle, LAYOUT.new_id(Facts(), where, frozenset()), where)
+
+
+def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
+    """A fresh state at the stage that the user chose."""
+    return recover.begin_at(stage, bundle, LAYOUT.new_id(Facts(), where, frozenset()), where)
+
+
+def _id(text: str) -> str:
+    digits = digest_of(text.encode("utf-8", "replace"))
+    # Version 8 of RFC 9562: made by a rule of our own.
+    uuid = f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+    return f"essay-{uuid}"
+
+
+LAYOUT = Essay()

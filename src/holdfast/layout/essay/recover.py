@@ -1,0 +1,454 @@
+"""The recovery ladder of an essay whose session file cannot be read.
+
+    backup       `session-state.yaml.bak` is valid: it becomes the state again
+    artifacts    the results of the stages tell how far the work has come
+    manual       neither: the user says where to resume (`Question`, then `begin_at`)
+
+On the second and third rung, what can still be read of the damaged files (`remains`: topmost keys
+whose own lines are whole) gives identity, configuration and the logs. Progress comes from the
+artifacts alone, as the document has it: a half-read list of stages would say too little.
+
+Nothing here writes, asks, or throws bytes away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.layout import Bundle, Finding, Salvaged, Where, guarded, stamps
+from holdfast.layout.essay import artifact
+from holdfast.layout.essay.form import (
+    ARGUMENTS,
+    BACKUP,
+    DRAFT,
+    DRAFT_LOG,
+    FIELDS,
+    FINAL,
+    OUTLINE,
+    SECTIONED,
+    STAGES,
+    STATE,
+    THESIS,
+    THESIS_LOG,
+    blank,
+    blank_section,
+    is_placeholder,
+    node,
+    outside,
+    section_id,
+    session_status,
+    stage_id,
+)
+from holdfast.layout.essay.read import facts
+
+FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
+FROM_ARTIFACTS = (
+    "Session state reconstructed from artifact files. Some metadata may be approximate."
+)
+NOT_RECOVERED = "Session state could not be automatically recovered."
+
+_MOST = 256 * 1024
+_KEPT = (
+    "pipeline_id",
+    "started_at",
+    "last_activity",
+    "status",
+    "session_dir",
+    "style_profile_path",
+    "samples_dir_path",
+    "pushback_level",
+    "voice_calibration",
+    "deferred_verifications",
+    "user_overrides",
+    "revision_history",
+    "output",
+)
+_LOST = _KEPT[5:]
+"""What nothing else can tell."""
+_FIELD = {field.path: field for field in FIELDS}
+
+
+class Choice(Struct):
+    id: str
+    text: str
+    files: list[str] = []
+
+
+class Question(Struct):
+    """A question to the user, as data."""
+
+    message: str
+    text: str
+    choices: list[Choice]
+    recommended: str
+    files: list[str] = []
+
+
+class Recovery(Struct):
+    level: str
+    """`none` (the file is whole), `backup`, `artifacts` or `manual`."""
+    message: str
+    state: dict[str, Any]
+    """What to write as the session file; on the last rung, the beginning of it."""
+    data: bytes | None = None
+    """The bytes that say so, where there are such: those of the backup."""
+    question: Question | None = None
+    goal: str = ""
+    titles: dict[int, str] = {}
+    """What the sections are called."""
+    inferred: list[str] = []
+    lost: list[str] = []
+
+
+def recover(bundle: Bundle, native_id: str, where: Where) -> Recovery | None:
+    """What the files of a session's folder come to; None when none of them is an essay's."""
+    state, backup = (_state(bundle.get(name)) for name in (STATE, BACKUP))
+    if state is not None:
+        return Recovery("none", "", state, bundle[STATE])
+    if backup is not None:
+        lost = "what changed after the backup was made"
+        return Recovery("backup", FROM_BACKUP, backup, bundle[BACKUP], lost=[lost])
+    if not (artifact.current(bundle) or STATE in bundle or BACKUP in bundle):
+        return None
+    made = _rebuild(bundle, native_id, where)
+    if any(_has(bundle, stage) for stage in STAGES):
+        return made
+    return replace(made, level="manual", message=NOT_RECOVERED, question=ask(bundle))
+
+
+def salvage(bundle: Bundle, native_id: str, where: Where) -> Salvaged | None:
+    made = recover(bundle, native_id, where)
+    if made is None:
+        return None
+    told = facts({STATE: made.state}, replace(where, names=where.names | frozenset(bundle)))
+    told.goal = made.goal
+    names = {section_id(stage, n): title for stage in SECTIONED for n, title in made.titles.items()}
+    told.steps = [replace(step, title=names.get(step.id) or step.title) for step in told.steps]
+    return Salvaged(told, made.level, made.message, made.inferred, made.lost)
+
+
+def ask(bundle: Bundle) -> Question:
+    """Where to resume, when the files do not tell."""
+    choices = [
+        Choice(stage_id(n), f"Stage {n}: {stage.title}", _files_of(bundle, n))
+        for n, stage in STAGES.items()
+    ]
+    first = next((n for n in STAGES if not _has(bundle, n)), max(STAGES))
+    return Question(
+        message=NOT_RECOVERED,
+        text="Where do you want to resume?",
+        choices=choices,
+        recommended=stage_id(first),
+        files=sorted(name for name in bundle if name not in (STATE, BACKUP)),
+    )
+
+
+def ask_about(findings: list[Finding]) -> Question | None:
+    """How to proceed with a session whose state failed validation; None when it did not."""
+    errors = [finding.message for finding in findings if finding.severity == "error"]
+    if not errors:
+        return None
+    return Question(
+        message="\n".join(errors),
+        text="How do you want to proceed?",
+        choices=[
+            Choice("continue", "Continue as the session file says"),
+            Choice("rebuild", "Rebuild the state from the files that are there"),
+            Choice("stop", "Stop here and change nothing"),
+        ],
+        recommended="stop",
+    )
+
+
+def begin_at(stage: int, bundle: Bundle, native_id: str, where: Where) -> dict[str, Any]:
+    """A fresh state that resumes at the stage the user chose.
+
+    Earlier stages are completed where their result exists, else to be reviewed; later ones have
+    not begun.
+    """
+    made = _rebuild(bundle, native_id, where).state
+    fresh = blank()["stages"]
+    for number in STAGES:
+        part = made["stages"][f"stage_{number}"]
+        if number > stage:
+            made["stages"][f"stage_{number}"] = fresh[f"stage_{number}"]
+        elif number == stage:
+            part.update(status="in_progress", completed_at=None)
+        else:
+            part["status"] = "completed" if _has(bundle, number) else "needs_review"
+    made.update(status="in_progress", current_stage=stage, current_stage_name=STAGES[stage].name)
+    return made
+
+
+def _has(bundle: Bundle, stage: int) -> bool:
+    return bool(_files_of(bundle, stage))
+
+
+def _files_of(bundle: Bundle, stage: int) -> list[str]:
+    """The results of a stage that are there."""
+    if stage == 3:
+        return [name for name in artifact.current(bundle) if artifact.section_in(name)]
+    names = (STAGES[stage].default, FINAL) if stage == 4 else (STAGES[stage].default,)
+    return [name for name in names if name in bundle]
+
+
+# -- what the damaged files still say ------------------------------------------------------------
+
+
+def _state(data: bytes | None) -> dict[str, Any] | None:
+    """A valid session state, or None."""
+    try:
+        value = guarded.read_yaml(guarded.decode(data or b""))[0].value
+    except guarded.Unreadable:
+        return None
+    return value if likeness(value) >= 0.5 else None
+
+
+def likeness(value: Any) -> float:
+    """How surely a value is an essay's session state, by its shape."""
+    stages = node(node(value).get("stages"))
+    known = sum(f"stage_{number}" in stages for number in STAGES)
+    marks = ("pipeline_id", "current_stage", "current_stage_name", "pushback_level")
+    share = sum(mark in node(value) for mark in marks) / len(marks)
+    return round(0.5 * known / len(STAGES) + 0.5 * share, 2) if known else 0.2 * share
+
+
+_KEY = re.compile(r"([a-z_]{1,40}):")
+
+
+def remains(data: bytes) -> dict[str, Any]:
+    """The topmost keys whose own lines can still be read."""
+    text = data[:_MOST].decode("utf-8-sig", "replace").replace("\0", "")
+    found: dict[str, Any] = {}
+    for key, block in _blocks(text):
+        if key not in _KEPT or key in found:
+            continue
+        try:
+            found |= node(guarded.read_yaml(block)[0].value)
+        except guarded.Unreadable:
+            found[key] = None
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Each topmost key with the lines that belong to it."""
+    key, lines = "", list[str]()
+    for line in text.split("\n"):
+        if match := _KEY.match(line):
+            yield key, "\n".join(lines)
+            key, lines = match[1], []
+        lines.append(line)
+    yield key, "\n".join(lines)
+
+
+# -- the state that the artifacts tell -----------------------------------------------------------
+
+
+class _Rebuild:
+    def __init__(self, bundle: Bundle, where: Where) -> None:
+        self.bundle, self.where = bundle, where
+        self.state = blank()
+        self.inferred: list[str] = []
+        self.lost: list[str] = []
+        self.goal = ""
+        self.outline = artifact.Outline(artifact.Approval())
+        self.around = [where.root.rstrip("/")] if where.root.strip("/") else []
+
+    def part(self, stage: int) -> dict[str, Any]:
+        made: dict[str, Any] = self.state["stages"][f"stage_{stage}"]
+        return made
+
+    def path(self, name: str) -> str | None:
+        return outside(name, self.around) if name in self.bundle else None
+
+    # -- identity
+
+    def identity(self, native_id: str) -> None:
+        """From the damaged files, the folder's name and the clock, in this order."""
+        kept = {**remains(self.bundle.get(BACKUP, b"")), **remains(self.bundle.get(STATE, b""))}
+        state, kept = self.state, {key: kept[key] for key in _KEPT if self._usable(key, kept)}
+        for key, value in kept.items():
+            state[key] = {**state[key], **value} if isinstance(value, dict) else value
+        self.inferred += [f"{key}: from what is left of the file" for key in kept]
+        self.lost += [key for key in _LOST if key not in kept]
+        state["pipeline_id"] = state["pipeline_id"] or native_id
+        state["session_dir"] = self.where.root or state["session_dir"]
+        self.around = [state["session_dir"].rstrip("/")] if state["session_dir"] else []
+        self._times()
+
+    def _usable(self, key: str, kept: dict[str, Any]) -> bool:
+        value = kept.get(key)
+        if type(value) is not type(self.state[key]) or (
+            key in _FIELD and is_placeholder(_FIELD[key], value)
+        ):
+            return False
+        return key != "status" or session_status(value) in ("paused", "abandoned")
+
+    def _times(self) -> None:
+        naive, state = self.where.naive, self.state
+        folder = self.where.root.rstrip("/").rpartition("/")[2]
+        made = artifact.folder_moment(folder, naive)
+        if stamps.read(state["started_at"], naive) is None:
+            began = self.where.now if made is None else made
+            state["started_at"] = stamps.write(began)
+            source = "now" if made is None else "the folder's name"
+            self.inferred.append(f"started_at: {source}")
+        if stamps.read(state["last_activity"], naive) is None:
+            state["last_activity"] = stamps.write(self.where.now)
+            self.inferred.append("last_activity: now")
+
+    # -- stages
+
+    def thesis(self) -> None:
+        if THESIS not in self.bundle:
+            return
+        told = artifact.thesis(self.bundle[THESIS], self.where.naive)
+        self._done(1, THESIS, told.approval)
+        self.goal = told.statement
+        self.part(1).update(
+            thesis_file=self.path(THESIS),
+            development_log=self.path(THESIS_LOG),
+            claim_type=told.claim_type,
+        )
+
+    def structure(self) -> None:
+        if OUTLINE not in self.bundle:
+            return
+        told = self.outline = artifact.outline(self.bundle[OUTLINE], self.where.naive)
+        self._done(2, OUTLINE, told.approval)
+        self.part(2).update(
+            outline_file=self.path(OUTLINE),
+            total_sections=told.total,
+            target_word_count=told.words,
+            audience=told.audience,
+        )
+
+    def _done(self, stage: int, name: str, approval: artifact.Approval) -> None:
+        self.part(stage)["status"] = "completed"
+        self.part(stage)["completed_at"] = _stamp(approval.at)
+        doubt = "" if approval.given else ", though it does not say that the user approved it"
+        self.inferred.append(f"stage {stage} is completed: {name} exists{doubt}")
+
+    def arguments(self) -> None:
+        maps = {n: name for name in self.bundle if (n := artifact.section_in(name))}
+        known = {*range(1, (self.outline.total or 0) + 1), *maps}
+        if not known:
+            return
+        made = [self._argued(index, maps.get(index)) for index in sorted(known)]
+        todo = [s["section_index"] for s in made if s["status"] != "completed"]
+        self.part(3).update(
+            status="in_progress",
+            total_sections=max(known),
+            current_section=todo[0] if todo else max(known),
+            sections=made,
+        )
+        if not todo and DRAFT in self.bundle:
+            self.part(3)["status"] = "completed"
+        self.inferred.append(f"stage 3: {len(made) - len(todo)} of {len(made)} sections completed")
+        self.lost.append("stages.stage_3.birds_eye_approved")
+
+    def _argued(self, index: int, name: str | None) -> dict[str, Any]:
+        section = blank_section(3, index)
+        if name is not None:
+            told = artifact.arguments(self.bundle[name], self.where.naive)
+            section.update(
+                status="completed" if told.approval.given else "in_progress",
+                argument_map_file=self.path(ARGUMENTS.format(index)),
+                verified_claims=told.verified,
+                deferred_claims=told.deferred,
+                completed_at=_stamp(told.approval.at),
+            )
+        return section
+
+    def paragraphs(self) -> None:
+        finished = FINAL in self.bundle
+        if DRAFT not in self.bundle and not finished:
+            return
+        drafted = self._drafted()
+        known = {*range(1, (self.outline.total or 0) + 1), *drafted}
+        made = [self._written(index, drafted.get(index), finished) for index in sorted(known)]
+        todo = [s["section_index"] for s in made if s["status"] != "completed"]
+        current = todo[0] if todo else max(known, default=None)
+        done = drafted[current].paragraphs if current in drafted else 0
+        self.part(4).update(
+            status="completed" if finished else "in_progress",
+            current_section=current,
+            current_paragraph=done + 1 if current else None,
+            draft_file=self.path(DRAFT),
+            paragraph_log=self.path(DRAFT_LOG),
+            sections=made,
+        )
+        counted = sum(section.paragraphs for section in drafted.values())
+        self.inferred.append(f"stage 4: {counted} paragraphs in {len(drafted)} sections")
+        self.lost += ["voice_check_score of the sections", "total_paragraphs of the sections"]
+
+    def _drafted(self) -> dict[int, artifact.Drafted]:
+        """The draft's sections by the outline's numbers; others by their order."""
+        found: dict[int, artifact.Drafted] = {}
+        for section in artifact.draft(self.bundle.get(DRAFT, b"")):
+            index = artifact.place_in(self.outline, section.title) or max(found, default=0) + 1
+            while index in found:
+                index += 1
+            found[index] = section
+        return found
+
+    def _written(self, index: int, told: artifact.Drafted | None, finished: bool) -> dict[str, Any]:
+        section = blank_section(4, index)
+        if finished:
+            section["status"] = "completed"
+        elif told is not None:
+            section["status"] = "completed" if told.closed else "in_progress"
+        section["completed_paragraphs"] = told.paragraphs if told else 0
+        return section
+
+    # -- the rest
+
+    def gaps(self) -> None:
+        """A stage whose result is gone, but that later ones were built on, is to be reviewed."""
+        reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
+        for number in STAGES:
+            part = self.part(number)
+            if number < max(reached, default=0) and part["status"] == "not_started":
+                part["status"] = "needs_review"
+                self.inferred.append(f"stage {number} needs review: its result is missing")
+
+    def position(self) -> None:
+        state = self.state
+        if FINAL in self.bundle:
+            state["output"]["final_essay_file"] = self.path(FINAL)
+            state["status"] = "completed"
+            self.inferred.append(f"the session is completed: {FINAL} exists")
+        reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
+        stage = max(reached, default=1)
+        if stage < 3 and self.part(stage)["status"] == "completed":
+            stage += 1
+        state.update(current_stage=stage, current_stage_name=STAGES[stage].name)
+
+
+def _rebuild(bundle: Bundle, native_id: str, where: Where) -> Recovery:
+    made = _Rebuild(bundle, where)
+    made.identity(native_id)
+    made.thesis()
+    made.structure()
+    made.arguments()
+    made.paragraphs()
+    made.gaps()
+    made.position()
+    return Recovery(
+        level="artifacts",
+        message=FROM_ARTIFACTS,
+        state=made.state,
+        goal=made.goal,
+        titles=made.outline.titles,
+        inferred=made.inferred,
+        lost=made.lost,
+    )
+
+
+def _stamp(moment: int | None) -> str | None:
+    return None if moment is None else stamps.write(moment)

@@ -1,0 +1,121 @@
+"""What a user is shown of an essay's session: the pause, the list of sessions, the resume.
+
+The document puts brackets around the parts of its messages that are filled in; they are not
+printed, and parts that do not apply are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.layout import Where, stamps
+from holdfast.layout.essay.form import STAGES, at, is_count, items, node, sections, unit_status
+from holdfast.layout.essay.read import section_of, stage_of
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+PAUSE_AFTER = DAY
+ABANDONED_AFTER = 7 * DAY
+
+_UNITS = ((DAY, "day"), (HOUR, "hour"), (60_000, "minute"))
+
+
+def place(doc: dict[str, Any], *, paragraphs: bool = True) -> str:
+    """Where the work stands: `Stage 4, Section 2, Paragraph 3`."""
+    stage = stage_of(doc) or 1
+    section = section_of(doc, stage)
+    paragraph = at(doc, "stages.stage_4.current_paragraph") if stage == 4 else None
+    parts = [f"Stage {stage}"]
+    parts += [f"Section {section}"] if section else []
+    parts += [f"Paragraph {paragraph}"] if paragraphs and section and is_count(paragraph, 1) else []
+    return ", ".join(parts)
+
+
+def pause_message(doc: dict[str, Any]) -> str:
+    return (
+        f"Session paused at {place(doc)}. To resume, invoke essay-pipeline and select this session."
+    )
+
+
+def ago(moment: int, now: int) -> str:
+    """How long ago, in the largest unit that fits: `2 hours ago`."""
+    for length, unit in _UNITS:
+        if (count := (now - moment) // length) > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Where) -> str:
+    """The sessions found, by folder name; None stands for a file that cannot be read."""
+    lines = [
+        f"{number}. {name} -- {_standing(doc)} -- Last active: {_activity(doc, where)}"
+        for number, (name, doc) in enumerate(found, 1)
+    ]
+    return "\n".join(["Sessions found:", *lines]) if lines else "No sessions found."
+
+
+def _standing(doc: dict[str, Any] | None) -> str:
+    return "State unreadable" if doc is None else place(doc, paragraphs=False)
+
+
+def _activity(doc: dict[str, Any] | None, where: Where) -> str:
+    moment = stamps.read(node(doc).get("last_activity"), where.naive)
+    return "unknown" if moment is None else ago(moment, where.now)
+
+
+def resume_summary(doc: dict[str, Any]) -> str:
+    stage = stage_of(doc) or 1
+    return f"Resuming at Stage {stage}. Here's where you left off: {_left_off(doc, stage)}"
+
+
+def _left_off(doc: dict[str, Any], stage: int) -> str:
+    """One sentence of what is known."""
+    status = unit_status(at(doc, f"stages.stage_{stage}.status")) or "pending"
+    parts = [f"{STAGES[stage].title} {_STANDS[status]}", *_section_parts(doc, stage)]
+    waiting = [
+        entry
+        for entry in items(doc.get("deferred_verifications"))
+        if not node(entry).get("resolved")
+    ]
+    parts += [f"{_counted(len(waiting), 'claim')} to verify"] if waiting else []
+    return ", ".join(parts) + "."
+
+
+_STANDS = {
+    "pending": "not started",
+    "running": "in progress",
+    "done": "completed",
+    "needs_review": "needs review",
+    "blocked": "blocked",
+    "failed": "failed",
+    "timed_out": "timed out",
+    "skipped": "skipped",
+}
+
+
+def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:
+    found = sections(doc, stage)
+    current, total = section_of(doc, stage), at(doc, "stages.stage_3.total_sections")
+    total = total if is_count(total, 1) else len(found)
+    done = sum(unit_status(section.get("status")) == "done" for section in found.values())
+    parts = [f"Section {current}" + (f" of {total}" if total else "")] if current else []
+    paragraph = at(doc, "stages.stage_4.current_paragraph")
+    if stage == 4 and current and is_count(paragraph, 1):
+        parts.append(f"Paragraph {paragraph}")
+    return [*parts, f"{_counted(done, 'section')} completed"] if done else parts
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def expiry(last_activity: int | None, now: int) -> str:
+    """What inactivity asks for: `active`, `auto-pause` or `abandoned-warning`.
+
+    It only judges: the status changes when somebody says so.
+    """
+    idle = 0 if last_activity is None else now - last_activity
+    if idle >= ABANDONED_AFTER:
+        return "abandoned-warning"
+    return "auto-pause" if idle >= PAUSE_AFTER else "active"

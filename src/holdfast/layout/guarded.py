@@ -1,0 +1,703 @@
+"""Guarded parsing: text of strangers becomes nodes with spans, or `Unreadable` with a named code.
+
+Every limit holds while parsing, before anything is built from the text: size, encoding, depth,
+number of nodes, expansion of aliases, length of numbers. Nothing recurses, nothing is constructed
+but plain values. A `Node` knows where it stands in the text (character offsets), so that `document`
+can change one value and leave every other byte alone.
+
+YAML is read as its 1.2 core schema: plain scalars become null, booleans, integers and floats, all
+else stays a string (dates, `yes`, `on`). Keys are always strings; a merge key `<<` is a key like
+any other, and a remark. Of tags only those that say what the value is anyway are allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from holdfast.errors import Damaged
+
+LARGEST = 16 * 1024 * 1024
+DEPTH = 64
+NODES = 400_000
+YAML_NODES = 100_000
+ALIASES = 1_000
+EXPANSION = 20_000
+DIGITS = 4_000
+
+MAP, LIST, LEAF = "map", "list", "leaf"
+
+
+class Unreadable(Damaged):
+    """The text cannot be read safely; `code` is stable, `line` and `column` count from 1."""
+
+    def __init__(self, code: str, message: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"{self.what} (line {self.line}, column {self.column})" if self.line else self.what
+
+
+class Node:
+    """A value and its span. Maps hold `keys` beside `items`; `style` is how it is spelled.
+
+    Styles: `flow` and `block` for collections; for leaves the quote, `|`, `>`, `*` for an alias,
+    or nothing for a plain scalar. The end of a block collection is that of its last item.
+    """
+
+    __slots__ = ("_parts", "_text", "anchor", "end", "kind", "start", "style", "value")
+
+    def __init__(
+        self, kind: str, start: int, value: Any = None, style: str = "", text: str = ""
+    ) -> None:
+        self.kind = kind
+        self.start = start
+        self.end = start
+        self.value = value
+        self.style = style
+        self.anchor = ""
+        self._text = text
+        self._parts: tuple[list[Node], list[Node]] | None = None
+
+    @property
+    def keys(self) -> list[Node]:
+        return self._unfolded()[0]
+
+    @property
+    def items(self) -> list[Node]:
+        return self._unfolded()[1]
+
+    def _unfolded(self) -> tuple[list[Node], list[Node]]:
+        # The parts of a JSON node are looked for when someone first asks for them.
+        if self._parts is None:
+            self._parts = _json_parts(self._text, self) if self._text else ([], [])
+        return self._parts
+
+
+class Remark(Struct, frozen=True):
+    """Something remarkable that is no reason to refuse: `code`, and the line it stands on."""
+
+    code: str
+    line: int
+
+
+class BadLine(Struct, frozen=True):
+    """A line of a JSON Lines file that is no value: its raw text is kept as it stands."""
+
+    number: int
+    raw: str
+    code: str
+    message: str
+
+
+class Line(Struct):
+    """One line of a JSON Lines file; `node` is None for blank and bad lines."""
+
+    start: int
+    end: int
+    node: Node | None = None
+    bad: BadLine | None = None
+
+
+def decode(data: bytes, limit: int = LARGEST) -> str:
+    """The text of some bytes, strictly UTF-8 without a mark."""
+    if len(data) > limit:
+        raise Unreadable("too-large", f"{len(data)} bytes are more than {limit}")
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise Unreadable("byte-order-mark", "the file begins with a byte order mark", 1, 1)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or _looks_utf16(data):
+        raise Unreadable("utf16", "the file is UTF-16, not UTF-8", 1, 1)
+    at = data.find(b"\0")
+    if at >= 0:
+        raise _at_byte("nul", "the file holds a NUL byte", data, at)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _at_byte("not-utf8", "the file is not UTF-8", data, error.start) from None
+
+
+def _looks_utf16(data: bytes) -> bool:
+    head = data[:4]
+    return len(head) == 4 and (
+        (head[1] == head[3] == 0 and head[0] != 0 != head[2])
+        or (head[0] == head[2] == 0 and head[1] != 0 != head[3])
+    )
+
+
+def _at_byte(code: str, message: str, data: bytes, at: int) -> Unreadable:
+    before = data[:at]
+    return Unreadable(code, message, before.count(b"\n") + 1, at - (before.rfind(b"\n") + 1) + 1)
+
+
+def _at(code: str, message: str, text: str, at: int) -> Unreadable:
+    return Unreadable(
+        code, message, text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+    )
+
+
+_CONFLICT = re.compile(r"^<<<<<<< .*$(?s:.*?)^(?:=======$|>>>>>>> )", re.MULTILINE)
+
+
+def _refuse_conflicts(text: str) -> None:
+    if "<<<<<<< " in text and ">>>>>>> " in text:
+        match = _CONFLICT.search(text)
+        if match is not None:
+            message = "the file holds git conflict markers"
+            raise _at("conflict-markers", message, text, match.start())
+
+
+# JSON
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_WORD = re.compile(r"-?[A-Za-z]+")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_PLACED = 256 * 1024
+_CONSTANT = {"true": True, "false": False, "null": None}
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+_scanstring: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
+_scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
+
+
+def read_json(text: str) -> Node:
+    """The node tree of a JSON text."""
+    return json_root(text, json_value(text))
+
+
+def json_root(text: str, value: Any) -> Node:
+    """The node tree of a JSON text that is known to be sound and to say this."""
+    return _json_node(text, _behind_space(text, 0), value, len(text.rstrip(" \t\n\r")))
+
+
+def json_value(text: str) -> Any:
+    """The value of a JSON text."""
+    if not text.strip(" \t\n\r"):
+        raise Unreadable("empty", "the file is empty", 1, 1)
+    if "<<<<<<< " in text:
+        _refuse_conflicts(text)
+    try:
+        return _json_value(text)
+    except json.JSONDecodeError as error:
+        raise _at("json-syntax", error.msg, text, error.pos) from None
+    except (Unreadable, RecursionError) as error:
+        # Where it is takes a slower reading, which a long text is not worth.
+        if len(text) <= _PLACED or isinstance(error, RecursionError):
+            _Json(text).read()
+        raise
+
+
+def _json_value(text: str) -> Any:
+    if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
+        raise Unreadable("too-many-nodes", f"more than {NODES} values")
+    value = json.loads(text, object_pairs_hook=_once, parse_constant=_never, parse_int=_int)
+    _demand_small(value)
+    has_pairs = "\\ud" in text or "\\uD" in text
+    if has_pairs and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise Unreadable("lone-surrogate", "half of a surrogate pair")
+    return value
+
+
+def _at_most(text: str) -> int:
+    """A number of values that a JSON text does not exceed; its own, but for signs in strings and
+    empty collections."""
+    return text.count(",") + text.count("[") + text.count("{") + 1
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise Unreadable("duplicate-key", "a key stands twice in one object")
+    return made
+
+
+def _never(word: str) -> Any:
+    raise Unreadable("not-finite", f"{word} is not a number")
+
+
+def _int(digits: str) -> int | float:
+    return number(digits, False)
+
+
+def _demand_small(value: Any) -> None:
+    """Refuses what is too deep, too much or not finite."""
+    level, count = [value], 0
+    for depth in range(DEPTH + 1):
+        count += len(level)
+        if any(type(each) is float and not math.isfinite(each) for each in level):
+            raise Unreadable("not-finite", "a number is too great for a float")
+        if depth == DEPTH and any(isinstance(each, (dict, list)) for each in level):
+            raise Unreadable("too-deep", f"more than {DEPTH} levels deep")
+        level = list(_inside(level))
+    if count > NODES:
+        raise Unreadable("too-many-nodes", f"more than {NODES} values")
+
+
+def _inside(level: list[Any]) -> Iterator[Any]:
+    for value in level:
+        if isinstance(value, dict):
+            yield from value.values()
+        elif isinstance(value, list):
+            yield from value
+
+
+def _behind_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _json_node(text: str, start: int, value: Any, end: int) -> Node:
+    if isinstance(value, (dict, list)):
+        node = Node(MAP if isinstance(value, dict) else LIST, start, value, "flow", text)
+    else:
+        node = Node(LEAF, start, value, '"' if isinstance(value, str) else "")
+    node.end = end
+    return node
+
+
+def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
+    """The keys and items of a container in a text that was found to be sound."""
+    keys: list[Node] = []
+    items: list[Node] = []
+    at = node.start + 1
+    for value in node.value.values() if node.kind == MAP else node.value:
+        at = _behind_space(text, at)
+        if node.kind == MAP:
+            end = _scanstring(text, at + 1, True)[1]
+            keys.append(_json_node(text, at, "", end))
+            at = _behind_space(text, _behind_space(text, end) + 1)
+        items.append(_json_node(text, at, value, _scan_once(text, at)[1]))
+        at = _behind_space(text, items[-1].end) + 1
+    for key, name in zip(keys, node.value, strict=False):
+        key.value = name
+    return keys, items
+
+
+class _Json:
+    """A scanner that tells what is wrong and where: slower, and never deeper than it may be."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.count = 0
+        self.open: list[Any] = []
+
+    def read(self) -> Any:
+        if not self._peek():
+            raise Unreadable("empty", "the file is empty", 1, 1)
+        root = self._value()
+        while self.open:
+            self._step(self.open[-1])
+        if self._peek():
+            raise self._wrong("something follows the value")
+        return root
+
+    def _step(self, container: Any) -> None:
+        if self._peek() == ("}" if isinstance(container, dict) else "]"):
+            self.at += 1
+            self.open.pop()
+            return
+        if container:
+            self._expect(",")
+        if isinstance(container, dict):
+            key = self._key(container)
+            container[key] = None
+            container[key] = self._value()
+        else:
+            container.append(self._value())
+
+    def _key(self, container: dict[str, Any]) -> str:
+        if self._peek() != '"':
+            raise self._wrong("a key in double quotes is expected")
+        start, key = self.at, self._string()
+        if key in container:
+            message = f"the key {key[:80]!r} stands twice in one object"
+            raise _at("duplicate-key", message, self.text, start)
+        self._expect(":")
+        return key
+
+    def _value(self) -> Any:
+        sign = self._peek()
+        self._count()
+        if sign == "{" or sign == "[":
+            return self._container(sign)
+        return self._string() if sign == '"' else self._scalar()
+
+    def _container(self, sign: str) -> Any:
+        if len(self.open) >= DEPTH:
+            raise self._wrong(f"more than {DEPTH} levels deep", "too-deep")
+        self.open.append({} if sign == "{" else [])
+        self.at += 1
+        return self.open[-1]
+
+    def _string(self) -> str:
+        try:
+            value, end = _scanstring(self.text, self.at + 1, True)
+        except json.JSONDecodeError as error:
+            self.at = error.pos
+            raise self._wrong(error.msg) from None
+        if SURROGATE.search(value):
+            raise self._wrong("half of a surrogate pair", "lone-surrogate")
+        self.at = end
+        return value
+
+    def _scalar(self) -> Any:
+        match = _NUMBER.match(self.text, self.at)
+        if match is None:
+            return self._constant()
+        try:
+            value = number(match.group(), match[1] is not None or match[2] is not None)
+        except Unreadable as error:
+            raise self._wrong(error.message, error.code) from None
+        self.at = match.end()
+        return value
+
+    def _constant(self) -> Any:
+        match = _WORD.match(self.text, self.at)
+        word = match.group() if match else ""
+        if word in ("NaN", "Infinity", "-Infinity"):
+            raise self._wrong(f"{word} is not a number", "not-finite")
+        if word not in _CONSTANT:
+            raise self._wrong("a value is expected" if self._peek() else "the text ends too early")
+        self.at += len(word)
+        return _CONSTANT[word]
+
+    def _count(self) -> None:
+        self.count += 1
+        if self.count > NODES:
+            raise self._wrong(f"more than {NODES} values", "too-many-nodes")
+
+    def _peek(self) -> str:
+        self.at = _behind_space(self.text, self.at)
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, wanted: str) -> None:
+        sign = self._peek()
+        if sign != wanted:
+            raise self._wrong(f"'{wanted}' is expected" if sign else "the text ends too early")
+        self.at += 1
+
+    def _wrong(self, message: str, code: str = "json-syntax") -> Unreadable:
+        return _at(code, message, self.text, self.at)
+
+
+def number(word: str, is_float: bool) -> int | float:
+    """The number that decimal text says, unless it is too long or not finite."""
+    if is_float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise Unreadable("not-finite", "a number is too great for a float")
+        return value
+    if len(word) > DIGITS:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    return int(word)
+
+
+# JSON Lines
+
+
+def read_lines(text: str) -> list[Line]:
+    """The lines of a JSON Lines text: values, blank ones, and bad ones with their raw text."""
+    _refuse_conflicts(text)
+    lines, start, budget = [], 0, NODES
+    for number_, raw in enumerate(_split(text), 1):
+        line = _line(raw, number_, start)
+        budget -= 1
+        if budget < 0:
+            raise _at("too-many-nodes", f"more than {NODES} lines", text, start)
+        lines.append(line)
+        start += len(raw)
+    return lines
+
+
+def _split(text: str) -> list[str]:
+    # Only the line feed ends a line: other breaks may stand inside JSON strings.
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _line(raw: str, number_: int, start: int) -> Line:
+    line = Line(start, start + len(raw))
+    if not raw.strip(" \t\r\n"):
+        return line
+    try:
+        line.node = read_json(raw)
+    except Unreadable as error:
+        line.bad = BadLine(number_, raw, error.code, error.message)
+    return line
+
+
+# YAML
+
+
+_CORE = "tag:yaml.org,2002:"
+_NULL = {"", "~", "null", "Null", "NULL"}
+_TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
+_BEGINNINGS = frozenset("~nNtTfF.+-0123456789")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+
+
+def read_yaml(text: str) -> tuple[Node, list[Remark]]:
+    """The node tree of the one document in a YAML text, and what is remarkable in it."""
+    _refuse_conflicts(text)
+    composer = _Yaml(text)
+    try:
+        composer.read()
+    except yaml.MarkedYAMLError as error:
+        raise _yaml_error(error, text) from None
+    except yaml.reader.ReaderError as error:
+        message = "a character that YAML does not allow"
+        raise Unreadable("yaml-syntax", message, *_place(text, error)) from None
+    if composer.root is None:
+        raise Unreadable("empty", "the file says nothing", 1, 1)
+    return composer.root, composer.remarks
+
+
+def _place(text: str, error: yaml.reader.ReaderError) -> tuple[int, int]:
+    match = _FORBIDDEN.search(text)
+    if match is None:
+        return 0, 0
+    placed = _at("", "", text, match.start())
+    return placed.line, placed.column
+
+
+_FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+    mark = error.problem_mark or error.context_mark
+    message = error.problem or "not YAML"
+    if mark is None:
+        return Unreadable("yaml-syntax", message)
+    return Unreadable("yaml-syntax", message, mark.line + 1, mark.column + 1)
+
+
+def plain(word: str) -> Any:
+    """What an unquoted scalar means by the core schema."""
+    if word and word[0] not in _BEGINNINGS:
+        return word
+    if word in _NULL:
+        return None
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    if _INT.match(word):
+        return number(word, False)
+    if _BASED.match(word):
+        return number_of_base(word)
+    if _FLOAT.match(word):
+        return number(word, True)
+    if _NOT_FINITE.match(word):
+        raise Unreadable("not-finite", f"{word} is not a finite number")
+    return word
+
+
+def number_of_base(word: str) -> int:
+    if len(word) > DIGITS:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    value = int(word[2:], 8 if word[1] == "o" else 16)
+    if value.bit_length() > DIGITS * 3:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    return value
+
+
+class _Open:
+    """A collection being composed: its node, the keys seen, the key that waits for a value."""
+
+    __slots__ = ("items", "key", "keys", "node", "seen")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.seen: set[str] = set()
+        self.key: Node | None = None
+        self.keys, self.items = node.keys, node.items
+
+
+class _Yaml:
+    """Composes nodes from parser events with a stack of its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.root: Node | None = None
+        self.remarks: list[Remark] = []
+        self.open: list[_Open] = []
+        self.anchors: dict[str, Node] = {}
+        self.count = self.aliases = self.expanded = self.documents = 0
+
+    def read(self) -> None:
+        handle: dict[type, Callable[[Any], None]] = {
+            yaml.DocumentStartEvent: self._document,
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.MappingStartEvent: self._start,
+            yaml.SequenceStartEvent: self._start,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+        }
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        for event in yaml.parse(self.text, Loader=loader):
+            act = handle.get(type(event))
+            if act is not None:
+                act(event)
+
+    def _document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise self._wrong("yaml-syntax", "more than one document in the file", event)
+
+    def _scalar(self, event: Any) -> None:
+        node = Node(LEAF, event.start_mark.index, style=event.style or "")
+        node.end = event.end_mark.index
+        try:
+            node.value = event.value if self._is_word(event) else self._meaning(event)
+        except Unreadable as error:
+            raise self._wrong(error.code, error.message, event) from None
+        if node.style in ("|", ">"):
+            node.end = self._block_end(node)
+        self._anchor(node, event)
+        self._add(node, event, event.value)
+
+    def _is_word(self, event: Any) -> bool:
+        """Whether a scalar is its own text: quoted, or a key; and not tagged."""
+        if event.tag is not None:
+            return False
+        frame = self.open[-1] if self.open else None
+        is_key = frame is not None and frame.node.kind == MAP and frame.key is None
+        return is_key or not event.implicit[0]
+
+    def _meaning(self, event: Any) -> Any:
+        if event.tag is None:
+            return plain(event.value)
+        name = event.tag.removeprefix(_CORE)
+        if event.tag == "!" or name == "str":
+            return event.value
+        value = plain(event.value)
+        if name == event.tag or _TAGGED.get(name) is not type(value):
+            raise Unreadable("yaml-tag", f"the tag {event.tag[:80]} is not allowed")
+        return value
+
+    def _block_end(self, node: Node) -> int:
+        """Where the text of a block scalar ends: before its last line break."""
+        raw = self.text[node.start : node.end]
+        header = _HEADER.search(raw)
+        kept = raw if header is None or "+" not in header.group() else ""
+        body = kept.rstrip("".join(BREAKS) + " ") if kept else _LAST_BREAK.sub("", raw)
+        return node.start + max(len(body), header.end() if header else 0)
+
+    def _alias(self, event: Any) -> None:
+        self.aliases += 1
+        target = self.anchors.get(event.anchor)
+        if target is None:
+            raise self._wrong("yaml-syntax", f"no anchor {event.anchor[:80]} before it", event)
+        if any(frame.node is target for frame in self.open):
+            raise self._wrong("alias-bomb", "an alias that holds itself", event)
+        self.expanded += _size(target.value, EXPANSION + 1)
+        if self.aliases > ALIASES or self.expanded > EXPANSION:
+            raise self._wrong("alias-bomb", "too much is repeated through aliases", event)
+        node = Node(LEAF, event.start_mark.index, copied(target.value), "*")
+        node.end = event.end_mark.index
+        self._add(node, event, target.value if isinstance(target.value, str) else None)
+
+    def _start(self, event: Any) -> None:
+        self._count(event)
+        if len(self.open) >= DEPTH:
+            raise self._wrong("too-deep", f"more than {DEPTH} levels deep", event)
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
+            raise self._wrong("yaml-tag", f"the tag {event.tag[:80]} is not allowed", event)
+        if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:
+            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+        style = "flow" if event.flow_style else "block"
+        node = Node(MAP if is_map else LIST, event.start_mark.index, {} if is_map else [], style)
+        self._anchor(node, event)
+        self.open.append(_Open(node))
+
+    def _end(self, event: Any) -> None:
+        node = self.open.pop().node
+        if node.style == "flow":
+            node.end = event.end_mark.index
+        else:
+            node.end = node.items[-1].end if node.items else node.start
+        if node.items and not node.anchor and node.style == "block" and node.kind == MAP:
+            node.end = max(node.end, node.keys[-1].end)
+        self._place(node, event, None)
+
+    def _add(self, node: Node, event: Any, word: str | None) -> None:
+        self._count(event)
+        self._place(node, event, word)
+
+    def _place(self, node: Node, event: Any, word: str | None) -> None:
+        if not self.open:
+            self.root = node
+            return
+        frame = self.open[-1]
+        if frame.node.kind == LIST:
+            frame.items.append(node)
+            frame.node.value.append(node.value)
+        elif frame.key is None:
+            frame.key = self._key(frame, node, event, word)
+        else:
+            frame.keys.append(frame.key)
+            frame.items.append(node)
+            frame.node.value[frame.key.value] = node.value
+            frame.key = None
+
+    def _key(self, frame: _Open, node: Node, event: Any, word: str | None) -> Node:
+        if word is None:
+            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+        if word in frame.seen:
+            message = f"the key {word!r} stands twice in one map"
+            raise self._wrong("duplicate-key", message[:200], event)
+        if word == "<<" and not node.style:
+            self.remarks.append(Remark("merge-key", event.start_mark.line + 1))
+        frame.seen.add(word)
+        node.value = word
+        return node
+
+    def _anchor(self, node: Node, event: Any) -> None:
+        if event.anchor:
+            node.anchor = event.anchor
+            self.anchors[event.anchor] = node
+
+    def _count(self, event: Any) -> None:
+        self.count += 1
+        if self.count > YAML_NODES:
+            raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
+
+    def _wrong(self, code: str, message: str, event: Any) -> Unreadable:
+        mark = event.start_mark
+        return Unreadable(code, message, mark.line + 1, mark.column + 1)
+
+
+BREAKS = ("\n", "\r", "\x85", "\u2028", "\u2029")
+_LAST_BREAK = re.compile("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
+_HEADER = re.compile(r"[|>][-+0-9]*")
+_TAGGED = {"int": int, "float": float, "bool": bool, "null": type(None)}
+
+
+def _size(value: Any, most: int) -> int:
+    todo, count = [value], 0
+    while todo and count <= most:
+        count += 1
+        todo.extend(_inside([todo.pop()]))
+    return count
+
+
+def copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [copied(inner) for inner in value]
+    return value

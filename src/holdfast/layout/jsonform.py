@@ -1,0 +1,318 @@
+"""Fields of JSON session files: each read into a fact and written back only where the fact differs.
+
+A *kind* reads a native value (anything wrong reads as "not said") and spells a fact. A *field* ties
+a kind to a key and to the name of the fact. `put_fields` leaves a value alone when it already says
+the fact, or says all of it that its spelling can hold, so that odd but equal spellings survive.
+
+Lists are paired with facts before they are written: units by id or title, logs by what they say and
+when. Elements that nobody can read are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from holdfast.layout import Where, stamps
+from holdfast.layout.facts import Facts
+
+Node = dict[str, Any]
+LARGEST = 2**53 - 1
+"""The largest whole number that every reader of JSON keeps exact."""
+
+_T = TypeVar("_T")
+
+
+class _Drop:
+    """Says that a key is left out rather than blank."""
+
+
+DROP = _Drop()
+
+
+# --- plain values ------------------------------------------------------------------------------
+
+
+def node(value: Any) -> Node:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def number(value: Any) -> float | None:
+    """A number that is no truth value and not beyond all use."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= LARGEST else None
+
+
+def copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def main(tree: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
+    """The session's own file of a tree and its name: one of those wanted, else the first."""
+    names = [*(name for name in wanted if name in tree), *tree]
+    return (names[0], tree[names[0]]) if names else ("", None)
+
+
+def insert(into: Node, key: str, value: Any, order: Sequence[str]) -> None:
+    """Set a key; a new one comes behind the key that it follows in the document's order."""
+    if key in into or key not in order:
+        into[key] = value
+        return
+    before = [name for name in order[: order.index(key)] if name in into]
+    rest = list(into.items())
+    at = list(into).index(before[-1]) + 1 if before else 0
+    into.clear()
+    into.update([*rest[:at], (key, value), *rest[at:]])
+
+
+# --- kinds -------------------------------------------------------------------------------------
+
+
+class Kind(Protocol):
+    def read(self, value: Any, where: Where) -> Any:
+        """What a native value says; the empty fact (None, "" or []) for anything else."""
+        ...
+
+    def write(self, fact: Any, old: Any, where: Where) -> Any: ...
+
+
+class Text(NamedTuple):
+    """Text; `unsaid` is what stands in the file when there is nothing to say."""
+
+    unsaid: str = ""
+
+    def read(self, value: Any, where: Where) -> str:
+        return "" if value == self.unsaid else text(value)
+
+    def write(self, fact: str, old: Any, where: Where) -> str:
+        return fact or self.unsaid
+
+
+class Stamp(NamedTuple):
+    milliseconds: bool = False
+
+    def read(self, value: Any, where: Where) -> int | None:
+        return stamps.read(value, where.naive)
+
+    def write(self, fact: int, old: Any, where: Where) -> str:
+        return stamps.write(fact, old, milliseconds=self.milliseconds, naive=where.naive)
+
+
+class Count(NamedTuple):
+    """A whole number from 0 on; 3.0 is one too, as JSON has it."""
+
+    def read(self, value: Any, where: Where) -> int | None:
+        found = number(value)
+        return int(found) if found is not None and found >= 0 and found == int(found) else None
+
+    def write(self, fact: int, old: Any, where: Where) -> int:
+        return fact
+
+
+class Share(NamedTuple):
+    """A fraction; `whole` is how the file writes 1, and 100 writes whole percents."""
+
+    whole: int = 1
+
+    def read(self, value: Any, where: Where) -> float | None:
+        found = number(value)
+        return found / self.whole if found is not None and 0 <= found <= self.whole else None
+
+    def write(self, fact: float, old: Any, where: Where) -> float:
+        share = min(max(fact, 0.0), 1.0)
+        return float(share) if self.whole == 1 else round(share * self.whole)
+
+
+class Names(NamedTuple):
+    """A list of texts; other elements are kept behind them."""
+
+    def read(self, value: Any, where: Where) -> list[str]:
+        return [each for each in items(value) if isinstance(each, str)]
+
+    def write(self, fact: list[str], old: Any, where: Where) -> list[Any]:
+        return [*fact, *(each for each in items(old) if not isinstance(each, str))]
+
+
+TEXT, COUNT, FRACTION, PERCENT, NAMES = Text(), Count(), Share(), Share(100), Names()
+SECONDS, MILLISECONDS = Stamp(), Stamp(True)
+
+
+class Field(NamedTuple):
+    """A fact and where it stands. `keys` are spellings of the key, the document's own first.
+
+    `blank` is written for an empty fact. A `sticky` field is never blanked: an empty fact says
+    nothing about it. A field that is not `own` is only used where a file already has its key.
+    """
+
+    fact: str
+    keys: tuple[str, ...]
+    kind: Kind
+    blank: Any = None
+    sticky: bool = False
+    own: bool = True
+
+    def key(self, of: Node) -> str:
+        return next((key for key in self.keys if key in of), self.keys[0])
+
+
+def get_fields(of: Node, fields: Iterable[Field], where: Where) -> dict[str, Any]:
+    return {f.fact: f.kind.read(of.get(f.key(of)), where) for f in fields}
+
+
+def put_fields(
+    into: Node, facts: Any, fields: Iterable[Field], where: Where, order: Sequence[str]
+) -> None:
+    for field in fields:
+        if field.own or field.key(into) in into:
+            put_field(into, field, getattr(facts, field.fact), where, order)
+
+
+def put_field(into: Node, field: Field, fact: Any, where: Where, order: Sequence[str]) -> None:
+    key, kind = field.key(into), field.kind
+    old = into.get(key)
+    said, empty = kind.read(old, where), fact is None or fact == "" or fact == []
+    if said == fact or (empty and field.sticky):
+        return
+    new = field.blank if empty else kind.write(fact, old, where)
+    if isinstance(new, _Drop):
+        into.pop(key, None)
+    elif key not in into or kind.read(new, where) != said:
+        insert(into, key, new, order)
+
+
+def put_latest(
+    into: Node, field: Field, moment: int | None, where: Where, order: Sequence[str]
+) -> None:
+    """A stamp that never goes back."""
+    said = field.kind.read(into.get(field.key(into)), where)
+    latest = max((at for at in (said, moment) if at is not None), default=None)
+    put_field(into, field, latest, where, order)
+
+
+def put_place(
+    into: Node, field: Field, fact: str, here: str, where: Where, order: Sequence[str]
+) -> None:
+    """What is true of one machine: what the facts say, else, if the file says another, ours.
+
+    A file that says nothing is left saying nothing: its own facts would ask for no more.
+    """
+    said = field.kind.read(into.get(field.key(into)), where)
+    put_field(into, field, fact or (here if said else ""), where, order)
+
+
+def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequence[str]) -> None:
+    """Change an object inside another; it is made if there is something to say."""
+    inner = node(root.get(key))
+    put(inner)
+    if inner and root.get(key) is not inner:
+        insert(root, key, inner, order)
+
+
+# --- lists -------------------------------------------------------------------------------------
+
+Key = Callable[[Any], Hashable]
+"""What an element is known by; None when it is not known that way."""
+
+
+def pair(
+    old: Sequence[Any], new: Sequence[Any], passes: Iterable[tuple[Key, Key]]
+) -> dict[int, int]:
+    """Place in `old` → place in `new`, by the keys of each pass in turn, equals in their order."""
+    found: dict[int, int] = {}
+    for of_old, of_new in passes:
+        taken = set(found.values())
+        waiting: dict[Hashable, list[int]] = {}
+        for at in reversed(range(len(new))):
+            if at not in taken and (key := of_new(new[at])) is not None:
+                waiting.setdefault(key, []).append(at)
+        for at, element in enumerate(old):
+            if at not in found and element is not None and waiting.get(of_old(element)):
+                found[at] = waiting[of_old(element)].pop()
+    return found
+
+
+def by_name(name: str) -> list[tuple[Key, Key]]:
+    """Pairing by one attribute that both sides have."""
+    return [(lambda each: getattr(each, name), lambda each: getattr(each, name))]
+
+
+def by_moment(told: Key) -> list[tuple[Key, Key]]:
+    """Pairing of log entries: the same words at the same moment, or one side knows no moment.
+
+    A file that keeps whole seconds says the same moment as a fact with milliseconds.
+    """
+
+    def exact(each: Any) -> Hashable:
+        return (told(each), each.at)
+
+    def whole_second(each: Any) -> Hashable:
+        return (told(each), each.at // 1000) if each.at is not None and not each.at % 1000 else None
+
+    def within_second(each: Any) -> Hashable:
+        return (told(each), each.at // 1000) if each.at is not None else None
+
+    def timeless(each: Any) -> Hashable:
+        return told(each) if each.at is None else None
+
+    return [(exact, exact), (whole_second, within_second), (timeless, told), (told, timeless)]
+
+
+def put_list(
+    old: Any,
+    facts: Sequence[_T],
+    read: Callable[[Any], _T | None],
+    write: Callable[[Any, _T], Any],
+    passes: Iterable[tuple[Key, Key]],
+    *,
+    log: bool = False,
+) -> Any:
+    """A list that says the facts: paired elements rewritten in place, new ones behind.
+
+    `write` gets None for a new element. What no fact speaks of leaves the list, unless it is a log.
+    """
+    said = [read(element) for element in items(old)]
+    pairs = pair(said, facts, passes)
+    made = []
+    for at, element in enumerate(items(old)):
+        if at in pairs:
+            made.append(write(element, facts[pairs[at]]))
+        elif log or said[at] is None:
+            made.append(element)
+    taken = set(pairs.values())
+    made += [write(None, fact) for at, fact in enumerate(facts) if at not in taken]
+    return made if made or isinstance(old, list) else old
+
+
+# --- what both documents share -----------------------------------------------------------------
+
+
+def finished(status: str) -> bool:
+    return status in ("done", "failed", "timed_out", "skipped")
+
+
+def is_done(status: str) -> bool:
+    """Whether a step counts as completed work; all others are still to do."""
+    return status in ("done", "skipped")
+
+
+def progress_of(facts: Facts) -> float:
+    """The figure for a session: the one given, else counted from steps, else from agents."""
+    if facts.progress is not None:
+        return facts.progress
+    if facts.steps:
+        return sum(is_done(step.status) for step in facts.steps) / len(facts.steps)
+    known = [agent.fraction for agent in facts.agents if agent.fraction is not None]
+    if known:
+        return min(1.0, max(0.0, sum(known) / len(known)))
+    return 1.0 if facts.status == "completed" else 0.0

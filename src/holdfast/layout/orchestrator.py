@@ -1,0 +1,875 @@
+"""The `orchestrator` layout: the one current session of a project, `orchestrator-session.json`.
+
+    agents            running and finished ones; a pending agent is an entry of `pending_tasks`
+    completed_work    objects: steps that are done, with outcome and files
+    pending_tasks     sentences: all other steps
+    decisions_made, errors      logs; `errors` holds our record: message, category, agent, timestamp
+    context_usage     tokens, and their share of the context window in percent
+
+The last error that names a failed agent is that agent's error; all others are the session's.
+
+Real files depart from the document: other names for times (`started_at`, `completed_at` …), a
+`project_path`, bare sentences in `completed_work`. They are read by shape, and written as found.
+Only version "1.0" is written at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from functools import partial
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.layout import (
+    INFO,
+    WARNING,
+    Bundle,
+    Finding,
+    Reading,
+    Salvaged,
+    Tree,
+    Where,
+    stamps,
+)
+from holdfast.layout import jsonform as form
+from holdfast.layout.facts import (
+    AgentFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    StepFact,
+)
+from holdfast.layout.jsonform import (
+    COUNT,
+    DROP,
+    LARGEST,
+    NAMES,
+    PERCENT,
+    SECONDS,
+    TEXT,
+    Field,
+    Node,
+    Text,
+    items,
+    node,
+    text,
+)
+from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule, look
+from holdfast.layout.torn import recover
+from holdfast.layout.words import (
+    ALSO_SESSION,
+    ALSO_UNIT,
+    session_status,
+    session_word,
+    unit_status,
+    unit_word,
+)
+from holdfast.sha import digest_of
+
+ID = "orchestrator"
+CURRENT = "orchestrator-session.json"
+HISTORY = "orchestrator-history"
+VERSION = "1.0"
+
+STATUSES = ("created", "in_progress", "paused", "complete", "aborted")
+AGENT_STATUSES = ("in_progress", "complete", "failure")
+LIFECYCLE: dict[str, tuple[str, ...]] = {
+    "created": ("in_progress", "aborted"),
+    "in_progress": ("paused", "complete", "aborted"),
+    "paused": ("in_progress", "aborted"),
+    "complete": (),
+    "aborted": (),
+}
+"""Word → the words that may follow it. A session that is complete or aborted is archived."""
+
+
+class Mode(Struct, frozen=True):
+    """How many agents run at once, and at which share of the window context is compressed."""
+
+    agents: int
+    compress_at: int
+
+
+MODES = {
+    "default": Mode(2, 70),
+    "debug": Mode(1, 90),
+    "optimize": Mode(4, 60),
+    "release": Mode(4, 85),
+}
+WINDOW = 128_000
+"""Tokens that the context is taken to hold; the attribute `orchestrator.window` says otherwise."""
+WARN_ABOVE, COMPRESS_ABOVE = 70_000, 100_000
+WINDOW_ATTRIBUTE = f"{ID}.window"
+
+
+def percentage(tokens: int, window: int = WINDOW) -> int:
+    """How much of the context window is used, in whole percents."""
+    return round(100 * tokens / window) if window > 0 else 0
+
+
+def pressure(tokens: int) -> str:
+    """What the number of tokens asks for: nothing, a warning, or compressing."""
+    if tokens > COMPRESS_ABOVE:
+        return "compress"
+    return "warn" if tokens > WARN_ABOVE else ""
+
+
+def may_become(word: str, next_word: str) -> bool:
+    """Whether one status of the document may follow another."""
+    return next_word in LIFECYCLE.get(word, ())
+
+
+# --- history and recovery ----------------------------------------------------------------------
+
+
+def archive_name(native_id: str) -> str:
+    """Where a session is archived, relative to the layout's folder."""
+    return f"{HISTORY}/{native_id}.json"
+
+
+def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
+    """A row per archived session, newest first by file name; unreadable ones have theirs too."""
+    names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
+    return [_row(name, node(archived[name])) for name in names[: max(0, limit)]]
+
+
+def _row(name: str, value: Node) -> dict[str, str]:
+    stem = name.rpartition("/")[2].removesuffix(".json")
+    row = {"id": text(value.get("session_id")) or stem}
+    return row | {key: text(value.get(key)) for key in ("goal", "status", "created")}
+
+
+class Choice(Struct, frozen=True):
+    name: str
+    title: str
+    says: str
+
+
+class Menu(Struct, frozen=True):
+    """What may be done about a current file that cannot be read."""
+
+    heading: str
+    message: str
+    choices: tuple[Choice, ...]
+    question: str
+
+
+def recovery(kept_as: str) -> Menu:
+    """The choices for a corrupted file, whose bytes are kept under the given name."""
+    fresh = f"Begin new session (old file kept as {kept_as})"
+    return Menu(
+        "## ⚠️ SESSION RECOVERY",
+        "The previous session file appears corrupted.",
+        (
+            Choice("fresh", "Start fresh", fresh),
+            Choice("history", "View history", "Check archived sessions"),
+            Choice("manual", "Manual recovery", "I'll try to extract what I can"),
+        ),
+        "Which would you prefer?",
+    )
+
+
+def recovery_text(menu: Menu) -> str:
+    """The menu as the document shows it."""
+    rows = enumerate(menu.choices, 1)
+    lines = [f"{n}. **{choice.title}**: {choice.says}" for n, choice in rows]
+    parts = (menu.heading, menu.message, "\n".join(("**Options**:", *lines)), menu.question)
+    return "\n\n".join(parts) + "\n"
+
+
+# --- signs that were misread -------------------------------------------------------------------
+
+SIGNS = ("└──", "🔄", "✅", "⚠️")
+
+
+def _misread_as(sign: str, encoding: str) -> str:
+    """How the UTF-8 of a sign looks to a program that takes it for an older encoding."""
+    return "".join(bytes((byte,)).decode(encoding, "ignore") or chr(byte) for byte in sign.encode())
+
+
+_MISREAD = {
+    _misread_as(sign, encoding): sign
+    for sign in (*SIGNS, "└", "─", "⚠")
+    for encoding in ("cp1254", "cp1252")
+}
+_MISREAD |= {bad.replace("\xa0", " "): sign for bad, sign in _MISREAD.items()}
+_BAD_SIGN = re.compile("|".join(map(re.escape, sorted(_MISREAD, key=len, reverse=True))))
+
+
+def misread(words: str) -> list[str]:
+    """The signs in a text that are UTF-8 misread as Windows-1254 (or 1252), in their order."""
+    return [_MISREAD[match[0]] for match in _BAD_SIGN.finditer(words)]
+
+
+def repaired(words: str) -> str:
+    """The text with misread signs set right."""
+    return _BAD_SIGN.sub(lambda match: _MISREAD[match[0]], words)
+
+
+# --- fields ------------------------------------------------------------------------------------
+
+_GOAL = Field("goal", ("goal",), TEXT, sticky=True)
+_CREATED = Field("began_at", ("created", "created_at", "started_at"), SECONDS, sticky=True)
+_UPDATED = Field("updated_at", ("updated", "updated_at"), SECONDS, sticky=True)
+_MODE = Field("mode", ("mode",), TEXT, sticky=True)
+_OTHER = (
+    Field("ended_at", ("completed_at", "completed"), SECONDS, sticky=True, own=False),
+    Field("paused_at", ("paused_at",), SECONDS, sticky=True, own=False),
+    Field("resumed_at", ("resumed_at",), SECONDS, sticky=True, own=False),
+)
+_SESSION = (_GOAL, _CREATED, _UPDATED, _MODE, *_OTHER)
+_LOOSE_PATH = Field("project_path", ("project_path",), TEXT, sticky=True, own=False)
+_NAME = Field("project", ("name",), TEXT, sticky=True)
+_PATH = Field("project_path", ("path",), TEXT, sticky=True)
+_BRANCH = Field("git_branch", ("git_branch",), TEXT, sticky=True)
+_PROJECT = (_NAME, _PATH, _BRANCH)
+_USAGE = (
+    Field("tokens", ("estimated_tokens",), COUNT, sticky=True),
+    Field("compressed_at", ("last_compression",), SECONDS, sticky=True),
+)
+_RUN = (
+    Field("type", ("type",), Text("custom"), "custom"),
+    Field("task", ("task",), TEXT, ""),
+    Field("started_at", ("started", "started_at"), SECONDS, DROP),
+    Field("ended_at", ("completed", "completed_at"), SECONDS, DROP),
+    Field("result", ("result_summary",), TEXT, DROP),
+    Field("fraction", ("progress",), PERCENT, DROP),
+    Field("tokens", ("context_tokens",), COUNT, sticky=True),
+)
+_WORK = (
+    Field("outcome", ("outcome",), TEXT, ""),
+    Field("files", ("files",), NAMES, []),
+)
+_CHOICE = (
+    Field("because", ("rationale",), TEXT, ""),
+    Field("at", ("timestamp",), SECONDS, sticky=True),
+)
+_FAULT = (
+    Field("category", ("category",), TEXT, "", sticky=True),
+    Field("agent", ("agent", "agent_id"), TEXT, "", sticky=True),
+    Field("at", ("timestamp", "at"), SECONDS, sticky=True),
+)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _seen(found: Iterator[Any]) -> list[Any]:
+    return [each for each in found if each is not None]
+
+
+def _agent_status(of: Node) -> str:
+    return unit_status(ID, text(of.get("status"))) or "running"
+
+
+def _get_agent(value: Any, where: Where) -> AgentFact | None:
+    of = node(value)
+    if not text(of.get("id")):
+        return None
+    return AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
+
+
+def _get_done(value: Any, where: Where) -> StepFact | None:
+    of = value if isinstance(value, dict) else {"task": value}
+    title = text(of.get("task"))
+    return StepFact(title, status="done", **form.get_fields(of, _WORK, where)) if title else None
+
+
+def _get_task(value: Any) -> StepFact | None:
+    title = text(node(value).get("task")) if isinstance(value, dict) else text(value)
+    return StepFact(title) if title else None
+
+
+def _get_decision(value: Any, where: Where) -> DecisionFact | None:
+    of = value if isinstance(value, dict) else {"decision": value}
+    what = text(of.get("decision"))
+    return DecisionFact(what, **form.get_fields(of, _CHOICE, where)) if what else None
+
+
+def _get_error(value: Any, where: Where) -> ErrorFact | None:
+    of = value if isinstance(value, dict) else {"message": value}
+    message = text(of.get("message")) or text(of.get("error"))
+    return ErrorFact(message, **form.get_fields(of, _FAULT, where)) if message else None
+
+
+def _get_file(value: Any) -> FileFact | None:
+    path = text(node(value).get("path")) if isinstance(value, dict) else text(value)
+    return FileFact(path) if path else None
+
+
+def _get(root: Node, where: Where) -> Facts:
+    agents = _seen(_get_agent(each, where) for each in items(root.get("agents")))
+    errors = _seen(_get_error(each, where) for each in items(root.get("errors")))
+    project = form.get_fields(node(root.get("project")), _PROJECT, where)
+    project["project_path"] = project["project_path"] or text(root.get("project_path"))
+    usage = form.get_fields(node(root.get("context_usage")), _USAGE, where)
+    return Facts(
+        native_id=text(root.get("session_id")),
+        status=session_status(ID, text(root.get("status"))) or "active",
+        steps=[
+            *_seen(_get_done(each, where) for each in items(root.get("completed_work"))),
+            *_seen(_get_task(each) for each in items(root.get("pending_tasks"))),
+        ],
+        agents=_with_errors(agents, errors),
+        errors=errors,
+        decisions=_seen(_get_decision(each, where) for each in items(root.get("decisions_made"))),
+        files=_seen(_get_file(each) for each in items(root.get("files_modified"))),
+        compressions=1 if usage["compressed_at"] is not None else None,
+        tokens_by_agent={a.id: a.tokens for a in agents if a.tokens is not None},
+        **form.get_fields(root, _SESSION, where),
+        **project,
+        **usage,
+    )
+
+
+def _with_errors(agents: list[AgentFact], errors: list[ErrorFact]) -> list[AgentFact]:
+    """The agents, failed ones with the last error that names them; it leaves the session's list."""
+    failed = {agent.id for agent in agents if agent.status in ("failed", "timed_out")}
+    last = {error.agent: error for error in errors if error.agent in failed}
+    errors[:] = [error for error in errors if last.get(error.agent) is not error]
+    return [
+        replace(agent, error=last[agent.id].message, category=last[agent.id].category)
+        if agent.id in last
+        else agent
+        for agent in agents
+    ]
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
+    """A new file: every key of the document, in its order."""
+    now = facts.updated_at or facts.began_at or where.now
+    path = facts.project_path or where.project_path
+    name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return {
+        "schema_version": VERSION,
+        "session_id": native_id,
+        "created": stamps.write(facts.began_at or now),
+        "updated": stamps.write(now),
+        "project": {"name": name, "path": path, "git_branch": facts.git_branch or None},
+        "goal": facts.goal,
+        "mode": facts.mode or "default",
+        "status": session_word(ID, facts.status),
+        "agents": [],
+        "completed_work": [],
+        "pending_tasks": [],
+        "decisions_made": [],
+        "context_usage": {"estimated_tokens": 0, "percentage": 0, "last_compression": None},
+        "errors": [],
+    }
+
+
+def _put_root(root: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    _put_status(root, facts.status)
+    _put_project(root, facts, where)
+    _put_agents(root, facts, where)
+    _put_work(root, facts, where)
+    _put_logs(root, facts, where)
+    usage = partial(_put_usage, facts=facts, where=where)
+    form.put_section(root, "context_usage", usage, ROOT)
+
+
+def _put_status(root: Node, status: str) -> None:
+    said, word = session_status(ID, text(root.get("status"))) or "active", session_word(ID, status)
+    if status != said and session_status(ID, word) != said:
+        form.insert(root, "status", word, ROOT)
+
+
+def _put_project(root: Node, facts: Facts, where: Where) -> None:
+    here = where.project_path
+    if "project_path" in root and not text(node(root.get("project")).get("path")):
+        form.put_place(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
+        facts = replace(facts, project_path="")
+    elif isinstance(root.get("project"), dict):
+        form.put_place(root["project"], _PATH, facts.project_path, here, where, _PROJECT_ORDER)
+        facts = replace(facts, project_path="")
+
+    def put(project: Node) -> None:
+        form.put_fields(project, facts, _PROJECT, where, _PROJECT_ORDER)
+
+    form.put_section(root, "project", put, ROOT)
+
+
+def _put_list(root: Node, key: str, *what: Any, log: bool = False) -> None:
+    made = form.put_list(root.get(key), *what, log=log)
+    if key in root or made:
+        form.insert(root, key, made, ROOT)
+
+
+def _put_agents(root: Node, facts: Facts, where: Where) -> None:
+    """Pending agents stay where another program put them; we name them in `pending_tasks`."""
+    known = {text(node(each).get("id")) for each in items(root.get("agents"))}
+    spent = facts.tokens_by_agent
+    agents = [
+        replace(a, tokens=spent.get(a.id) if a.tokens is None else a.tokens)
+        for a in facts.agents
+        if a.status != "pending" or a.id in known
+    ]
+    read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
+    _put_list(root, "agents", agents, read, write, form.by_name("id"))
+
+
+def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
+    made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
+    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    said, word = _agent_status(made), unit_word(ID, fact.status)
+    if old is None or (fact.status != said and unit_status(ID, word) != said):
+        form.insert(made, "status", word, AGENT_ORDER)
+    return made
+
+
+def _put_work(root: Node, facts: Facts, where: Where) -> None:
+    steps = [replace(s, title=s.title or s.id) for s in facts.steps if s.title or s.id]
+    done = [step for step in steps if form.is_done(step.status)]
+    rest = [step for step in steps if not form.is_done(step.status)]
+    rest += _waiting(root, facts, {step.title for step in steps})
+    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
+    _put_list(root, "completed_work", done, read, write, form.by_name("title"))
+    _put_list(root, "pending_tasks", rest, _get_task, _put_task, form.by_name("title"))
+
+
+def _waiting(root: Node, facts: Facts, titles: set[str]) -> list[StepFact]:
+    """Pending agents as tasks, unless a step or the list of agents speaks of them already."""
+    known = {text(node(each).get("id")) for each in items(root.get("agents"))}
+    agents = [a for a in facts.agents if a.status == "pending" and a.id not in known]
+    return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
+
+
+def _put_task(old: Any, step: StepFact) -> Any:
+    return step.title if old is None else old
+
+
+def _put_done(old: Any, step: StepFact, where: Where) -> Any:
+    if isinstance(old, str) and not step.outcome and not step.files:
+        return old
+    if isinstance(old, dict):
+        made = dict(old)
+    else:
+        made = {"task": step.title, "outcome": "", "files": []}
+    form.put_fields(made, step, _WORK, where, WORK_ORDER)
+    return made
+
+
+def _put_logs(root: Node, facts: Facts, where: Where) -> None:
+    moment = facts.updated_at or facts.began_at or where.now
+    choices = [replace(d, what=said(d)) for d in facts.decisions if d.what]
+    of_log: tuple[tuple[str, list[Any], Any, Any, Any], ...] = (
+        ("decisions_made", choices, _get_decision, _put_decision, lambda each: each.what),
+        ("errors", _errors(facts), _get_error, _put_error, lambda each: (each.message, each.agent)),
+    )
+    for key, entries, read, write, told in of_log:
+        reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
+        _put_list(root, key, entries, reader, writer, form.by_moment(told), log=True)
+    if isinstance(root.get("files_modified"), list):
+        paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
+        by_path = form.by_name("path")
+        _put_list(root, "files_modified", paths, _get_file, _put_path, by_path, log=True)
+
+
+def said(decision: DecisionFact) -> str:
+    """A decision in one text: here there is no place for what was chosen."""
+    return f"{decision.what}: {decision.chosen}" if decision.chosen else decision.what
+
+
+def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
+    if old is not None and _get_decision(old, where) == replace(fact, options=[], chosen=""):
+        return old
+    made = dict(old) if isinstance(old, dict) else {"decision": fact.what, "rationale": ""}
+    if old is None and fact.at is None:
+        fact = replace(fact, at=moment)
+    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+    return made
+
+
+def _errors(facts: Facts) -> list[ErrorFact]:
+    """All that goes into `errors`: the session's, why it failed, and last those of its agents."""
+    failed = {
+        (a.id, a.error): ErrorFact(a.error, a.category, a.id)
+        for a in facts.agents
+        if a.status in ("failed", "timed_out") and a.error
+    }
+    own = [e for e in facts.errors if e.message]
+    if facts.status == "failed" and facts.because:
+        own += [ErrorFact(facts.because)]
+    return [*own, *failed.values()]
+
+
+def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
+    if old is not None and not isinstance(old, dict):
+        return old
+    made = dict(old) if old is not None else {"message": fact.message, "category": "", "agent": ""}
+    if old is None and fact.at is None:
+        fact = replace(fact, at=moment)
+    form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
+    return made
+
+
+def _put_path(old: Any, fact: FileFact) -> Any:
+    return fact.path if old is None else old
+
+
+def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
+    before = COUNT.read(usage.get("estimated_tokens"), where)
+    form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
+    tokens = COUNT.read(usage.get("estimated_tokens"), where)
+    if tokens is not None and tokens != before:
+        form.insert(usage, "percentage", percentage(tokens, _window(facts)), USAGE_ORDER)
+
+
+def _window(facts: Facts) -> int:
+    said = COUNT.read(facts.attributes.get(WINDOW_ATTRIBUTE), Where())
+    return said or WINDOW
+
+
+# --- checking ----------------------------------------------------------------------------------
+
+
+def _text(req: str, **more: Any) -> Rule:
+    return Rule(type="string", req=req, **more)
+
+
+def _list(req: str, each: Rule) -> Rule:
+    return Rule(type="array", req=req, each=each)
+
+
+def _count(req: str, high: int = LARGEST) -> Rule:
+    return Rule(type="integer", req=req, low=0, high=high)
+
+
+def _stamp(req: str, **more: Any) -> Rule:
+    says = "a time, YYYY-MM-DDTHH:MM:SSZ"
+    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
+    return _text(req, shape=MOMENT, fine=SECOND, **more)
+
+
+def _object(req: str, keys: dict[str, Rule], need: str, **more: Any) -> Rule:
+    """An object with keys that must be there, and others that should."""
+    needed = {key: keys[key].req for key in need.split()}
+    optional = more.pop("optional", ())
+    want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
+    return Rule(type="object", req=req, keys=keys, need=needed, want=want, **more)
+
+
+_SESSION_ID = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}-[0-9A-Za-z]{{1,32}}{END}"
+_AGENT = _object(
+    "S4-17",
+    {
+        "id": _text("S4-17", shape=r"\S", code="empty-text", says="an agent's id"),
+        "type": _text("S4-18"),
+        "task": _text("S4-19"),
+        "status": _text("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
+        "started": _stamp("S4-21"),
+        "completed": _stamp("S4-22"),
+        "result_summary": _text("S4-23"),
+        "progress": _count("S4-25", 100),
+        "context_tokens": _count("S4-24"),
+    },
+    "id status",
+    optional=("completed", "result_summary", "progress", "context_tokens"),
+)
+_DONE = _object(
+    "S4-26",
+    {
+        "task": _text("S4-26"),
+        "outcome": _text("S4-27"),
+        "files": _list("S4-28", _text("S4-28")),
+    },
+    "task",
+    optional=("outcome", "files"),
+    bare="bare-text",
+)
+_DECISION = _object(
+    "S4-30",
+    {
+        "decision": _text("S4-30"),
+        "rationale": _text("S4-31"),
+        "timestamp": _stamp("S4-32"),
+    },
+    "decision",
+    bare="bare-text",
+)
+_ERROR = _object(
+    "S4-36",
+    {
+        "message": _text("S4-36"),
+        "category": _text("S4-36"),
+        "agent": _text("S4-36"),
+        "timestamp": _stamp("S4-36"),
+    },
+    "",
+    mild=True,
+    free=True,
+    optional=("message", "category", "agent", "timestamp"),
+)
+_USAGE_RULE = _object(
+    "S4-33",
+    {
+        "estimated_tokens": _count("S4-33"),
+        "percentage": _count("S4-34"),
+        "last_compression": _stamp("S4-35", null=True),
+    },
+    "",
+)
+_PROJECT_RULE = _object(
+    "S4-11",
+    {
+        "name": _text("S4-11"),
+        "path": _text("S4-12"),
+        "git_branch": _text("S4-13", null=True),
+    },
+    "",
+)
+RULES = _object(
+    "S4-7",
+    {
+        "schema_version": _text(
+            "S4-7",
+            shape=rf"^1\.0{END}",
+            code="unknown-version",
+            says='the known version, "1.0"',
+        ),
+        "session_id": _text(
+            "S4-8",
+            shape=r"\S",
+            code="empty-text",
+            fine=_SESSION_ID,
+            style="odd-session-id",
+            says="YYYY-MM-DD-xxxxxx",
+        ),
+        "created": _stamp("S4-9"),
+        "updated": _stamp("S4-10"),
+        "project": _PROJECT_RULE,
+        "goal": _text("S4-14"),
+        "mode": _text("S4-15", words=tuple(MODES), mild=True),
+        "status": _text("S4-16", words=STATUSES, also=tuple(ALSO_SESSION)),
+        "agents": _list("S4-17", _AGENT),
+        "completed_work": _list("S4-26", _DONE),
+        "pending_tasks": _list("S4-29", _text("S4-29")),
+        "decisions_made": _list("S4-30", _DECISION),
+        "context_usage": _USAGE_RULE,
+        "errors": _list("S4-36", _ERROR),
+        **EXTRA_RULE,
+    },
+    "schema_version session_id created goal status",
+    optional=tuple(EXTRA_RULE),
+)
+ROOT, AGENT_ORDER = tuple(RULES.keys), tuple(_AGENT.keys)
+WORK_ORDER, DECISION_ORDER = tuple(_DONE.keys), tuple(_DECISION.keys)
+ERROR_ORDER, USAGE_ORDER = tuple(_ERROR.keys), tuple(_USAGE_RULE.keys)
+_PROJECT_ORDER = tuple(_PROJECT_RULE.keys)
+
+_ALIASES = {
+    "created_at": "created",
+    "started_at": "created",
+    "updated_at": "updated",
+    "completed_at": "the time it was completed",
+    "paused_at": "the time it was paused",
+    "resumed_at": "the time it was resumed",
+    "project_path": "project.path",
+    "files_modified": "changed files",
+}
+"""Keys of real files that the document does not have → as what they are read."""
+
+
+def _warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
+    return Finding(code, severity, message, where=at, requirement=req)
+
+
+def _known_as(finding: Finding) -> Finding:
+    """A key that the document does not know, but we do."""
+    if finding.code != "unknown-key" or finding.where not in _ALIASES:
+        return finding
+    says = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
+    severity = WARNING if finding.severity == INFO else finding.severity
+    return replace(finding, code="alias-key", severity=severity, message=says, requirement="S4-7")
+
+
+def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
+    """What no rule for one value can say; never an error."""
+    yield from _look_at_time(root, "created", "updated", "", where)
+    ids: set[str] = set()
+    for place, agent in enumerate(map(node, items(root.get("agents")))):
+        yield from _look_at_agent(agent, f"agents[{place}]", where)
+        if (id := text(agent.get("id"))) and id in ids:
+            at = f"agents[{place}].id"
+            yield _warn("duplicate-agent", f"two agents are called {id[:60]!r}", at, "S4-17")
+        ids.add(id)
+    yield from _look_at_usage(root, where)
+    for at, words in _texts(root):
+        if signs := misread(words):
+            says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
+            yield _warn("misread-text", says, at, "S4-92")
+
+
+def _look_at_time(of: Node, first: str, last: str, at: str, where: Where) -> Iterator[Finding]:
+    began, ended = (stamps.read(of.get(key), where.naive) for key in (first, last))
+    if began is not None and ended is not None and ended < began:
+        path = f"{at}.{last}" if at else last
+        yield _warn("time-runs-back", f"{path} lies before {first}", path, "S4-10")
+
+
+def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
+    yield from _look_at_time(agent, "started", "completed", at, where)
+    status = unit_status(ID, text(agent.get("status")))
+    ends = {"completed": "S4-22", "result_summary": "S4-23"}
+    for key, req in ends.items():
+        if status == "running" and key in agent:
+            yield _warn("running-has-end", f"{at} is running, but has {key}", f"{at}.{key}", req)
+        elif status == "done" and key not in agent:
+            yield _warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
+
+
+def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
+    usage = node(root.get("context_usage"))
+    tokens = COUNT.read(usage.get("estimated_tokens"), where)
+    told = COUNT.read(usage.get("percentage"), where)
+    if tokens is not None and told is not None and told != percentage(tokens):
+        says = f"{tokens} tokens are {percentage(tokens)} % of {WINDOW}, not {told} %"
+        yield _warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+
+
+def _texts(root: Node) -> Iterator[tuple[str, str]]:
+    """Every text in the file with its path."""
+    waiting: list[tuple[str, Any]] = [("", root)]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, str):
+            yield at, value
+        elif isinstance(value, dict):
+            inner = [(f"{at}.{key}" if at else key, each) for key, each in value.items()]
+            waiting += reversed(inner)
+        elif isinstance(value, list):
+            waiting += reversed([(f"{at}[{n}]", each) for n, each in enumerate(value)])
+
+
+# --- the layout --------------------------------------------------------------------------------
+
+_COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
+_STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
+
+
+def _signs(value: Node) -> int:
+    """How many things are as only this layout has them, less those that speak against it."""
+    version, work = text(value.get("schema_version")), items(value.get("completed_work"))
+    ours = (
+        re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), dict),
+        "created" in value and "updated" in value,
+        _STAMPED.fullmatch(text(value.get("session_id"))) is not None,
+        bool(work) and isinstance(work[0], dict),
+        "percentage" in node(value.get("context_usage")),
+        isinstance(value.get("errors"), list),
+        "completed_work" in value and "pending_tasks" in value,
+        isinstance(value.get("project_path"), str),
+    )
+    theirs = (
+        "$schema" in value,
+        re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), str),
+        "created_at" in value and "updated_at" in value,
+        "device" in value,
+        "progress" in value,
+        "teleportation" in value,
+    )
+    return sum(ours) - sum(theirs)
+
+
+class Orchestrator:
+    id = ID
+    document = "S4"
+    indent = 2
+
+    def recognise(self, name: str, value: Any) -> float:
+        of = node(value)
+        if "workflow_type" in of or "current_phase" in of:
+            return 0.0
+        signs, common = _signs(of), len(of.keys() & {*_COMMON})
+        if name.rpartition("/")[2] == CURRENT and signs >= 0 and "schema_version" in of:
+            return min(1.0, 0.5 + 0.1 * signs)
+        return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 and common >= 2 else 0.0
+
+    def files(self, native_id: str) -> list[str]:
+        return [CURRENT]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        moment = min(max(facts.began_at or where.now, 0), 253_402_300_799_999)
+        day = datetime.fromtimestamp(moment / 1000, UTC).date()
+        seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
+        made = (digest_of(f"{seed}\n{n}".encode(errors="replace"))[:6] for n in count())
+        return next(id for id in (f"{day}-{suffix}" for suffix in made) if id not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        if re.search(_SESSION_ID, native_id) is None:
+            return "a day and a short suffix are needed: YYYY-MM-DD-xxxxxx"
+        try:
+            date.fromisoformat(native_id[:10])
+        except ValueError:
+            return f"{native_id[:10]} is not a day of the calendar"
+        return ""
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return _get(node(form.main(tree, CURRENT)[1]), where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        made: Tree = form.copied(old or {})
+        name, value = form.main(made, CURRENT)
+        if not isinstance(value, dict):
+            native_id = facts.native_id or self.new_id(facts, where, frozenset())
+            value = _fresh(facts, where, native_id)
+        made[name or CURRENT] = value
+        _put_root(value, facts, where)
+        return made
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        root = node(form.main(tree, CURRENT)[1])
+        facts = self.get(tree, where)
+        version = root.get("schema_version")
+        return Reading(
+            layout=ID,
+            generation="document" if isinstance(root.get("project"), dict) else "aiterm",
+            version=text(version),
+            complete=facts.status == "completed",
+            status=facts.status,
+            progress=shown_progress(facts),
+            writable=version == VERSION,
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        name, value = form.main(tree, CURRENT)
+        found = [_known_as(finding) for finding in look(RULES, value, strict=strict)]
+        if isinstance(value, dict):
+            found += _look_closer(value, where)
+        return [replace(finding, file=name) for finding in found]
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        _, data = form.main(bundle, CURRENT)
+        torn = recover(data) if data else None
+        if torn is None or not torn.value.keys() & {*_COMMON}:
+            return None
+        return Salvaged(
+            facts=_get(torn.value, where),
+            level="whole" if torn.whole else "partial",
+            message="; ".join(torn.remarks) or "the file was read in spite of its faults",
+            inferred=[f"{key}: found behind the damage" for key in torn.behind],
+            lost=[key for key in (*RULES.need, *RULES.want) if key not in torn.value],
+        )
+
+
+def shown_progress(facts: Facts) -> float:
+    """What the display calls progress: the running agent's, else that of the session."""
+    running = (a.fraction for a in facts.agents if a.status == "running" and a.fraction is not None)
+    first = next(running, None)
+    return form.progress_of(facts) if first is None else first
+
+
+LAYOUT = Orchestrator()

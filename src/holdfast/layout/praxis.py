@@ -1,0 +1,116 @@
+"""The praxis layout (document S1): one JSON file per workflow session, `{session_id}.json`.
+
+`praxis_read` knows all generations of such files, `praxis_write` writes the redesigned form,
+`praxis_check` judges, `praxis_salvage` reads what is damaged. Here they are one layout.
+
+Files of older generations are never written: they are shown with a warning and left as they are;
+`upgraded` gives their redesigned form, to be written beside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import praxis_check as checks
+from holdfast.layout import praxis_salvage as damage
+from holdfast.layout import praxis_write as writing
+from holdfast.layout.facts import Facts
+from holdfast.layout.praxis_read import View, clone, facts, likeness, main
+from holdfast.sha import digest_of
+
+ROOT = ".praxis-os/.cache/state"
+SECOND_ROOT = ".praxis-os/state/workflow"
+SECOND_FOLDERS = ("active", "completed", "error")
+SECOND_PREFIX = "workflow_default_"
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
+
+
+def file_name(session_id: str) -> str:
+    """The name of a session's file; the id must be safe (`unsafe_id`)."""
+    return f"{session_id}.json"
+
+
+def second_path(session_id: str, status: str) -> str:
+    """Where the second generation keeps a session, relative to its own root."""
+    folder = {"completed": "completed", "failed": "error", "aborted": "error"}.get(status, "active")
+    return f"{folder}/{file_name(session_id)}"
+
+
+class Praxis:
+    id = "praxis"
+    document = "S1"
+
+    def recognise(self, name: str, value: Any) -> float:
+        return likeness(value)
+
+    def files(self, native_id: str) -> list[str]:
+        return [file_name(native_id)]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        """A UUID made of what the session is: the same session gets the same one."""
+        said = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
+        tries = (_uuid(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
+        return next(made for made in tries if made not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        """What we write has a UUID for an id; what we read need only be safe (`unsafe_id`)."""
+        if _UUID.match(native_id.removeprefix(SECOND_PREFIX)):
+            return ""
+        return checks.unsafe_id(native_id) or "a praxis session id looks like a UUID"
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return facts(View(tree, where))
+
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        if old is None:
+            # An id of the user's own making comes back from another layout as it went.
+            unfit = checks.unsafe_id(facts.native_id)
+            id = self.new_id(facts, where, frozenset()) if unfit else facts.native_id
+            return {file_name(id): writing.fresh(facts, id, where)}
+        view = View(old, where)
+        tree: Tree = clone(old)
+        if view.redesigned:
+            tree[view.name] = writing.written(tree[view.name], facts, where)
+        elif self.get(old, where) != facts:
+            tree[view.name or file_name(self.new_id(facts, where, frozenset()))] = writing.written(
+                writing.upgraded(view, where), facts, where
+            )
+        return tree
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        view = View(tree, where)
+        return Reading(
+            layout=self.id,
+            generation=view.generation,
+            complete=view.complete,
+            status=view.status,
+            progress=view.progress(),
+            writable=view.redesigned,
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        return checks.findings(tree, where, strict=strict)
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        return damage.salvage(bundle, where)
+
+
+def upgrade(tree: Tree, where: Where) -> Tree:
+    """The redesigned form of a session of any generation, to be written beside the original."""
+    view = View(tree, where)
+    if view.redesigned:
+        made: Tree = clone(tree)
+        return made
+    return {main(tree)[0]: writing.upgraded(view, where)}
+
+
+def _uuid(text: str) -> str:
+    digits = digest_of(text.encode("utf-8", "replace"))
+    # Version 8 of RFC 9562: made by a rule of our own.
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+
+
+LAYOUT = Praxis()

@@ -1,0 +1,98 @@
+"""The resumption context: what a workflow's state lets one compute for whoever picks it up.
+
+Durations are of active time, in seconds. What cannot be known is None: without a total there is no
+percentage, without a finished phase that was timed no average, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.layout.praxis_state import (
+    CheckpointStatus,
+    WorkflowState,
+    first_phase,
+    known_total,
+    moment_of,
+    seconds_between,
+    within,
+)
+
+LEGACY = "Legacy session format, limited resumption context"
+_STALLED = 2
+
+
+class ResumptionContext(Struct, frozen=True):
+    status: str
+    percent_complete: int | None = None
+    phases_remaining: int | None = None
+    avg_phase_duration: float | None = None
+    estimated_remaining: float | None = None
+    time_in_phase: float | None = None
+    is_stalled: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def resumption_context(
+    state: WorkflowState, now: datetime, total: int | None = None
+) -> ResumptionContext:
+    """What the state says at a moment; `total` is what the workflow's definition says, if at hand.
+
+    More phases completed than there are is an overrun: 100 percent, none remaining.
+    """
+    known = known_total(state.workflow_structure, state.metadata, total)
+    first = first_phase(state.workflow_structure)
+    done = len(within(state.completed_phases, known, first)) if known else 0
+    spent = list(_durations(state))
+    average = sum(spent) / len(spent) if spent else None
+    inside = _time_in_phase(state, now)
+    stalled = average is not None and inside is not None and inside > _STALLED * average
+    left = known - done if known else None
+    return ResumptionContext(
+        status=_status(state, stalled, known),
+        percent_complete=round(100 * done / known) if known else None,
+        phases_remaining=left,
+        avg_phase_duration=average,
+        estimated_remaining=average * left if average is not None and left is not None else None,
+        time_in_phase=inside,
+        is_stalled=stalled,
+        warnings=() if state.workflow_structure else (LEGACY,),
+    )
+
+
+def _status(state: WorkflowState, stalled: bool, total: int | None) -> str:
+    failed = state.checkpoints.get(state.current_phase) is CheckpointStatus.FAILED
+    words = (
+        ("completed", state.is_complete(total)),
+        ("paused", bool(state.lifecycle.get("paused"))),
+        ("checkpoint_failed", failed),
+        ("possibly_stalled", stalled),
+    )
+    return next((word for word, holds in words if holds), "active")
+
+
+def _durations(state: WorkflowState) -> Iterator[float]:
+    """How long each completed phase took that was timed from beginning to end."""
+    for phase in state.completed_phases:
+        timing = state.phase_timing.get(phase) or {}
+        started, ended = (moment_of(timing.get(key)) for key in ("started_at", "completed_at"))
+        if started is not None and ended is not None:
+            yield max(0.0, seconds_between(started, ended) - _paused(timing))
+
+
+def _time_in_phase(state: WorkflowState, now: datetime) -> float | None:
+    timing = state.phase_timing.get(state.current_phase) or {}
+    started = moment_of(timing.get("started_at"))
+    over = timing.get("completed_at") and state.current_phase in state.completed_phases
+    if started is None or over:
+        return None
+    return max(0.0, seconds_between(started, now) - _paused(timing))
+
+
+def _paused(timing: Mapping[str, Any]) -> float:
+    value = timing.get("paused_duration_seconds")
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,436 @@
+"""What a praxis session file says, whatever its generation.
+
+The generations are told apart by shape: `redesign` has `lifecycle`, `workflow_structure` or
+`phase_timing`; the second generation (`ouroboros`, with times `ouroboros-timed`) has a `status`
+and what goes with it; `legacy` has neither, and `legacy-total` notes its number of phases in
+`metadata`. A `View` is one file with everything of a wrong type left out, so that reading never
+fails; `facts` turns it into facts.
+
+Older code marked the end by a `current_phase` that no workflow has. Such a value is never passed
+on: the position is then the last phase there is.
+
+Before the redesign no times were kept per phase. A phase that was completed ended when its
+evidence was stamped, and the next began then; the first began with the session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.layout import Tree, Where, stamps, words
+from holdfast.layout.facts import (
+    CheckpointFact,
+    CommandFact,
+    ErrorFact,
+    Facts,
+    Scalar,
+    StepFact,
+)
+from holdfast.layout.praxis_state import (
+    first_phase,
+    is_finished,
+    is_phase,
+    known_total,
+    last_phase,
+    within,
+)
+
+REDESIGN, LEGACY, LEGACY_TOTAL = "redesign", "legacy", "legacy-total"
+OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
+
+PREFIX = "praxis."
+"""Before the name of an attribute that is a single value of `metadata`."""
+NO_WORKFLOW, NO_TARGET = "holdfast", "."
+"""What stands in the two fields that may not be empty when a session has neither."""
+MOST_PHASES = 1_000
+"""Up to this many phases are listed as steps before anything was done in them."""
+
+SIGNATURE = (
+    "workflow_type",
+    "target_file",
+    "current_phase",
+    "completed_phases",
+    "phase_artifacts",
+    "checkpoints",
+)
+_REDESIGNED = ("workflow_structure", "lifecycle", "phase_timing")
+_SECOND = ("status", "evidence_submitted", "phase_timings")
+_KEY = re.compile(r"(?:0|[1-9]\d{0,5})\Z")
+_ID = re.compile(r"phase-(0|[1-9]\d{0,5})\Z")
+_VERDICTS = {"done": "passed", "failed": "failed", "timed_out": "failed", "skipped": "skipped"}
+
+
+def likeness(value: object) -> float:
+    """How surely a parsed file is a praxis session, from 0 to 1."""
+    if not isinstance(value, dict):
+        return 0.0
+    hits = sum(key in value for key in SIGNATURE)
+    own = any(key in value for key in ("workflow_type", "current_phase", "completed_phases"))
+    return 0.4 + 0.6 * hits / len(SIGNATURE) if hits >= 2 and own else 0.0
+
+
+def generation(doc: dict[str, Any]) -> str:
+    if any(isinstance(doc.get(key), dict) for key in _REDESIGNED):
+        return REDESIGN
+    if any(key in doc for key in _SECOND):
+        return OUROBOROS_TIMED if isinstance(doc.get("phase_timings"), dict) else OUROBOROS
+    metadata = doc.get("metadata")
+    noted = isinstance(metadata, dict) and known_total({}, metadata) is not None
+    return LEGACY_TOTAL if noted else LEGACY
+
+
+def main(tree: Tree) -> tuple[str, dict[str, Any]]:
+    """The session file among the files: the likeliest by shape; an empty object when none."""
+    found = [(name, value) for name, value in tree.items() if isinstance(value, dict)]
+    best = max(found, key=lambda item: likeness(item[1]), default=None)
+    return best if best is not None else (next(iter(tree), ""), {})
+
+
+def phase_id(phase: int) -> str:
+    return f"phase-{phase}"
+
+
+def phase_of(id: str) -> int | None:
+    """The number in an id of the form `phase-N`."""
+    match = _ID.match(id)
+    return int(match[1]) if match else None
+
+
+def verdict_of(word: object) -> str:
+    """The verdict that a word in `checkpoints` means; unknown ones decide nothing."""
+    status = words.unit_status("praxis", word.lower()) if isinstance(word, str) else None
+    return _VERDICTS.get(status or "", "pending")
+
+
+class View:
+    """One session file with every part of a wrong type left out."""
+
+    def __init__(self, tree: Tree, where: Where) -> None:
+        self.name, doc = main(tree)
+        self.doc, self.naive = doc, where.naive
+        self.generation = generation(doc)
+        self.redesigned = self.generation == REDESIGN
+        self.structure = _object(doc, "workflow_structure")
+        self.lifecycle = _object(doc, "lifecycle")
+        self.metadata = _object(doc, "metadata")
+        self.timing = _objects(by_phase(doc, "phase_timing", "phase_timings"))
+        self.artifacts = _objects(by_phase(doc, "phase_artifacts"))
+        self.submitted = _objects(by_phase(doc, "evidence_submitted"))
+        self.checkpoints = by_phase(doc, "checkpoints")
+        listed = doc.get("completed_phases")
+        self.completed = [p for p in listed if is_phase(p)] if isinstance(listed, list) else []
+        self.done = set(self.completed)
+        self.first = first_phase(self.structure)
+        self.total = known_total(self.structure, self.metadata, where.total)
+        current = doc.get("current_phase")
+        self.current: int | None = current if is_phase(current) else None
+        self.complete = is_finished(self._flag(), self.done, self.total, self.first)
+        self.position = self._position()
+        self.status = self._status()
+
+    def stamp(self, part: dict[str, Any], key: str) -> int | None:
+        return stamps.read(part.get(key), self.naive)
+
+    def text(self, key: str) -> str:
+        value = self.doc.get(key)
+        return value if isinstance(value, str) else ""
+
+    def _flag(self) -> bool:
+        if self.redesigned:
+            return self.lifecycle.get("completed") is True
+        return self._second_status() == "completed"
+
+    def _second_status(self) -> str:
+        return words.session_status("praxis", self.text("status").lower()) or ""
+
+    def _position(self) -> int | None:
+        """The current phase; the last there is where an older program counted past the end."""
+        current = self.current
+        if current is None:
+            return None
+        if self.total is not None:
+            return max(self.first, min(current, last_phase(self.total, self.first)))
+        past = self.complete and not self.redesigned and current == max(self.done, default=-2) + 1
+        return current - 1 if past and current not in self.checkpoints else current
+
+    def _status(self) -> str:
+        if self.complete:
+            return "completed"
+        if not self.redesigned:
+            return self._second_status() or "active"
+        if self.lifecycle.get("paused") is True:
+            error = self.lifecycle.get("paused_reason") == "system_error" and self.error()
+            return "failed" if error else "paused"
+        return "failed" if self._ended_by_error() else "active"
+
+    def error(self) -> ErrorFact | None:
+        """The last error, whatever form its value has."""
+        if not self.redesigned:
+            reason = self.text("error_reason")
+            return ErrorFact(reason, at=self.stamp(self.doc, "completed_at")) if reason else None
+        message = _message(self.lifecycle.get("last_error"))
+        return (
+            ErrorFact(message, at=self.stamp(self.lifecycle, "last_error_at")) if message else None
+        )
+
+    def _ended_by_error(self) -> bool:
+        """Whether nothing succeeded after the last error."""
+        error = self.error()
+        if error is None or error.at is None:
+            return False
+        resumed = self.stamp(self.lifecycle, "resumed_at")
+        ends = [self.stamp(self.timing.get(p, {}), "completed_at") for p in self.done]
+        ends += [self.stamp(self.artifacts.get(p, {}), "timestamp") for p in self.done]
+        later = any(end is not None and end > error.at for end in ends)
+        return not later and (resumed is None or resumed < error.at)
+
+    def progress(self) -> float | None:
+        if self.complete:
+            return 1.0
+        if self.total is None:
+            return None
+        return len(within(self.done, self.total, self.first)) / self.total
+
+    def phases(self) -> list[int]:
+        """Every phase that the file speaks of, in order; never a number past the end."""
+        spoken = {*self.done, *self.checkpoints, *self.timing}
+        if self.position is not None:
+            spoken.add(self.position)
+            if self.current != self.position and not self.redesigned:
+                spoken -= {self.current} - self.done - self.checkpoints.keys()
+        return sorted(spoken | set(self.implied()))
+
+    def implied(self) -> range:
+        """The phases that the workflow has, begun or not."""
+        if self.total is None or self.total > MOST_PHASES:
+            return range(0)
+        return range(self.first, last_phase(self.total, self.first) + 1)
+
+    def verdict(self, phase: int) -> str:
+        if phase not in self.checkpoints:
+            return "passed" if phase in self.done else "pending"
+        return verdict_of(self.checkpoints[phase])
+
+    def phase_status(self, phase: int) -> str:
+        # The verdict is of the last attempt, so a failed one outweighs the list.
+        verdict = verdict_of(self.checkpoints.get(phase))
+        if verdict == "failed":
+            return "failed"
+        if phase in self.done or verdict == "passed":
+            return "done"
+        if verdict == "skipped":
+            return "skipped"
+        here = phase == self.position and not self.complete and not self.redesigned
+        return "running" if here or phase in self.timing else "pending"
+
+
+# -- facts ---------------------------------------------------------------------------------------
+
+
+def facts(view: View) -> Facts:
+    """What the file says, in our words."""
+    error = view.error()
+    made = Facts(
+        native_id=view.text("session_id"),
+        goal=_goal(view),
+        status=view.status,
+        began_at=view.stamp(view.doc, "created_at"),
+        updated_at=view.stamp(view.doc, "updated_at"),
+        ended_at=_ended(view),
+        workflow=_unless(view.text("workflow_type"), NO_WORKFLOW),
+        workflow_version=_text(view.structure.get("workflow_version")),
+        target=_unless(view.text("target_file"), NO_TARGET),
+        plan_total=view.total,
+        plan_base=_base(view),
+        position="" if view.position is None else phase_id(view.position),
+        steps=[_step(view, phase) for phase in view.phases()],
+        errors=[error] if error else [],
+        checkpoints=_checkpoints(view),
+        commands=_commands(view),
+        attributes=_attributes(view.metadata),
+    )
+    _add_pauses(made, view)
+    if error and made.status == "failed":
+        made.because = error.message
+    return made
+
+
+def _base(view: View) -> int | None:
+    if not view.doc:
+        return None
+    start = view.structure.get("starting_phase")
+    return start if is_phase(start) else 0
+
+
+def _goal(view: View) -> str:
+    """There is no goal in these files: what is worked on, and by which workflow."""
+    spec = _last_part(_text(view.metadata.get("spec_path")))
+    named = [_text(view.metadata.get(key)) for key in ("feature_name", "spec_name")]
+    target = _last_part(_unless(view.text("target_file"), NO_TARGET))
+    subject = next((s for s in (*named, spec, target) if any(map(str.isalnum, s))), "")
+    workflow = _unless(view.text("workflow_type"), NO_WORKFLOW)
+    return f"{workflow}: {subject}" if workflow and subject else subject or workflow
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _ended(view: View) -> int | None:
+    if view.redesigned:
+        return view.stamp(view.lifecycle, "completed_at")
+    ended = view.stamp(view.doc, "completed_at")
+    return view.stamp(view.doc, "updated_at") if ended is None and view.complete else ended
+
+
+def _add_pauses(made: Facts, view: View) -> None:
+    flags = view.lifecycle
+    made.paused_at = view.stamp(flags, "paused_at")
+    reason = _text(flags.get("paused_reason"))
+    # For a failed session the reason only repeats that it failed.
+    made.pause_reason = "" if made.status == "failed" and reason == "system_error" else reason
+    made.pause_context = _text(flags.get("paused_context"))
+    made.resumed_at = view.stamp(flags, "resumed_at")
+    count = flags.get("resume_count")
+    made.resumes = count if isinstance(count, int) and not isinstance(count, bool) else 0
+
+
+def _step(view: View, phase: int) -> StepFact:
+    status = view.phase_status(phase)
+    timing = view.timing.get(phase, {})
+    started, ended = view.stamp(timing, "started_at"), view.stamp(timing, "completed_at")
+    if not view.redesigned:
+        started, ended = _told_by_evidence(view, phase, started, ended)
+    return StepFact(
+        title=f"Phase {phase}",
+        id=phase_id(phase),
+        unit="phase",
+        status=status,
+        started_at=None if status == "pending" else started,
+        ended_at=ended if status == "done" else None,
+        paused_ms=_whole(timing.get("paused_duration_seconds"), 1000),
+    )
+
+
+def _told_by_evidence(
+    view: View, phase: int, started: int | None, ended: int | None
+) -> tuple[int | None, int | None]:
+    if started is None and phase == view.first:
+        started = view.stamp(view.doc, "created_at")
+    elif started is None:
+        started = view.stamp(view.artifacts.get(phase - 1, {}), "timestamp")
+    if ended is None:
+        ended = view.stamp(view.artifacts.get(phase, {}), "timestamp")
+    return started, ended
+
+
+def _checkpoints(view: View) -> list[CheckpointFact]:
+    made = (
+        CheckpointFact(
+            step=phase_id(phase),
+            verdict=view.verdict(phase),
+            evidence=clone(evidence_of(view, phase)),
+            at=_judged_at(view, phase),
+        )
+        for phase in sorted({*view.checkpoints, *view.artifacts, *view.submitted})
+    )
+    return [check for check in made if check.verdict != "pending" or check.evidence]
+
+
+def evidence_of(view: View, phase: int) -> dict[str, Any]:
+    """What was handed in for a phase."""
+    return _object(view.artifacts.get(phase, {}), "evidence") or view.submitted.get(phase, {})
+
+
+def _judged_at(view: View, phase: int) -> int | None:
+    at = view.stamp(view.artifacts.get(phase, {}), "timestamp")
+    if at is None and not view.redesigned:
+        return view.stamp(view.timing.get(phase, {}), "completed_at")
+    return at
+
+
+def _commands(view: View) -> list[CommandFact]:
+    made: list[CommandFact] = []
+    for phase, artifact in sorted(view.artifacts.items()):
+        ran = artifact.get("commands_executed")
+        made += [_command(view, phase, entry) for entry in ran] if isinstance(ran, list) else []
+    return [command for command in made if command.name]
+
+
+def _command(view: View, phase: int, entry: object) -> CommandFact:
+    parts = entry if isinstance(entry, dict) else {"command": entry}
+    failed = parts.get("exit_code") not in (None, 0)
+    spent = parts.get("duration_ms")
+    return CommandFact(
+        name=_text(parts.get("command")),
+        status="failure" if failed else "success",
+        duration_ms=_whole(spent),
+        error=_text(parts.get("output")) if failed else "",
+        task=phase_id(phase),
+        at=view.stamp(parts, "executed_at"),
+    )
+
+
+def _attributes(metadata: dict[str, Any]) -> dict[str, Scalar]:
+    return {
+        PREFIX + key: value
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float) and key != "total_phases"
+    }
+
+
+# -- plain values ----------------------------------------------------------------------------------
+
+
+def by_phase(doc: dict[str, Any], *keys: str) -> dict[int, Any]:
+    """A map from phases, by number; keys that are no phase are left out."""
+    part: dict[Any, Any] = next((doc[key] for key in keys if isinstance(doc.get(key), dict)), {})
+    return {int(key): value for key, value in part.items() if _is_key(key)}
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and key.isascii() and _KEY.match(key) is not None
+
+
+def _objects(part: dict[int, Any]) -> dict[int, dict[str, Any]]:
+    return {phase: value for phase, value in part.items() if isinstance(value, dict)}
+
+
+def _object(doc: dict[str, Any], key: str) -> dict[str, Any]:
+    value = doc.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _unless(text: str, placeholder: str) -> str:
+    return "" if text == placeholder else text
+
+
+def _message(value: object) -> str:
+    if isinstance(value, dict):
+        named: Iterable[object] = (value.get("message"), value.get("error"))
+        return next((n for n in named if isinstance(n, str) and n), "") or _plain(value)
+    return value if isinstance(value, str) else "" if value is None else _plain(value)
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _whole(value: object, factor: int = 1) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
+        return None
+    return round(value * factor)
+
+
+def clone(value: Any) -> Any:
+    """A deep copy of plain values."""
+    if isinstance(value, dict):
+        return {key: clone(inner) for key, inner in value.items()}
+    return [clone(inner) for inner in value] if isinstance(value, list) else value

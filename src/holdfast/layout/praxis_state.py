@@ -1,0 +1,263 @@
+"""The rules of a phased workflow: when a phase ends, and when the whole is complete.
+
+Completion is a flag that is set once. Without the flag, a session is complete when every phase it
+began with is among the completed ones (more than those is an overrun, complete all the same), and
+a session whose number of phases nobody knows is not complete. `WorkflowState` is the class that
+the document names, on plain values, without a clock of its own: whoever has one overrides `moment`.
+
+A failed attempt does not end a phase: it is kept in `phase_attempts`, and `completed_at` is set
+only when the checkpoint passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeGuard
+
+LARGEST_PHASE = 999_999
+
+_ALSO_COMPLETED = ("completed", "complete")
+
+
+class CheckpointStatus(StrEnum):
+    PENDING = "pending"
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value can be the number of phases of a workflow."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def is_phase(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_PHASE
+
+
+def known_total(
+    structure: Mapping[str, Any], metadata: Mapping[str, Any], given: object = None
+) -> int | None:
+    """The number of phases: as captured at creation, else as noted later, else as handed in."""
+    candidates = (structure.get("total_phases"), metadata.get("total_phases"), given)
+    return next((value for value in candidates if is_count(value)), None)
+
+
+def first_phase(structure: Mapping[str, Any]) -> int:
+    """0, or 1 for every workflow that begins later; absent is 0."""
+    start = structure.get("starting_phase", 0)
+    return 1 if is_phase(start) and start != 0 else 0
+
+
+def last_phase(total: int, first: int) -> int:
+    return total - 1 + first
+
+
+def is_finished(flag: object, completed: Iterable[int], total: int | None, first: int) -> bool:
+    """Whether a session is complete: by its flag, else because it completed all its phases."""
+    if flag:
+        return True
+    return total is not None and len(within(completed, total, first)) == total
+
+
+def within(completed: Iterable[int], total: int, first: int) -> set[int]:
+    """The completed phases that the workflow has; others are an overrun."""
+    return {phase for phase in completed if first <= phase <= last_phase(total, first)}
+
+
+# -- the class of the document ---------------------------------------------------------------------
+
+
+@dataclass
+class PhaseArtifact:
+    """What a phase handed in. Keys that are not known are kept in `extra`."""
+
+    phase_number: int
+    evidence: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    commands_executed: list[Any] = field(default_factory=list)
+    timestamp: datetime | None = None
+    extra: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "phase_number": self.phase_number,
+            "evidence": self.evidence,
+            "outputs": self.outputs,
+            "commands_executed": self.commands_executed,
+            "timestamp": stamp(self.timestamp) if self.timestamp else None,
+            **self.extra,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PhaseArtifact:
+        known = ("phase_number", "evidence", "outputs", "commands_executed", "timestamp")
+        stamp = data.get("timestamp")
+        return cls(
+            phase_number=data["phase_number"],
+            evidence=data.get("evidence") or {},
+            outputs=data.get("outputs") or {},
+            commands_executed=data.get("commands_executed") or [],
+            timestamp=datetime.fromisoformat(stamp) if stamp else None,
+            extra={key: value for key, value in data.items() if key not in known},
+        )
+
+
+@dataclass
+class WorkflowState:
+    """The state of one workflow session, as a value."""
+
+    session_id: str
+    workflow_type: str
+    target_file: str
+    current_phase: int
+    completed_phases: list[int]
+    phase_artifacts: dict[int, PhaseArtifact]
+    checkpoints: dict[int, CheckpointStatus]
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, Any] = field(default_factory=dict)
+    workflow_structure: dict[str, Any] = field(default_factory=dict)
+    lifecycle: dict[str, Any] = field(default_factory=dict)
+    phase_timing: dict[int, dict[str, Any]] = field(default_factory=dict)
+    phase_attempts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def moment(self) -> datetime:
+        """The present time."""
+        raise RuntimeError("this state has no clock: give `now`, or override `moment`")
+
+    def complete_phase(
+        self,
+        phase: int,
+        artifact: PhaseArtifact,
+        checkpoint_passed: bool = True,
+        *,
+        now: datetime | None = None,
+    ) -> None:
+        """Record what came of the current phase, and go on to the next when it passed."""
+        if phase != self.current_phase:
+            raise ValueError(
+                f"Cannot complete phase {phase}, current phase is {self.current_phase}"
+            )
+        now = now or self.moment()
+        self._keep_attempt(phase)
+        self.phase_artifacts[phase] = artifact
+        if checkpoint_passed:
+            self._pass(phase, now)
+        else:
+            self.checkpoints[phase] = CheckpointStatus.FAILED
+        self.updated_at = now
+
+    def is_complete(self, total: int | None = None) -> bool:
+        """Whether the workflow is complete; `total` is what its definition says, if at hand."""
+        flag = self.lifecycle.get("completed") or self.extra.get("status") in _ALSO_COMPLETED
+        known = known_total(self.workflow_structure, self.metadata, total)
+        return is_finished(flag, self.completed_phases, known, first_phase(self.workflow_structure))
+
+    def to_dict(self) -> dict[str, Any]:
+        artifacts = {str(p): artifact.to_dict() for p, artifact in self.phase_artifacts.items()}
+        parts: dict[str, Any] = {
+            "session_id": self.session_id,
+            "workflow_type": self.workflow_type,
+            "target_file": self.target_file,
+            "workflow_structure": self.workflow_structure,
+            "current_phase": self.current_phase,
+            "completed_phases": self.completed_phases,
+            "phase_timing": {str(p): timing for p, timing in self.phase_timing.items()},
+            "lifecycle": self.lifecycle,
+            "phase_artifacts": artifacts,
+            "checkpoints": {str(p): status.value for p, status in self.checkpoints.items()},
+            "created_at": stamp(self.created_at),
+            "updated_at": stamp(self.updated_at),
+            "metadata": self.metadata,
+        }
+        if self.phase_attempts:
+            parts["phase_attempts"] = {str(p): list(a) for p, a in self.phase_attempts.items()}
+        return {**parts, **self.extra}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> WorkflowState:
+        artifacts = data.get("phase_artifacts") or {}
+        return cls(
+            session_id=data["session_id"],
+            workflow_type=data["workflow_type"],
+            target_file=data["target_file"],
+            current_phase=data["current_phase"],
+            completed_phases=list(data["completed_phases"]),
+            phase_artifacts={int(p): PhaseArtifact.from_dict(a) for p, a in artifacts.items()},
+            checkpoints={
+                int(p): CheckpointStatus(s) for p, s in (data.get("checkpoints") or {}).items()
+            },
+            created_at=datetime.fromisoformat(data["created_at"]),
+            updated_at=datetime.fromisoformat(data["updated_at"]),
+            metadata=dict(data.get("metadata") or {}),
+            workflow_structure=dict(data.get("workflow_structure") or {}),
+            lifecycle=dict(data.get("lifecycle") or {}),
+            phase_timing={int(p): dict(t) for p, t in (data.get("phase_timing") or {}).items()},
+            phase_attempts={int(p): list(a) for p, a in (data.get("phase_attempts") or {}).items()},
+            extra={key: value for key, value in data.items() if key not in _KNOWN},
+        )
+
+    # -- the steps of completing a phase -----------------------------------------------------------
+
+    def _keep_attempt(self, phase: int) -> None:
+        """A verdict that is about to be replaced stays readable."""
+        verdict, artifact = self.checkpoints.get(phase), self.phase_artifacts.get(phase)
+        if verdict is CheckpointStatus.FAILED and artifact is not None:
+            attempt = {"checkpoint": verdict.value, **artifact.to_dict()}
+            self.phase_attempts.setdefault(phase, []).append(attempt)
+
+    def _pass(self, phase: int, now: datetime) -> None:
+        self.checkpoints[phase] = CheckpointStatus.PASSED
+        self._end_timing(phase, now)
+        if phase not in self.completed_phases:
+            self.completed_phases.append(phase)
+        total = known_total(self.workflow_structure, self.metadata)
+        if total is None:
+            self.current_phase = phase + 1
+        elif phase == last_phase(total, first_phase(self.workflow_structure)):
+            self._finish(now)
+        else:
+            self.current_phase = phase + 1
+            self.phase_timing[phase + 1] = {"started_at": stamp(now)}
+
+    def _end_timing(self, phase: int, now: datetime) -> None:
+        timing = self.phase_timing.get(phase)
+        if timing is not None and timing.get("started_at"):
+            seconds = seconds_between(datetime.fromisoformat(timing["started_at"]), now)
+            timing["completed_at"] = stamp(now)
+            timing["duration_seconds"] = seconds - (timing.get("paused_duration_seconds") or 0)
+
+    def _finish(self, now: datetime) -> None:
+        self.lifecycle["completed"] = True
+        self.lifecycle["completed_at"] = stamp(now)
+        self.lifecycle["total_duration_seconds"] = seconds_between(self.created_at, now)
+
+
+_KNOWN = frozenset(WorkflowState.__dataclass_fields__) - {"extra"}
+
+
+def moment_of(value: object) -> datetime | None:
+    """The time that a text says, or None."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def stamp(moment: datetime) -> str:
+    """ISO 8601, with `Z` for UTC."""
+    text = moment.isoformat()
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+def seconds_between(start: datetime, end: datetime) -> float:
+    # Times without a zone are local; `timestamp` reads them so.
+    return end.timestamp() - start.timestamp()

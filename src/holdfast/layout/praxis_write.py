@@ -1,0 +1,546 @@
+"""Writing facts into a praxis session file: the redesigned form, and only what the facts changed.
+
+Every writer compares a fact with what reading the old file gave, and touches the file only when
+the two differ; so a file that says what the facts say is left alone, however it says it.
+
+Phases are numbered. Steps that came from such a file carry their number in their id (`phase-3`);
+steps from elsewhere are numbered in their order (`numbered`). Only the outermost steps are phases,
+and where some of them are called so, only those.
+
+A verdict that is replaced, and the evidence and times that belong to it, move to `phase_attempts`
+and so stay in the file. Files of older generations are not written in their own form: what is to
+be changed in them is written in the redesigned form (`upgraded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.layout import Where, stamps, words
+from holdfast.layout.facts import CheckpointFact, ErrorFact, Facts, StepFact
+from holdfast.layout.praxis_read import (
+    NO_TARGET,
+    NO_WORKFLOW,
+    PREFIX,
+    View,
+    clone,
+    evidence_of,
+    facts,
+    phase_id,
+    phase_of,
+    verdict_of,
+)
+from holdfast.layout.praxis_state import is_count, is_phase, last_phase
+
+LIFECYCLE: dict[str, Any] = {
+    "completed": False,
+    "completed_at": None,
+    "paused": False,
+    "paused_at": None,
+    "paused_reason": None,
+    "paused_context": None,
+    "resumed_at": None,
+    "resume_count": 0,
+    "last_error": None,
+    "last_error_at": None,
+}
+PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
+ATTEMPTS = "phase_attempts"
+
+_PAUSED = ("paused", "failed", "aborted", "abandoned")
+_STOPPED = ("failed", "aborted", "abandoned")
+_OPEN = ("running", "blocked", "needs_review")
+_CLOSED = ("done", "skipped")
+_TRANSLATED = ("status", "completed_at", "evidence_submitted", "phase_timings")
+
+
+# -- the whole file ------------------------------------------------------------------------------
+
+
+def fresh(wanted: Facts, session_id: str, where: Where) -> dict[str, Any]:
+    """A new file with every key of the document, in its order."""
+    base = _base(wanted)
+    total = wanted.plan_total if is_count(wanted.plan_total) else where.total
+    began = _known(wanted.began_at, wanted.updated_at, where.now)
+    doc = _blank(session_id, base, total)
+    doc["created_at"] = doc["updated_at"] = stamps.write(began)
+    return written(doc, wanted, where)
+
+
+def _base(wanted: Facts) -> int:
+    if is_phase(wanted.plan_base):
+        return wanted.plan_base
+    numbers = [n for step in wanted.steps if (n := phase_of(step.id)) is not None]
+    return 1 if numbers and min(numbers) == 1 else 0
+
+
+def _blank(session_id: str, base: int, total: int | None) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "workflow_type": NO_WORKFLOW,
+        "target_file": NO_TARGET,
+        "workflow_structure": {
+            "total_phases": total,
+            "starting_phase": base,
+            "indexing_scheme": scheme(base),
+            "workflow_version": "",
+        },
+        "current_phase": base,
+        "completed_phases": [],
+        "phase_timing": {},
+        "lifecycle": dict(LIFECYCLE),
+        "phase_artifacts": {},
+        "checkpoints": {},
+        "created_at": "",
+        "updated_at": "",
+        "metadata": {"spec_path": None, "user_options": {}, "agent_version": None},
+    }
+
+
+def scheme(base: int) -> str:
+    return "zero_based" if base == 0 else "one_based"
+
+
+def written(doc: dict[str, Any], wanted: Facts, where: Where) -> dict[str, Any]:
+    """The document, changed in place where the facts say something else than it does."""
+    view = View({"": doc}, where)
+    _Edit(doc, view, facts(view), wanted, where).apply()
+    return doc
+
+
+def upgraded(view: View, where: Where) -> dict[str, Any]:
+    """A file of an older generation in the redesigned form; keys nobody knows come along."""
+    said = facts(view)
+    doc = _blank(said.native_id, view.first, view.total)
+    old = {key: value for key, value in clone(view.doc).items() if key not in _TRANSLATED}
+    fitting = {key: value for key, value in old.items() if _fits(doc, key, value)}
+    doc.update(fitting)
+    for phase in view.submitted:
+        if phase not in view.artifacts:
+            doc["phase_artifacts"][str(phase)] = _handed_in(view, phase)
+    if view.position is not None:
+        doc["current_phase"] = view.position
+    if view.complete:
+        doc["lifecycle"]["completed"] = True
+    return written(doc, said, where)
+
+
+def _fits(doc: dict[str, Any], key: str, value: object) -> bool:
+    return key not in doc or type(doc[key]) is type(value)
+
+
+def _handed_in(view: View, phase: int) -> dict[str, Any]:
+    stamp = view.timing.get(phase, {}).get("completed_at") or view.doc.get("updated_at")
+    return artifact(phase, clone(evidence_of(view, phase)), stamp)
+
+
+def artifact(phase: int, evidence: dict[str, Any], stamp: object) -> dict[str, Any]:
+    return {
+        "phase_number": phase,
+        "evidence": evidence,
+        "outputs": {},
+        "commands_executed": [],
+        "timestamp": stamp,
+    }
+
+
+def numbered(wanted: Facts) -> dict[int, StepFact]:
+    """The steps that are phases of the file, by number."""
+    outer = [step for step in wanted.steps if not step.parent]
+    named = [step for step in outer if step.unit == "phase"]
+    found: dict[int, StepFact] = {}
+    rest: list[StepFact] = []
+    for step in named or outer:
+        number = phase_of(step.id)
+        if number is None or number in found:
+            rest.append(step)
+        else:
+            found[number] = step
+    free = _free(found, _base(wanted))
+    found.update({next(free): step for step in rest})
+    return dict(sorted(found.items()))
+
+
+def _free(taken: dict[int, StepFact], base: int) -> Iterator[int]:
+    used = set(taken)
+    number = base
+    while True:
+        if number not in used:
+            yield number
+        number += 1
+
+
+# -- one edit --------------------------------------------------------------------------------------
+
+
+class _Edit:
+    """One pass over a document: `was` is what it said, `want` what it is to say."""
+
+    def __init__(
+        self, doc: dict[str, Any], view: View, was: Facts, want: Facts, where: Where
+    ) -> None:
+        self.doc, self.view, self.was, self.want, self.where = doc, view, was, want, where
+        self.steps = numbered(want)
+        self.had = {n: s for s in was.steps if (n := phase_of(s.id)) is not None}
+        numbers = {step.id: number for number, step in self.steps.items() if step.id}
+        self.numbers = self._with_nested(numbers)
+        self.checks = self._by_number(want)
+        self.judged = {phase_of(c.step): c for c in was.checkpoints}
+
+    def _with_nested(self, numbers: dict[str, int]) -> dict[str, int]:
+        """Steps inside a phase have the number of the phase."""
+        for step in self.want.steps:
+            if step.id and step.parent in numbers:
+                numbers.setdefault(step.id, numbers[step.parent])
+        return numbers
+
+    def _by_number(self, want: Facts) -> dict[int, CheckpointFact]:
+        found: dict[int, CheckpointFact] = {}
+        for check in want.checkpoints:
+            number = self.numbers.get(check.step, phase_of(check.step))
+            if number is not None:
+                found[number] = check
+        return found
+
+    def apply(self) -> None:
+        self._identity()
+        self._structure()
+        self.view = View({"": self.doc}, self.where)
+        self._drop_vanished()
+        for phase in sorted({*self.steps, *self.checks}):
+            self._phase(phase)
+        self._current()
+        self._name_the_rest()
+        self._completion()
+        self._pauses()
+        self._error()
+        self._pause_flag()
+        self._metadata()
+        self._times()
+
+    def part(self, key: str) -> dict[str, Any]:
+        """A section to write into; one of a wrong type gives way."""
+        if not isinstance(self.doc.get(key), dict):
+            self.doc[key] = dict(LIFECYCLE) if key == "lifecycle" else {}
+        made: dict[str, Any] = self.doc[key]
+        return made
+
+    def entry(self, key: str, phase: int) -> Any:
+        """What a map of phases holds for one of them."""
+        part = self.doc.get(key)
+        return part.get(str(phase)) if isinstance(part, dict) else None
+
+    def set(self, part: dict[str, Any], key: str, value: object) -> None:
+        """Write a value, unless the key's absence says the same."""
+        says_nothing = value is None or value is False or value == 0
+        if key in part or not says_nothing:
+            part[key] = value
+
+    def stamp(self, part: dict[str, Any], key: str, moment: int) -> None:
+        """Write a moment in the manner of the stamp it replaces, unless that says the same.
+
+        A new stamp takes after the file's first one: a program that subtracts one time from
+        another fails when only one of them has a zone.
+        """
+        naive = self.where.naive
+        old = stamps.read(part.get(key), naive)
+        style = self.doc.get("created_at") if old is None else part[key]
+        text = stamps.write(moment, style, naive=naive)
+        if stamps.read(text, naive) != old:
+            part[key] = text
+
+    # -- identity and structure --------------------------------------------------------------------
+
+    def _identity(self) -> None:
+        if not self.was.native_id and self.want.native_id:
+            self.set(self.doc, "session_id", self.want.native_id)
+        for key, old, new in (
+            ("workflow_type", self.was.workflow, self.want.workflow),
+            ("target_file", self.was.target, self.want.target),
+        ):
+            if new and new != old:
+                self.doc[key] = new
+
+    def _structure(self) -> None:
+        was, want = self.was, self.want
+        if want.workflow_version and want.workflow_version != was.workflow_version:
+            self.part("workflow_structure")["workflow_version"] = want.workflow_version
+        if want.plan_total != was.plan_total and is_count(want.plan_total):
+            self.part("workflow_structure")["total_phases"] = want.plan_total
+        if is_phase(want.plan_base) and want.plan_base != was.plan_base:
+            part = self.part("workflow_structure")
+            part["starting_phase"] = want.plan_base
+            part["indexing_scheme"] = scheme(want.plan_base)
+
+    def _metadata(self) -> None:
+        for name, value in self.want.attributes.items():
+            key = name.removeprefix(PREFIX)
+            if key == name or key == "total_phases":
+                continue
+            old = self.was.attributes.get(name)
+            if type(old) is not type(value) or old != value:
+                self.part("metadata")[key] = value
+
+    def _times(self) -> None:
+        """Stamps that never go back, but for the beginning, which is what it is."""
+        was, want = self.was, self.want
+        if want.began_at is not None and want.began_at != was.began_at:
+            self.stamp(self.doc, "created_at", want.began_at)
+        if _after(want.updated_at, was.updated_at):
+            self.stamp(self.doc, "updated_at", want.updated_at or 0)
+
+    # -- phases ------------------------------------------------------------------------------------
+
+    def _drop_vanished(self) -> None:
+        kept = {*self.steps, *self.checks, *self.view.implied(), phase_of(self.want.position)}
+        for phase in self.had:
+            if phase not in kept:
+                self._withdraw(phase)
+                for key in ("phase_timing", "checkpoints"):
+                    if isinstance(self.doc.get(key), dict):
+                        self.doc[key].pop(str(phase), None)
+
+    def _phase(self, phase: int) -> None:
+        step, check = self.steps.get(phase), self.checks.get(phase)
+        had, judged = self.had.get(phase), self.judged.get(phase)
+        status = step.status if step else None
+        verdict = check.verdict if check else ""
+        moved = (had.status if had else None) != status
+        if moved or (check and verdict != (judged.verdict if judged else "pending")):
+            self._judge(phase, _word(status, verdict), status)
+        if check is not None:
+            self._evidence(phase, check, judged)
+        if step is not None:
+            self._timing(phase, step, had)
+
+    def _judge(self, phase: int, word: str, status: str | None) -> None:
+        if word != verdict_of(self.entry("checkpoints", phase)):
+            self._withdraw(phase)
+            self.part("checkpoints")[str(phase)] = word
+        self._list(phase, status == "done" or (status is None and word == "passed"))
+
+    def _name_the_rest(self) -> None:
+        """A phase that nothing else in the file speaks of is named as pending."""
+        spoken = set(View({"": self.doc}, self.where).phases())
+        for phase in self.steps:
+            if phase not in spoken:
+                self.part("checkpoints")[str(phase)] = "pending"
+
+    def _list(self, phase: int, done: bool) -> None:
+        listed = self.doc.get("completed_phases")
+        listed = listed if isinstance(listed, list) else []
+        if done and phase not in listed:
+            self.doc["completed_phases"] = [*listed, phase]
+        elif not done and phase in listed:
+            self.doc["completed_phases"] = [p for p in listed if not is_phase(p) or p != phase]
+
+    def _withdraw(self, phase: int) -> None:
+        """Move a verdict out of the current view, with its evidence and its times."""
+        said = self.view.verdict(phase)
+        handed = self.entry("phase_artifacts", phase)
+        self._list(phase, False)
+        if said == "pending" and not evidence_of(self.view, phase):
+            return
+        attempt: dict[str, Any] = {"checkpoint": said}
+        if isinstance(handed, dict):
+            attempt.update(self.doc["phase_artifacts"].pop(str(phase)))
+        timing = self.entry("phase_timing", phase)
+        if timing is not None:
+            attempt["timing"] = clone(timing)
+        kept = self.part(ATTEMPTS)
+        before = kept.get(str(phase))
+        kept[str(phase)] = [*(before if isinstance(before, list) else []), attempt]
+
+    def _evidence(self, phase: int, check: CheckpointFact, judged: CheckpointFact | None) -> None:
+        now = verdict_of(self.entry("checkpoints", phase))
+        if check.verdict != now or (judged and _same(check, judged)):
+            return
+        handed = self.entry("phase_artifacts", phase)
+        if not isinstance(handed, dict):
+            if not check.evidence and check.at is None:
+                return
+            handed = artifact(phase, {}, "")
+            self.part("phase_artifacts")[str(phase)] = handed
+        if evidence_of(self.view, phase) != check.evidence or not handed.get("evidence"):
+            handed["evidence"] = clone(check.evidence)
+        self._stamp_evidence(handed, phase, check)
+
+    def _stamp_evidence(self, handed: dict[str, Any], phase: int, check: CheckpointFact) -> None:
+        step = self.steps.get(phase)
+        ended = step.ended_at if step else None
+        known = _known(ended, self.want.updated_at, self.where.now)
+        if check.at is not None:
+            self.stamp(handed, "timestamp", check.at)
+        elif not handed.get("timestamp"):
+            # A reader of these files refuses evidence without a time.
+            self.stamp(handed, "timestamp", known)
+
+    def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
+        had = had or StepFact("")
+        if _clock(step) == _clock(had):
+            return
+        entry = self.entry("phase_timing", phase)
+        if step.status == "pending":
+            if entry is not None:
+                del self.doc["phase_timing"][str(phase)]
+            return
+        if not isinstance(entry, dict):
+            if step.status not in _OPEN and step.started_at is None:
+                return  # an entry without a start stops other readers
+            entry = self.part("phase_timing")[str(phase)] = {}
+        self._clock(entry, step, had)
+
+    def _clock(self, entry: dict[str, Any], step: StepFact, had: StepFact) -> None:
+        if step.started_at is not None and step.started_at != had.started_at:
+            self.stamp(entry, "started_at", step.started_at)
+        elif not entry:
+            known = _known(self.want.updated_at, self.was.updated_at, self.where.now)
+            self.stamp(entry, "started_at", known)
+        if step.paused_ms is not None and step.paused_ms != had.paused_ms:
+            entry["paused_duration_seconds"] = step.paused_ms / 1000
+        if step.status != "done" and had.status == "done":
+            for key in ("completed_at", "duration_seconds"):
+                entry.pop(key, None)
+        elif step.status == "done" and step.ended_at is not None:
+            if step.ended_at != had.ended_at:
+                self.stamp(entry, "completed_at", step.ended_at)
+            self._duration(entry)
+
+    def _duration(self, entry: dict[str, Any]) -> None:
+        """Active time: what was spent paused does not count."""
+        naive = self.where.naive
+        started, ended = (stamps.read(entry.get(k), naive) for k in ("started_at", "completed_at"))
+        paused = entry.get("paused_duration_seconds")
+        paused = paused if isinstance(paused, int | float) else 0
+        if started is not None and ended is not None:
+            entry["duration_seconds"] = max(0.0, (ended - started) / 1000 - paused)
+
+    def _current(self) -> None:
+        view = self.view
+        here = "" if view.position is None else phase_id(view.position)
+        if self.want.position == self.was.position == here:
+            return
+        wanted = self.numbers.get(self.want.position, phase_of(self.want.position))
+        if wanted is None:
+            wanted = self._next_open()
+        if wanted is None:
+            return
+        if view.total is not None:
+            wanted = max(view.first, min(wanted, last_phase(view.total, view.first)))
+        if wanted != view.current:
+            self.doc["current_phase"] = wanted
+
+    def _next_open(self) -> int | None:
+        """The first phase that is not over; the last one when all are."""
+        phases = sorted({*self.steps, *self.view.implied()})
+        still = (p for p in phases if p not in self.steps or self.steps[p].status not in _CLOSED)
+        return next(still, phases[-1] if phases else None)
+
+    # -- lifecycle ---------------------------------------------------------------------------------
+
+    def _completion(self) -> None:
+        was, want = self.was, self.want
+        over = want.status == "completed"
+        ended = over and want.ended_at is not None and want.ended_at != was.ended_at
+        if over != (was.status == "completed") or ended:
+            flags = self.part("lifecycle")
+            self.set(flags, "completed", over)
+            if not over:
+                self.set(flags, "completed_at", None)
+        if ended:
+            self._ended_at(want.ended_at or 0)
+
+    def _ended_at(self, moment: int) -> None:
+        flags = self.part("lifecycle")
+        self.stamp(flags, "completed_at", moment)
+        began = self.want.began_at if self.want.began_at is not None else self.was.began_at
+        if began is not None:
+            flags["total_duration_seconds"] = max(0, moment - began) / 1000
+
+    def _pauses(self) -> None:
+        was, want = self.was, self.want
+        stopped = not {was.status, want.status}.isdisjoint(_STOPPED)
+        if want.pause_reason != was.pause_reason or (want.status != was.status and stopped):
+            self.set(self.part("lifecycle"), "paused_reason", _reason(want))
+        if want.pause_context != was.pause_context:
+            self.set(self.part("lifecycle"), "paused_context", want.pause_context or None)
+        if want.paused_at is None and was.paused_at is not None:
+            self.set(self.part("lifecycle"), "paused_at", None)
+        elif want.paused_at is not None and want.paused_at != was.paused_at:
+            self.stamp(self.part("lifecycle"), "paused_at", want.paused_at)
+        if _after(want.resumed_at, was.resumed_at):
+            self.stamp(self.part("lifecycle"), "resumed_at", want.resumed_at or 0)
+        if want.resumes > was.resumes:
+            self.set(self.part("lifecycle"), "resume_count", want.resumes)
+
+    def _pause_flag(self) -> None:
+        # An error, or a resume after it, may have changed what the file says without the flag.
+        now = View({"": self.doc}, self.where).status
+        if not now == self.was.status == self.want.status:
+            flags = self.part("lifecycle")
+            self.set(flags, "paused", self.want.status in _PAUSED)
+            if self.want.status == "failed":
+                self.set(flags, "paused_reason", "system_error")
+
+    def _error(self) -> None:
+        """The last error; a file has room for one."""
+        error = _last_error(self.was, self.want)
+        old = self.was.errors[-1] if self.was.errors else None
+        if error is None or (old and (old.message, old.at) == (error.message, error.at)):
+            return
+        flags = self.part("lifecycle")
+        if old is None or old.message != error.message:
+            flags["last_error"] = error.message
+        if error.at is None:
+            self.set(flags, "last_error_at", None)
+        else:
+            self.stamp(flags, "last_error_at", error.at)
+
+
+# -- what a fact becomes ---------------------------------------------------------------------------
+
+
+def _word(status: str | None, verdict: str) -> str:
+    """The word among `checkpoints` for a step's status and the verdict last passed on it."""
+    if status is None:
+        return verdict_of(verdict)
+    word = words.unit_word("praxis", status)
+    return "failed" if status in _OPEN and verdict == "failed" else word
+
+
+def _reason(want: Facts) -> str | None:
+    if want.status == "failed":
+        return "system_error"
+    if want.pause_reason in PAUSE_REASONS:
+        return want.pause_reason
+    stopped = want.status in ("aborted", "abandoned")
+    return "user_request" if stopped or want.pause_reason else None
+
+
+def _last_error(was: Facts, want: Facts) -> ErrorFact | None:
+    known = [*was.errors, *want.errors]
+    if want.status == "failed" and want.because:
+        same = [error for error in known if error.message == want.because]
+        at = want.updated_at if want.ended_at is None else want.ended_at
+        return same[-1] if same else ErrorFact(want.because, at=at)
+    ordered = sorted(known, key=lambda error: error.at or 0)
+    return ordered[-1] if ordered else None
+
+
+def _same(check: CheckpointFact, judged: CheckpointFact) -> bool:
+    return replace(check, step=judged.step, issue=judged.issue) == judged
+
+
+def _known(*moments: int | None) -> int:
+    return next((moment for moment in moments if moment is not None), 0)
+
+
+def _after(new: int | None, old: int | None) -> bool:
+    return new is not None and (old is None or new > old)
+
+
+def _clock(step: StepFact) -> tuple[object, ...]:
+    return step.status, step.started_at, step.ended_at, step.paused_ms

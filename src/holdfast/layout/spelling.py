@@ -1,0 +1,247 @@
+"""How plain values are spelled in JSON and YAML, in the habits (`Style`) of a file.
+
+The defaults are the spelling of files that we begin ourselves: JSON with two spaces, as it is
+without escapes; YAML in block style, sequences indented under their key, strings in double quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.errors import InvalidInput
+from holdfast.layout import guarded
+
+JSON, YAML, JSONL = "json", "yaml", "jsonl"
+
+
+class Style(Struct, omit_defaults=True):
+    """The habits of one file. `unit` None writes JSON on one line; `flat` keeps lists of scalars
+    on one line; `quote` is the manner of YAML strings, `key` of its keys, empty for plain ones.
+    `inline` holds the identities of collections that stand on one line for no other reason."""
+
+    unit: str | None = "  "
+    comma: str = ", "
+    colon: str = ": "
+    ascii: bool = False
+    flat: bool = False
+    eol: str = "\n"
+    final: bool = True
+    step: int = 2
+    dash: int = 2
+    quote: str = '"'
+    key: str = ""
+    inline: frozenset[int] = frozenset()
+
+
+COMPACT = Style(unit=None, comma=",", colon=":")
+
+
+def demand_plain(value: Any) -> None:
+    """Refuses what has no spelling: other types, other keys, NaN, lone surrogates, too deep."""
+    level = [value]
+    for _ in range(guarded.DEPTH + 1):
+        inside: list[Any] = []
+        for each in level:
+            inside += _demand(each)
+        if not inside:
+            return
+        level = inside
+    raise InvalidInput("The value is too deep", why=f"more than {guarded.DEPTH} levels")
+
+
+def _demand(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.values(), *(key if isinstance(key, str) else _refuse(key) for key in value)]
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        if guarded.SURROGATE.search(value):
+            _refuse(value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            _refuse(value)
+    elif isinstance(value, int):
+        if abs(value).bit_length() > guarded.DIGITS * 3:
+            _refuse("a number")
+    elif value is not None:
+        _refuse(value)
+    return []
+
+
+def _refuse(value: Any) -> Any:
+    raise InvalidInput("The value cannot be written", why=f"{ascii(value)[:80]} has no spelling")
+
+
+def is_full(value: Any) -> bool:
+    """Whether a value is a map or list that holds something."""
+    return isinstance(value, (dict, list)) and bool(value)
+
+
+def is_flat(value: Any) -> bool:
+    """Whether a value is a list of nothing but scalars and empty collections."""
+    return isinstance(value, list) and not any(is_full(each) for each in value)
+
+
+def is_one_line(value: Any, style: Style) -> bool:
+    """Whether a collection stands on one line by the habits of its file."""
+    return style.unit is None or (style.flat and is_flat(value)) or id(value) in style.inline
+
+
+def changed(style: Style, **changes: Any) -> Style:
+    """The same habits but for some."""
+    fields = {name: getattr(style, name) for name in style.__struct_fields__}
+    return Style(**(fields | changes))
+
+
+# JSON
+
+
+def json_scalar(value: Any, style: Style) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=style.ascii)
+    return json.dumps(value, allow_nan=False)
+
+
+def json_text(value: Any, style: Style, prefix: str = "") -> str:
+    """A value as JSON; `prefix` is the indentation of the line on which it begins."""
+    if not is_full(value):
+        return json_scalar(value, style)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    if is_one_line(value, style):
+        flat = changed(style, unit=None)
+        return opening + style.comma.join(_members(value, flat, prefix)) + closing
+    unit = style.unit or ""
+    inner = style.eol + prefix + unit
+    members = ("," + inner).join(_members(value, style, prefix + unit))
+    return f"{opening}{inner}{members}{style.eol}{prefix}{closing}"
+
+
+def _members(value: Any, style: Style, prefix: str) -> list[str]:
+    if isinstance(value, list):
+        return [json_text(each, style, prefix) for each in value]
+    return [
+        json_scalar(key, style) + style.colon + json_text(each, style, prefix)
+        for key, each in value.items()
+    ]
+
+
+# YAML
+
+
+_WORDS = re.compile(r"[^\W\d][\w./@+-]*(?: [\w./@+()-]+)*\Z")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:\d\d)?)?\Z", re.ASCII)
+_SAID = set("y n yes no on off true false null".split())
+_HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_LONG_KEY = 1000
+
+
+def yaml_double(value: str, style: Style) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if style.ascii:
+        return _NOT_ASCII.sub(_escape, text)
+    return _HIDDEN.sub(_escape, text)
+
+
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
+
+
+def is_plain(value: str) -> bool:
+    """Whether a string may stand unquoted and every reader, old or new, takes it as a string."""
+    return bool(_WORDS.match(value)) and value.lower() not in _SAID
+
+
+def is_stamp(value: Any) -> bool:
+    return isinstance(value, str) and bool(_STAMP.match(value))
+
+
+def yaml_scalar(value: Any, style: Style, quote: str | None = None) -> str:
+    """A scalar or empty collection; `quote` is the manner of the string that it replaces."""
+    if isinstance(value, str):
+        return yaml_string(value, style, style.quote if quote is None else quote)
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value)
+
+
+def yaml_string(value: str, style: Style, quote: str) -> str:
+    if quote == "" and is_plain(value):
+        return value
+    if quote == "'" and value.isprintable() and not _HIDDEN.search(value):
+        return "'" + value.replace("'", "''") + "'"
+    return yaml_double(value, style)
+
+
+def yaml_key(key: str, style: Style, quote: str | None = None) -> str:
+    """A key with its colon."""
+    quote = style.key if quote is None else quote
+    is_plain_key = not quote and _KEY.match(key) and key.lower() not in _SAID
+    spelled = key if is_plain_key else yaml_string(key, style, quote or '"')
+    return spelled + ":" if len(spelled) < _LONG_KEY else f"? {spelled}\n:"
+
+
+def yaml_flow(value: Any, style: Style, quote: str | None = None) -> str:
+    """A value on one line."""
+    if not is_full(value):
+        return yaml_scalar(value, style, quote or '"')
+    if isinstance(value, list):
+        return "[" + style.comma.join(yaml_flow(each, style, quote) for each in value) + "]"
+    pairs = (_flow_pair(key, each, style, quote) for key, each in value.items())
+    return "{" + ", ".join(pairs) + "}"
+
+
+def _flow_pair(key: str, value: Any, style: Style, quote: str | None) -> str:
+    spelled = yaml_key(key, style).replace("\n", " ")
+    return f"{spelled} {yaml_flow(value, style, quote)}"
+
+
+def yaml_block(value: Any, style: Style, column: int) -> str:
+    """A value in block style whose first line stands at a column already."""
+    if not is_full(value):
+        return yaml_scalar(value, style)
+    if is_one_line(value, style):
+        return yaml_flow(value, style)
+    between = style.eol + " " * column
+    if isinstance(value, list):
+        return between.join(yaml_item(each, style, column) for each in value)
+    return between.join(yaml_pair(key, each, style, column) for key, each in value.items())
+
+
+def yaml_item(value: Any, style: Style, column: int) -> str:
+    return "- " + yaml_block(value, style, column + 2)
+
+
+def yaml_pair(key: str, value: Any, style: Style, column: int) -> str:
+    spelled = yaml_key(key, style).replace("\n", style.eol + " " * column)
+    return spelled + yaml_value(value, style, column)
+
+
+def yaml_value(value: Any, style: Style, column: int) -> str:
+    """What follows the colon of a key at a column."""
+    if not is_full(value):
+        return " " + yaml_scalar(value, style)
+    if is_one_line(value, style):
+        return " " + yaml_flow(value, style)
+    inner = column + (style.dash if isinstance(value, list) else style.step)
+    return style.eol + " " * inner + yaml_block(value, style, inner)
+
+
+def fresh(kind: str, value: Any, style: Style | None = None) -> bytes:
+    """The bytes of a new file, in the given habits or ours."""
+    demand_plain(value)
+    style = style or (COMPACT if kind == JSONL else Style())
+    if kind == JSONL:
+        return "".join(json_text(each, style) + style.eol for each in value).encode()
+    text = json_text(value, style) if kind == JSON else yaml_block(value, style, 0)
+    return (text + (style.eol if style.final else "")).encode()

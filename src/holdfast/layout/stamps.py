@@ -1,0 +1,75 @@
+"""Time stamps of layout files: read in every spelling met, written in the spelling found.
+
+A stamp that is replaced keeps its style: zone (`Z`, an offset, none), separators and the number of
+fraction digits. Stamps without a zone are read as local time or UTC, as the caller says, and are
+never rewritten merely because they were read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+_STAMP = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)([T ])(\d\d):(\d\d)(?::(\d\d)(?:([.,])(\d{1,9}))?)?"
+    r"(Z|z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?\Z",
+    re.ASCII,
+)
+# The years that a date can have, but for a day at each end: there a zone may lead outside.
+_FIRST, _LAST = -62_135_510_400_000, 253_402_214_399_999
+
+
+def read(text: object, naive: str = "local") -> int | None:
+    """The moment of a stamp in UTC milliseconds; None for what is not one."""
+    match = _STAMP.match(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    year, month, day, _, hour, minute, second, _, fraction, zone = match.groups()
+    try:
+        date, time = (int(year), int(month), int(day)), (int(hour), int(minute), int(second or 0))
+        moment = datetime(*date, *time)
+        aware = moment.replace(tzinfo=_zone(zone)) if zone or naive == "utc" else moment
+        seconds = (aware if aware.tzinfo else aware.astimezone()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return round(seconds) * 1000 + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def write(
+    moment: int, style: object = "", *, milliseconds: bool = False, naive: str = "local"
+) -> str:
+    """A stamp for a moment, in the style of the one it replaces if that is one."""
+    moment = max(_FIRST, min(moment, _LAST))
+    match = _STAMP.match(style) if isinstance(style, str) else None
+    if match is None:
+        return _write(moment, UTC, "T", "." if milliseconds else "", 3, "Z")
+    between, sign, digits, zone = match[4], match[8] or "", len(match[9] or ""), match[10]
+    if zone is None:
+        return _write(moment, UTC if naive == "utc" else None, between, sign, digits, "")
+    return _write(moment, _zone(zone), between, sign, digits, zone)
+
+
+def is_naive(text: object) -> bool:
+    """Whether a stamp says no zone."""
+    match = _STAMP.match(text) if isinstance(text, str) else None
+    return match is not None and match[10] is None
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in "Zz":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    digits = text[1:].replace(":", "")
+    return timezone(sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:])))
+
+
+def _write(
+    moment: int, zone: timezone | None, between: str, sign: str, digits: int, suffix: str
+) -> str:
+    """`sign` stands before the fraction; none, no fraction."""
+    seconds, rest = divmod(moment, 1000)
+    at = datetime.fromtimestamp(seconds, UTC)
+    at = at.astimezone(zone) if zone else at.astimezone()
+    text = at.replace(tzinfo=None).isoformat(between, "seconds")
+    fraction = f"{rest:03d}".ljust(digits, "0")[:digits]
+    return f"{text}{sign + fraction if sign else ''}{suffix}"

@@ -1,0 +1,565 @@
+"""Between facts and the journal: what a state says as facts, and the events that facts ask for.
+
+`facts_of` is what a layout writes; `moves` is what it takes to get from the facts that a file
+once held to those it holds now, as events with the time they happened where the file tells it.
+Adopting a file is the same with nothing before it. Both directions leave out what is true of one
+machine only (paths of the project, device names): the layout gets those from its surroundings.
+
+Steps are found by their id, else by their title (`match_steps`): layouts that keep bare sentences
+have no ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.choice import CATEGORIES, FINISHED, MODES, PAUSE_REASONS
+from holdfast.layout.facts import (
+    AgentFact,
+    CheckpointFact,
+    ClaimFact,
+    CommandFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    NoteFact,
+    Scalar,
+    StepFact,
+)
+from holdfast.model import event as ev
+from holdfast.model import state as st
+from holdfast.model.event import Body, Event
+from holdfast.sha import digest_of
+
+_Row = TypeVar("_Row", bound=st.Row)
+
+
+class Move(Struct, frozen=True):
+    """An event to record, and when it happened if that is known."""
+
+    body: Body
+    at: int | None = None
+
+
+# -- state → facts -----------------------------------------------------------------------------
+
+
+def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
+    """What a session's state says; file changes, commands and notes come from its events."""
+    core = state.core
+    attributes = {row.key: row.value for row in _rows(state, "attribute", st.Attribute)}
+    facts = Facts(
+        goal=core.goal,
+        status=core.status,
+        mode=_text(attributes.pop("mode", None)) or core.mode,
+        model=core.model,
+        progress=core.progress,
+        began_at=core.began_at,
+        updated_at=core.updated_at,
+        ended_at=core.ended_at or None,
+        paused_at=core.paused_at or None,
+        pause_reason=core.pause_reason,
+        pause_context=core.pause_context,
+        resumes=core.resumes,
+        because=core.because,
+        project=core.project,
+        git_branch=core.git_branch,
+        git_commit=core.git_commit,
+        workflow=core.workflow,
+        workflow_version=_text(attributes.pop("workflow.version", None)),
+        target=_text(attributes.pop("workflow.target", None)),
+        plan_total=core.plan_total,
+        plan_base=core.plan_base if core.workflow else None,
+        steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
+        agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
+        decisions=[_decision_fact(row) for row in _rows(state, "decision", st.Decision)],
+        errors=[
+            ErrorFact(row.message, row.category, row.agent, row.at)
+            for row in _rows(state, "error", st.Problem)
+        ],
+        checkpoints=[_checkpoint_fact(row) for row in _rows(state, "checkpoint", st.Checkpoint)],
+        claims=[_claim_fact(row) for row in _rows(state, "claim", st.Claim)],
+        artifacts=[row.path for row in _rows(state, "artifact", st.Artifact)],
+        tokens=core.tokens or None,
+        compressions=core.compressions or None,
+        compressed_at=core.compressed_at or None,
+    )
+    facts.position = _position(facts, attributes.pop("position", None))
+    attributes.pop("model", None)
+    attributes.pop("progress", None)
+    facts.attributes = attributes
+    facts.tokens_by_agent = {a.id: a.tokens for a in facts.agents if a.tokens is not None}
+    add_events(facts, events)
+    return facts
+
+
+def add_events(facts: Facts, events: Iterable[Event]) -> None:
+    """Add what only events tell: each change of a file, each command, each note."""
+    for event in events:
+        body, at = event.body, event.head.at
+        if isinstance(body, ev.FileChanged):
+            facts.files.append(_file_fact(body, at))
+        elif isinstance(body, ev.CommandRan):
+            facts.commands.append(_command_fact(body, at))
+        elif isinstance(body, ev.NoteAdded):
+            facts.notes.append(NoteFact(body.text, at))
+        elif isinstance(body, ev.SessionResumed):
+            facts.resumed_at = at
+
+
+def _rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
+    return [row for row in state.rows.select(table) if isinstance(row, kind)]
+
+
+def _text(value: Scalar) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _position(facts: Facts, chosen: Scalar) -> str:
+    """What is being worked on: what someone said, while it is open; else what runs."""
+    open_steps = [s for s in facts.steps if s.status not in st.CLOSED_UNITS]
+    if any(step.id == chosen for step in open_steps):
+        return cast(str, chosen)
+    running = [s.id for s in open_steps if s.status == "running"]
+    return running[-1] if running else ""
+
+
+def _step_fact(row: st.Step) -> StepFact:
+    return StepFact(
+        title=row.title,
+        id=row.id,
+        unit=row.unit,
+        parent=row.parent,
+        status=row.status,
+        agent=row.agent,
+        outcome=row.outcome,
+        because=row.because,
+        files=list(row.files),
+        started_at=row.started_at or None,
+        ended_at=row.ended_at or None,
+        fraction=row.fraction,
+    )
+
+
+def _agent_fact(row: st.Agent) -> AgentFact:
+    return AgentFact(
+        id=row.id,
+        type=row.type,
+        task=row.task,
+        status=row.status,
+        started_at=row.started_at or None,
+        ended_at=row.ended_at or None,
+        fraction=row.fraction,
+        result=row.result,
+        error=row.error,
+        category=row.category,
+        retries=max(0, row.attempts - 1),
+        retried_at=row.retried_at or None,
+        blocking_on=row.blocking_on,
+        tokens=row.tokens or None,
+        created=list(row.created),
+        modified=list(row.modified),
+        deleted=list(row.deleted),
+    )
+
+
+def _decision_fact(row: st.Decision) -> DecisionFact:
+    return DecisionFact(row.what, row.because, list(row.options), row.chosen, row.at)
+
+
+def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
+    verdict = {"overridden": "passed", "rolled_back": "pending"}.get(row.verdict, row.verdict)
+    return CheckpointFact(row.step, verdict, dict(row.evidence), row.issue, row.at)
+
+
+def _claim_fact(row: st.Claim) -> ClaimFact:
+    return ClaimFact(
+        text=row.text,
+        reason=row.reason,
+        section=row.section,
+        paragraph=row.paragraph,
+        resolved=row.resolved,
+        result=row.result,
+        because=row.because,
+        at=row.at,
+    )
+
+
+def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
+    return FileFact(
+        body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
+    )
+
+
+def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
+    return CommandFact(
+        name=body.name,
+        arguments=body.arguments,
+        status=body.status,
+        duration_ms=body.duration_ms,
+        error=body.error,
+        agent=body.agent,
+        task=body.task,
+        model=body.model,
+        at=at,
+    )
+
+
+# -- facts → events ----------------------------------------------------------------------------
+
+
+def adoption(facts: Facts, origin: str) -> list[Move]:
+    """The events that a session found in files begins with, in the order they happened."""
+    began = facts.began_at
+    first = ev.SessionAdopted(
+        goal=facts.goal or f"{origin} {facts.native_id}".strip(),
+        origin=origin,
+        native_id=facts.native_id,
+        mode=facts.mode if facts.mode in MODES else "default",
+        began_at=began,
+        project=facts.project,
+        git_branch=facts.git_branch,
+        git_commit=facts.git_commit,
+    )
+    blank = Facts(goal=facts.goal, mode=facts.mode, native_id=facts.native_id)
+    return [Move(first, began), *moves(blank, facts)]
+
+
+def moves(base: Facts, new: Facts) -> list[Move]:
+    """What happened between two readings of the same files."""
+    steps = match_steps(base.steps, new.steps)
+    made = [
+        *_described(base, new),
+        *_planned(base, new),
+        *_step_moves(steps),
+        *_agent_moves(base, new),
+        *_verdicts(base, new),
+        *_decided(base, new),
+        *_logged(base, new),
+        *_claimed(base, new),
+        *_measured(base, new),
+        *_attributes(base, new),
+    ]
+    # Parts tell their own order; between parts only time can.
+    return [*_in_time(made), *_status_moves(base, new)]
+
+
+def _in_time(made: list[Move]) -> list[Move]:
+    latest = 0
+    keyed = []
+    for place, move in enumerate(made):
+        latest = latest if move.at is None else move.at
+        keyed.append((latest, place, move))
+    return [move for _, _, move in sorted(keyed, key=lambda item: item[:2])]
+
+
+def _described(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.goal != base.goal and new.goal.strip():
+        yield Move(ev.SessionRenamed(goal=new.goal))
+    if new.mode != base.mode and new.mode:
+        yield Move(ev.AttributeSet(key="mode", value=new.mode))
+    if new.model != base.model and new.model:
+        yield Move(ev.AttributeSet(key="model", value=new.model))
+    if new.progress != base.progress:
+        yield Move(ev.AttributeSet(key="progress", value=new.progress))
+    if new.position != base.position and new.position:
+        yield Move(ev.AttributeSet(key="position", value=new.position))
+
+
+def _planned(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.workflow and new.workflow != base.workflow:
+        plan = ev.PlanSet(
+            workflow=new.workflow,
+            version=new.workflow_version,
+            base=new.plan_base or 0,
+            total=new.plan_total,
+            target=new.target,
+        )
+        yield Move(plan, new.began_at)
+    elif new.plan_total is not None and new.plan_total != base.plan_total:
+        yield Move(ev.PlanResolved(total=new.plan_total))
+    for key, value, old in (
+        ("workflow.version", new.workflow_version, base.workflow_version),
+        ("workflow.target", new.target, base.target),
+    ):
+        if value != old and value:
+            yield Move(ev.AttributeSet(key=key, value=value))
+
+
+def match_steps(
+    base: Sequence[StepFact], new: Sequence[StepFact]
+) -> list[tuple[StepFact | None, StepFact]]:
+    """Each new step with the one it was: by id, else by title, else by its place among the rest.
+
+    Steps without an id get one: that of the step they were, or one made from their title.
+    """
+    by_id = {step.id: step for step in base if step.id}
+    by_title: dict[str, list[StepFact]] = {}
+    for step in base:
+        by_title.setdefault(step.title, []).append(step)
+    taken = set(by_id) | {step.id for step in new if step.id}
+    pairs: list[tuple[StepFact | None, StepFact]] = []
+    for step in new:
+        old = by_id.get(step.id) if step.id else next(iter(by_title.get(step.title, ())), None)
+        if old is not None and not step.id:
+            by_title[step.title].remove(old)
+            step = replace(step, id=old.id, unit=old.unit, parent=old.parent)
+        if not step.id:
+            step = replace(step, id=_free(step_id(step.title), taken))
+            taken.add(step.id)
+        pairs.append((old, step))
+    return pairs
+
+
+def step_id(title: str) -> str:
+    """An id for a step that has only a title: readable, and always the same."""
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower())[:24].strip("-")
+    return slug or f"t-{digest_of(title.encode())[:8]}"
+
+
+def _free(id: str, taken: set[str]) -> str:
+    names = (id, *(f"{id}-{n}" for n in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _step_moves(pairs: Sequence[tuple[StepFact | None, StepFact]]) -> Iterator[Move]:
+    for old, step in pairs:
+        if old is None or (old.title, old.unit, old.parent) != (step.title, step.unit, step.parent):
+            body = ev.StepAdded(
+                step=step.id,
+                title=step.title or step.id,
+                unit=step.unit,
+                parent=step.parent,
+                agent=step.agent,
+            )
+            yield Move(body, step.started_at if old is None else None)
+        yield from _unit_moves(old, step, _STEP_EVENTS)
+        if step.fraction is not None and step.fraction != (old and old.fraction):
+            yield Move(ev.StepProgressed(step=step.id, fraction=step.fraction))
+
+
+_Maker = Callable[[Any], Body]
+_STEP_EVENTS: dict[str, _Maker] = {
+    "pending": lambda s: ev.StepReset(step=s.id),
+    "running": lambda s: ev.StepStarted(step=s.id, agent=s.agent),
+    "done": lambda s: ev.StepCompleted(step=s.id, outcome=s.outcome, files=s.files),
+    "failed": lambda s: ev.StepFailed(step=s.id, because=s.because),
+    "blocked": lambda s: ev.StepBlocked(step=s.id, because=s.because or "no reason was given"),
+    "timed_out": lambda s: ev.StepFailed(step=s.id, because=s.because or "timed out"),
+    "needs_review": lambda s: ev.StepNeedsReview(step=s.id, because=s.because),
+    "skipped": lambda s: ev.StepSkipped(step=s.id, because=s.because),
+}
+_AGENT_EVENTS: dict[str, _Maker] = {
+    "running": lambda a: ev.AgentStarted(
+        agent=a.id, type=a.type, task=a.task, blocking_on=a.blocking_on
+    ),
+    "done": lambda a: ev.AgentFinished(
+        agent=a.id, result=a.result, created=a.created, modified=a.modified, deleted=a.deleted
+    ),
+    "failed": lambda a: ev.AgentFailed(agent=a.id, error=a.error, category=_category(a.category)),
+    "timed_out": lambda a: ev.AgentTimedOut(agent=a.id, error=a.error),
+}
+_AGENT_EVENTS["pending"] = _AGENT_EVENTS["blocked"] = _AGENT_EVENTS["running"]
+_AGENT_EVENTS["needs_review"] = _AGENT_EVENTS["running"]
+_AGENT_EVENTS["skipped"] = _AGENT_EVENTS["done"]
+
+
+def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]:
+    """The start, if it is news, and the status it has come to."""
+    was = old.status if old is not None else "pending"
+    began = new.started_at is not None and new.started_at != (old and old.started_at)
+    if began and new.status not in ("pending", "running"):
+        yield Move(events["running"](new), new.started_at)
+    if new.status != was or (began and new.status == "running"):
+        ended = new.started_at if new.status == "running" else new.ended_at
+        yield Move(events[new.status](new), ended)
+    elif new.status == "done" and _ending(old) != _ending(new):
+        yield Move(events["done"](new), new.ended_at)
+
+
+def _ending(unit: Any) -> tuple[Any, ...]:
+    names = ("outcome", "result", "files", "created", "modified", "deleted")
+    return tuple(getattr(unit, name, None) for name in names)
+
+
+def _category(word: str) -> str:
+    return word if word in CATEGORIES else "logical"
+
+
+def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    known = {agent.id: agent for agent in base.agents}
+    for agent in new.agents:
+        old = known.get(agent.id)
+        if old is None and agent.status != "pending" and agent.started_at is None:
+            # An ending that nothing began: the start is recorded so that the run is whole.
+            yield Move(_AGENT_EVENTS["running"](agent), agent.ended_at)
+        elif old is None and agent.status == "pending":
+            yield Move(_AGENT_EVENTS["running"](agent))
+        yield from _unit_moves(old, agent, _AGENT_EVENTS)
+        moved = agent.fraction is not None and agent.fraction != (old and old.fraction)
+        if moved and agent.status == "running":
+            yield Move(ev.AgentProgressed(agent=agent.id, fraction=agent.fraction or 0.0))
+
+
+def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
+    known = {c.step: c for c in base.checkpoints}
+    kinds: dict[str, type[ev.Verdict]] = {
+        "passed": ev.CheckpointPassed,
+        "failed": ev.CheckpointFailed,
+        "skipped": ev.CheckpointOverridden,
+        "pending": ev.CheckpointRolledBack,
+    }
+    for check in new.checkpoints:
+        old = known.get(check.step)
+        if check.verdict not in kinds or (old is None and check.verdict == "pending"):
+            continue
+        if old is None or (old.verdict, old.evidence) != (check.verdict, check.evidence):
+            body = kinds[check.verdict](step=check.step, evidence=check.evidence, issue=check.issue)
+            yield Move(body, check.at)
+
+
+def _decided(base: Facts, new: Facts) -> Iterator[Move]:
+    # The same time, or the same words, is the same decision.
+    known = {_identity(d): d for d in base.decisions}
+    for decision in new.decisions:
+        old = known.get(_identity(decision))
+        if old == decision:
+            continue
+        chosen = decision.chosen if decision.chosen in decision.options else ""
+        body = ev.DecisionMade(
+            decision=step_id((old or decision).what),
+            what=decision.what or decision.chosen or "a decision",
+            because=decision.because,
+            options=decision.options,
+            chosen=chosen,
+        )
+        yield Move(body, decision.at)
+
+
+def _identity(decision: DecisionFact) -> object:
+    return decision.what if decision.at is None else decision.at
+
+
+def _new_of(base: Sequence[Any], new: Sequence[Any]) -> Iterator[Any]:
+    """What a log has gained; a log only grows, so what is missing says nothing."""
+    known = [_log_key(entry) for entry in base]
+    counts: dict[object, int] = {}
+    for key in known:
+        counts[key] = counts.get(key, 0) + 1
+    for entry in new:
+        key = _log_key(entry)
+        if counts.get(key):
+            counts[key] -= 1
+        else:
+            yield entry
+
+
+def _log_key(entry: Any) -> object:
+    return tuple(
+        tuple(v) if isinstance(v, list) else v
+        for v in (getattr(entry, name) for name in entry.__struct_fields__)
+    )
+
+
+def _logged(base: Facts, new: Facts) -> Iterator[Move]:
+    for f in _new_of(base.files, new.files):
+        changed = ev.FileChanged(
+            path=f.path,
+            action=f.action,
+            agent=f.agent,
+            added=f.added,
+            removed=f.removed,
+            before=f.before,
+            after=f.after,
+        )
+        yield Move(changed, f.at)
+    for c in _new_of(base.commands, new.commands):
+        ran = ev.CommandRan(
+            name=c.name or "command",
+            arguments=c.arguments,
+            status=c.status,
+            duration_ms=c.duration_ms,
+            error=c.error,
+            agent=c.agent,
+            task=c.task,
+            model=c.model,
+        )
+        yield Move(ran, c.at)
+    for e in _new_of(base.errors, new.errors):
+        raised = ev.ErrorRaised(message=e.message, category=_category(e.category), agent=e.agent)
+        yield Move(raised, e.at)
+    for n in _new_of(base.notes, new.notes):
+        yield Move(ev.NoteAdded(text=n.text), n.at)
+
+
+def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
+    known = {claim.text: claim for claim in base.claims}
+    for claim in new.claims:
+        old, id = known.get(claim.text), step_id(claim.text)
+        if old is None:
+            deferred = ev.ClaimDeferred(
+                claim=id,
+                text=claim.text,
+                reason=claim.reason or "unknown",
+                section=claim.section,
+                paragraph=claim.paragraph,
+            )
+            yield Move(deferred, claim.at)
+        if claim.result and claim.result != (old and old.result):
+            overridden = ev.ClaimOverridden(
+                claim=id,
+                result=claim.result,
+                because=claim.because or "no reason given",
+            )
+            yield Move(overridden, claim.at)
+        elif claim.resolved and not (old and old.resolved):
+            yield Move(ev.ClaimResolved(claim=id))
+
+
+def _measured(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.tokens is not None and new.tokens != base.tokens:
+        yield Move(ev.ContextMeasured(tokens=new.tokens))
+    by_agent = {a.id: a.tokens for a in base.agents} | base.tokens_by_agent
+    now = {a.id: a.tokens for a in new.agents if a.tokens is not None} | new.tokens_by_agent
+    for agent, tokens in now.items():
+        if tokens is not None and tokens != by_agent.get(agent):
+            yield Move(ev.ContextMeasured(tokens=tokens, agent=agent))
+    more = (new.compressions or 0) - (base.compressions or 0)
+    for _ in range(min(max(more, 0), 100)):
+        yield Move(ev.ContextCompressed(), new.compressed_at)
+
+
+def _attributes(base: Facts, new: Facts) -> Iterator[Move]:
+    for key in (*new.attributes, *(k for k in base.attributes if k not in new.attributes)):
+        value = new.attributes.get(key)
+        if value != base.attributes.get(key):
+            yield Move(ev.AttributeSet(key=key, value=value))
+
+
+def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.status == base.status:
+        return
+    if base.status in FINISHED and new.status not in FINISHED:
+        yield Move(ev.SessionReopened(because="its files say that it goes on"))
+    makers: dict[str, Callable[[], Body]] = {
+        "paused": lambda: ev.SessionPaused(
+            reason=new.pause_reason if new.pause_reason in PAUSE_REASONS else "user_request",
+            context=new.pause_context,
+        ),
+        "completed": lambda: ev.SessionCompleted(because=new.because),
+        "failed": lambda: ev.SessionFailed(because=new.because),
+        "aborted": lambda: ev.SessionAborted(because=new.because),
+        "abandoned": lambda: ev.SessionAbandoned(because=new.because),
+        "active": ev.SessionResumed,
+    }
+    if new.status == "active" and base.status in ("created", *FINISHED):
+        return
+    if new.status in makers:
+        at = new.paused_at if new.status == "paused" else new.ended_at
+        yield Move(makers[new.status](), at or new.updated_at)

@@ -1,0 +1,163 @@
+"""Real files through the commands: what `check` and `adopt` say is what the tables say.
+
+The reviewed tables are those of the layouts' own tests; the files are not part of the project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.home import Holdfast
+from holdfast.layout import carry
+from holdfast.model.state import State
+from tests.layout import test_ai_session_corpus as ai_session
+from tests.layout import test_craft_corpus as craft
+from tests.layout import test_essay_corpus as essay
+from tests.layout import test_orchestrator_corpus as orchestrator
+from tests.layout import test_praxis_corpus as praxis
+from tests.surface.support import Cli
+
+CORPUS = praxis.CORPUS.parent
+WORKFLOWS = str(CORPUS / "1" / "workflows")
+
+pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+
+# What a row says: layout, generation, complete, status, progress, finding codes.
+Said = tuple[str, str, bool | None, str, float | None, tuple[str, ...]]
+
+
+def _rows() -> Iterator[tuple[str, Said]]:
+    for name, row in praxis.TABLE.items():
+        generation, complete, status, hundredths, codes = row
+        progress = None if hundredths is None else float(hundredths)
+        yield f"1/{name}", ("praxis", generation, complete, status, progress, codes)
+    for name, seen in craft.READINGS.items():
+        found = tuple(line.split()[0] for line in craft.FINDINGS[name])
+        yield f"2/{name}", ("craft", seen[1], seen[3], seen[4], seen[5] * 100, found)
+    for name, told in essay.TABLE.items():
+        yield f"3/{name}", ("essay", told[0], told[1], told[2], told[3] * 100, told[4])
+    for name, read in orchestrator.READINGS.items():
+        found = tuple(line.split()[0] for line in orchestrator.FINDINGS[name])
+        yield f"4/{name}", ("orchestrator", read[1], read[3], read[4], read[5] * 100, found)
+    for each in ai_session.TABLE:
+        if each.parses and not each.bad_lines:
+            hundred = None if each.progress is None else each.progress * 100
+            rest = (each.generation, each.complete, each.status, hundred, each.codes)
+            yield f"0/{each.path}", ("ai-session", *rest)
+
+
+TABLE: dict[str, Said] = dict(_rows())
+BROKEN = [f"0/{row.path}" for row in ai_session.TABLE if not row.parses or row.bad_lines]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return Cli()
+
+
+def options(name: str, tmp_path: Path) -> list[str]:
+    """The definition of a workflow is handed in where the classification had one."""
+    row = praxis.classified().get(name.removeprefix("1/"), {})
+    if not row.get("workflow_metadata_total"):
+        return []
+    folder = tmp_path / "workflows" / row["workflow_type"]
+    folder.mkdir(parents=True, exist_ok=True)
+    total = {"total_phases": row["workflow_metadata_total"]}
+    (folder / "metadata.json").write_text(json.dumps(total))
+    return ["--workflows", str(folder.parent)]
+
+
+def alone(name: str) -> bool:
+    """Files of a tree are told by where they are in it, too."""
+    return "session-tree" not in name
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
+def test_check_says_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+    answer = cli("--json", "check", str(CORPUS / name), *options(name, tmp_path))
+    said = answer.json
+    shown = None if said["progress"] is None else int(said["progress"] * 100 + 1e-9)
+    codes = tuple(finding["code"] for finding in said["findings"])
+    layout, generation, complete, status, progress, expected = TABLE[name]
+    assert (said["layout"], said["generation"] or "") == (layout, generation)
+    assert (said["complete"], said["status"] or "") == (complete, status)
+    assert shown == (None if progress is None else int(progress + 1e-9))
+    assert codes == expected
+    severe = any(finding["severity"] == "error" for finding in said["findings"])
+    assert answer.code == (5 if severe else 0)
+    assert all(finding["message"] for finding in said["findings"])
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_reported_and_what_it_says_is_salvaged(cli: Cli, name: str) -> None:
+    path = CORPUS / name
+    answer = cli("--json", "check", str(path))
+    assert answer.code == 5
+    assert answer.json["layout"] == "ai-session"
+    assert answer.json["findings"][0]["severity"] == "error"
+    told = cli("--json", "adopt", str(path)).json["adopted"]
+    assert all(one["problems"] for one in told)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
+def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+    path = CORPUS / name
+    before = path.read_bytes()
+    (one,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
+    layout, _, complete, status, _, codes = TABLE[name]
+    assert one["layout"] == layout
+    if "placeholder" in codes:
+        assert one["outcome"] == "template" and one["session"] is None
+        return
+    assert one["outcome"] == "adopted" and not one["bound"]
+    with holdfast.open(str(tmp_path / "home"), trust_env=False) as hf:
+        state = hf.session(one["session"]).state()
+        assert state.core.status == (status or "active")
+        assert (state.core.status == "completed") is bool(complete)
+        _require_told(hf, path, state, tmp_path)
+    (again,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
+    assert (again["outcome"], again["events"]) == ("known", 0)
+    assert path.read_bytes() == before
+
+
+def _require_told(hf: Holdfast, path: Path, state: State, tmp_path: Path) -> None:
+    """What the file says arrives: every step, agent, decision, checkpoint and error."""
+    from holdfast import found
+
+    (one,) = found.find(str(path))
+    where = found.around(one, hf.mirror.where(one.root), str(tmp_path / "workflows"))
+    facts = carry.read(one.lens, one.tree, where)
+
+    def count(table: str) -> int:
+        return len(list(state.rows.select(table)))
+
+    # Tokens of an agent that the file does not list make it one all the same.
+    assert count("agent") == len({agent.id for agent in facts.agents} | {*facts.tokens_by_agent})
+    assert count("decision") == len(facts.decisions)
+    titles: list[Any] = list(state.rows.select("step"))
+    assert len(titles) == len(facts.steps)
+    assert {step.title for step in facts.steps} <= {row.title for row in titles}
+
+
+def test_the_whole_corpus_is_adopted_in_one_go(cli: Cli) -> None:
+    told = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
+    outcomes = [one["outcome"] for one in told]
+    assert outcomes.count("rival") == 2 and outcomes.count("unreadable") == 0
+    again = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
+    assert [o["outcome"] for o in again] == [w.replace("adopted", "known") for w in outcomes]
+    tree = next(one for one in told if one["layout"] == "ai-session")
+    assert tree["outcome"] == "adopted" and tree["problems"]
+
+
+def test_the_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
+    (path,) = (CORPUS / "1/legacy-2025-10-27").glob("062f24e7*.json")
+    said = cli.json("check", str(path))
+    assert said["complete"] is True and said["status"] == "completed"

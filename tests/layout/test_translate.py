@@ -1,0 +1,126 @@
+"""Facts become events and events become facts: what files tell is what the journal then says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import holdfast
+from holdfast.home import Holdfast
+from holdfast.layout import REGISTRY, Where, carry, layout
+from holdfast.layout.facts import DecisionFact, Facts, FileFact, StepFact, plain
+from holdfast.layout.translate import adoption, facts_of, match_steps, moves
+from tests.layout.test_pairs import STORIES, read
+
+NOW = Where(now=1_794_790_140_085, naive="utc")
+
+# True of one machine, or of the files alone: the journal does not tell these.
+APART = {"native_id", "device", "project_path", "resumed_at", "updated_at", "position"}
+# An event has one time; layouts that round it, or have none, tell less.
+BY_NAME = {"steps": "title", "agents": "id", "decisions": "what", "claims": "text"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Holdfast]:
+    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path), trust_env=False) as opened:
+        yield opened
+
+
+def told(name: str) -> Facts:
+    tree, _ = read(STORIES[name])
+    return carry.read(layout(name), tree, NOW)
+
+
+def recorded(home: Holdfast, facts: Facts, name: str) -> Facts:
+    made = adoption(facts, name)
+    home.journal.append(
+        "s1",
+        *(move.body for move in made),
+        at=[move.at or facts.began_at or 0 for move in made],
+        actor=f"file:{name}",
+        create=True,
+        foreign=True,
+    )
+    return stored(home)
+
+
+def stored(home: Holdfast) -> Facts:
+    with home.store.view("s1") as view:
+        return facts_of(home.journal.state(view), list(home.journal.events(view)))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_what_a_file_tells_is_what_the_journal_says(home: Holdfast, name: str) -> None:
+    facts = told(name)
+    again = plain(recorded(home, facts, name))
+    for field, value in plain(facts).items():
+        if field in APART:
+            continue
+        if field in BY_NAME:
+            assert _by(BY_NAME[field], again[field]) == _by(BY_NAME[field], value)
+        elif not (field == "tokens_by_agent" and not value):
+            assert again[field] == value, field
+    assert home.journal.verify("s1").ok
+
+
+def _by(key: str, entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    default = "running" if key == "id" else "pending"
+    return [(entry[key], entry.get("status", default)) for entry in entries]
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_nothing_happened_between_two_equal_readings(name: str) -> None:
+    assert moves(told(name), told(name)) == []
+
+
+def test_moves_bring_one_reading_to_the_other(home: Holdfast) -> None:
+    before = told("craft")
+    recorded(home, before, "craft")
+    after = replace(
+        before,
+        status="completed",
+        progress=0.9,
+        steps=[replace(step, status="done") for step in before.steps],
+        decisions=[*before.decisions, DecisionFact("Use Postgres", at=1_770_000_000_000)],
+        files=[*before.files, FileFact("b.py", "created", at=1_770_000_000_000)],
+        attributes={**before.attributes, "craft.mood": "good"},
+    )
+    made = moves(before, after)
+    bodies, times = [move.body for move in made], [move.at for move in made]
+    home.journal.append("s1", *bodies, at=times, actor="file:craft", foreign=True)
+    now = stored(home)
+    assert (now.status, now.progress) == ("completed", 0.9)
+    assert {step.status for step in now.steps} == {"done"}
+    assert [d.what for d in now.decisions] == [d.what for d in after.decisions]
+    assert [f.path for f in now.files] == [f.path for f in after.files]
+    assert now.attributes["craft.mood"] == "good"
+    assert home.journal.verify("s1").ok
+
+
+def test_steps_are_found_by_id_then_by_title_and_get_an_id_that_is_free() -> None:
+    base = [StepFact("Write", id="t1"), StepFact("Test", id="t2")]
+    new = [
+        StepFact("Test"),
+        StepFact("Rewrite", id="t1"),
+        StepFact("Ship it!"),
+        StepFact("Ship it?"),
+    ]
+    pairs = [(old and old.id, step.id) for old, step in match_steps(base, new)]
+    assert pairs == [("t2", "t2"), ("t1", "t1"), (None, "ship-it"), (None, "ship-it-2")]
+
+
+def test_texts_that_no_event_may_hold_are_tamed_and_nothing_is_refused(home: Holdfast) -> None:
+    facts = Facts(
+        goal="two\nlines \x1b[31m" + "x" * 5000,
+        steps=[StepFact("a\x00b" * 900, id="../../etc/passwd"), StepFact("\u202eevil", id="CON")],
+        decisions=[DecisionFact("", options=["a"], chosen="b")],
+        attributes={"essay.x": "y" * 20_000},
+    )
+    again = recorded(home, facts, "essay")
+    assert again.goal.startswith("two lines ") and len(again.goal) <= 2000
+    assert [step.id for step in again.steps] == ["../../etc/passwd", "CON"]
+    assert home.journal.verify("s1").ok

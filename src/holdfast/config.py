@@ -88,7 +88,7 @@ def _path(value: object) -> object:
 def _patterns(value: object) -> object:
     from holdfast.redact import Redactor
 
-    items = value.splitlines() if isinstance(value, str) else value
+    items = _listed(value) if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(_line(item) for item in items):
         raise ValueError  # an empty one would match everywhere
     try:
@@ -98,8 +98,20 @@ def _patterns(value: object) -> object:
     return tuple(items)
 
 
+def _listed(text: str) -> object:
+    """Patterns typed as one text: one per line, or a list as it stands in the file."""
+    bare = text.strip()
+    inner = bare[1:-1].strip()
+    if (bare[:1], bare[-1:]) != ("[", "]") or (inner and inner[0] not in "\"'"):
+        return text.splitlines()
+    import tomllib
+
+    # A pattern may look like this too; as one of a list it can still be given.
+    return tomllib.loads(f"it = {bare}").get("it")
+
+
 _FOLDER: Rule = ("a folder", _path)
-_URL: Rule = ("a URL, or empty", _url)
+_URL: Rule = ("a URL such as sqlite:PATH, or empty", _url)
 _LINE: Rule = ("one line of text", _line)
 _PATTERNS: Rule = ("a list of at most 50 short regular expressions, each one line", _patterns)
 
@@ -135,6 +147,7 @@ _ALL = (
     Option("device_name", "", _LINE, "the name of this device; empty: its host name"),
     Option("pager", "", _LINE, "the command that shows long output; empty: none"),
     Option("color", "auto", _choice("auto", "always", "never"), "colour on a terminal"),
+    Option("session_root", "", _LINE, "where ai-session files are; empty: .ai-session"),
     Option("naive_time", "local", _choice("local", "utc"), "zone of a time given without one"),
 )
 OPTIONS = {option.name: option for option in _ALL}
@@ -159,6 +172,7 @@ class Settings:
     device_name: str
     pager: str
     color: str
+    session_root: str
     naive_time: str
     unknown: tuple[str, ...]
     _origins: Mapping[str, str]
@@ -234,6 +248,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 100 else text[:99] + "…"
 
 
+def user_home() -> str:
+    """The user's own folder."""
+    return _user_home(os.environ)
+
+
 def _user_home(environ: Mapping[str, str]) -> str:
     if os.path.isabs(environ.get("HOME", "")):
         return environ["HOME"]
@@ -263,8 +282,9 @@ def _expanded(value: object, environ: Mapping[str, str]) -> object:
 def _from_environment(environ: Mapping[str, str]) -> Layer:
     layer: dict[str, tuple[object, str]] = {}
     # Names that all programs share come first, so that ours override them.
-    if environ.get("PAGER"):
-        layer["pager"] = (environ["PAGER"], "environment PAGER")
+    for variable in ("PAGER", "SESSION_ROOT"):
+        if environ.get(variable):
+            layer[variable.lower()] = (environ[variable], f"environment {variable}")
     if environ.get("NO_COLOR"):
         layer["color"] = ("never", "environment NO_COLOR")
     elif environ.get("TERM") == "dumb":
@@ -323,7 +343,7 @@ def require_known(name: str) -> None:
     if name not in OPTIONS:
         import difflib
 
-        near = difflib.get_close_matches(name, OPTIONS, 3, 0.5)
+        near = difflib.get_close_matches(name, OPTIONS, 3, 0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else "see them all: holdfast config"
         raise InvalidInput(f"there is no setting {name[:100]!r}", hint=hint)
 

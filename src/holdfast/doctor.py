@@ -108,6 +108,11 @@ def _examined(case: _Case) -> list[Advice]:
     for checks in (_FILE_CHECKS, (_look_at_flaws,), _STORE_CHECKS):
         if not any(advice.code.startswith(_BLOCKING) for advice in found):
             found += [advice for check in checks for advice in _looked(check, case)]
+    return by_severity(found)
+
+
+def by_severity(found: list[Advice]) -> list[Advice]:
+    """The worst first."""
     return sorted(found, key=lambda advice: _SEVERITIES.index(advice.severity))
 
 

@@ -37,6 +37,7 @@ QUARANTINE = "quarantine"
 TEMPORARY = ".holdfast-tmp"
 
 _CHUNK = 1 << 20
+_SWAPPED = ".holdfast-swap"
 
 # What a code means, and what helps. Everything not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
@@ -105,6 +106,23 @@ def make_private_dir(path: str) -> bool:
     return made
 
 
+def make_folder(path: str) -> None:
+    """Make sure that a folder of the user's project is there, its name synced."""
+    _require_path(path)
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    make_folder(parent)
+    try:
+        os.mkdir(path)
+        sync_folder(parent)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise InvalidInput(f"{path} is not a folder", file=path) from None
+    except OSError as error:
+        raise failure(error, "make the folder", path) from error
+
+
 def _make_dirs(path: str) -> bool:
     if os.path.isdir(path):
         return False
@@ -164,20 +182,31 @@ def _sync(fd: int) -> None:
 
 
 class locked:
-    """Hold a folder for one short change: `with locked(folder): …`.
+    """Hold a folder, or a file, for one short change: `with locked(folder): …`.
 
-    Others who ask for it wait, and get Busy after `timeout` seconds. The kernel lets go when
-    the process dies; nothing is written into the folder.
+    Others who ask for it wait, longer each time, and get Busy after `timeout` seconds. The
+    kernel lets go when the process dies. With `create` a file that is not there is made, and
+    stays; with `shared` others may hold it as well, as long as nobody holds it alone.
     """
 
-    def __init__(self, folder: str, *, timeout: float = 10.0, clock: Clock | None = None) -> None:
-        self._folder, self._timeout, self._clock = folder, timeout, clock or Clock()
+    def __init__(
+        self,
+        path: str,
+        *,
+        timeout: float = 10.0,
+        clock: Clock | None = None,
+        create: bool = False,
+        shared: bool = False,
+    ) -> None:
+        self._path, self._timeout, self._clock = path, timeout, clock or Clock()
+        self._flags = os.O_NOFOLLOW | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY)
+        self._shared = shared
         self._fd = -1
 
     def __enter__(self) -> None:
-        self._fd = _open(self._folder, os.O_RDONLY | os.O_DIRECTORY, "lock")
+        self._fd = _open(self._path, self._flags, "lock")
         try:
-            _lock(self._fd, self._folder, self._timeout, self._clock)
+            _lock(self._fd, self._path, self._timeout, self._clock, shared=self._shared)
         except BaseException:
             self.__exit__()
             raise
@@ -186,19 +215,21 @@ class locked:
         os.close(self._fd)
 
 
-def _lock(fd: int, path: str, timeout: float, clock: Clock) -> None:
+def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:
     import fcntl
 
-    give_up = clock.monotonic() + timeout
+    give_up, pause = clock.monotonic() + timeout, 0.005
     while True:
         try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             if clock.monotonic() >= give_up:
                 raise Busy(f"another process is changing {path}") from None
         except OSError as error:
             raise failure(error, "lock", path) from error
-        clock.sleep(0.02)
+        # With some chance in it: those who wait for the same file must not wake up together.
+        clock.sleep(pause * (0.5 + clock.random(1)[0] / 255))
+        pause = min(pause * 2, 0.5)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -218,11 +249,110 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
         try:
             os.rename(temporary, path)
         except BaseException:
-            _remove(temporary)
+            remove(temporary)
             raise
         sync_folder(_folder_of(path))
     except OSError as error:
         raise failure(error, "write", path) from error
+
+
+def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
+    """Put `data` under a name that others write to as well; returns where the old file is now.
+
+    As durable as `replace`. Old and new change places in one step, so what someone wrote in the
+    last moment is not lost: it lies beside, under a name that `displaced` finds, until the
+    caller has looked at it and removes it. An empty answer means that there was no file.
+    """
+    _require_path(path)
+    try:
+        _require_plain_target(path)
+        aside = _write_aside(path, data, mode)
+        try:
+            was_there = _swap(aside, path)
+        except OSError:  # nothing else: after the step itself this is what someone wrote
+            remove(aside)
+            raise
+        if not was_there:
+            aside = ""
+        sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "write", path) from error
+    return aside
+
+
+def _write_aside(path: str, data: bytes, mode: int) -> str:
+    """The data, whole, under a name that `displaced` finds: half of it never has such a name."""
+    temporary, aside = _write_temporary(path, (data,), mode), _temporary_name(path, _SWAPPED)
+    try:
+        os.rename(temporary, aside)
+    except BaseException:
+        remove(temporary)
+        raise
+    return aside
+
+
+def put_back(aside: str, path: str) -> None:
+    """Undo an exchange: what it displaced has its name again, what has the name lies aside."""
+    try:
+        _swap(aside, path)
+        sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "write", path) from error
+
+
+def displaced(path: str) -> list[str]:
+    """Files that an exchange of `path` left beside it because its process died."""
+    return _beside(path, _SWAPPED)
+
+
+def unfinished(path: str) -> list[str]:
+    """Temporaries for `path` that nobody finished; for whoever holds the lock of the folder."""
+    return _beside(path, TEMPORARY)
+
+
+def _beside(path: str, ending: str) -> list[str]:
+    folder, name = _folder_of(path), f".{_cut(os.path.basename(path))}."
+    try:
+        found = [n for n in os.listdir(folder) if n.startswith(name) and n.endswith(ending)]
+    except OSError:
+        return []
+    return sorted(os.path.join(folder, n) for n in found)
+
+
+def _swap(aside: str, path: str) -> bool:
+    """Let two files change names; False if there was only the new one."""
+    if _swap_names(aside, path):
+        return True
+    kept = _temporary_name(path, _SWAPPED)
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(aside, path)
+        return False
+    # This system cannot swap: what is written between these two lines would be lost.
+    os.rename(aside, path)
+    os.rename(kept, aside)
+    return True
+
+
+def _swap_names(a: str, b: str) -> bool:
+    """Swap two files in one step; False where the system, or a missing file, does not let us."""
+    import ctypes
+
+    names = (os.fsencode(a), os.fsencode(b))
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        if sys.platform == "darwin":
+            done = libc.renamex_np(*names, ctypes.c_uint(2))
+        else:
+            here = ctypes.c_int(-100)  # AT_FDCWD
+            done = libc.renameat2(here, names[0], here, names[1], ctypes.c_uint(2))
+    except AttributeError:
+        return False
+    code = ctypes.get_errno()
+    if done and code not in (errno.ENOENT, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        raise OSError(code, os.strerror(code))
+    return not done
 
 
 def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
@@ -236,7 +366,7 @@ def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
         try:
             _take_name(temporary, path)
         finally:
-            _remove(temporary)
+            remove(temporary)
         sync_folder(_folder_of(path))
     except FileExistsError as error:
         raise InvalidInput(
@@ -252,16 +382,21 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     A torn line that a full disk or a crash left at the end is closed first and stays as it is:
     a reader sees one bad line, never two good ones joined. Busy if someone keeps the file locked.
     """
-    line = data.removesuffix(b"\n") + b"\n"
-    if b"\n" in line[:-1]:
+    if b"\n" in data.removesuffix(b"\n"):
         raise ValueError("append_line takes one line")
+    append_lines(path, data, mode)
+
+
+def append_lines(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Like append_line, for some whole lines at once."""
+    lines = data.removesuffix(b"\n") + b"\n"
     _require_path(path)
     try:
         fd, made = _open_for_append(path, mode)
         try:
             # A line that another process is just writing must not be taken for a torn one.
             _lock(fd, path, 10.0, Clock())
-            _append_whole(fd, line)
+            _append_whole(fd, lines)
             _sync(fd)
         finally:
             os.close(fd)
@@ -269,6 +404,17 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
             sync_folder(_folder_of(path))
     except OSError as error:
         raise failure(error, "write", path) from error
+
+
+def move(path: str, target: str) -> None:
+    """Give a file another name on the same disk, durably; what had that name is gone."""
+    _require_path(path)
+    try:
+        os.rename(path, target)
+        sync_folder(_folder_of(target))
+        sync_folder(_folder_of(path))
+    except OSError as error:
+        raise failure(error, "move", path) from error
 
 
 def quarantine(path: str, folder: str) -> str:
@@ -300,6 +446,11 @@ def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
     temporary = _temporary_name(path)
+    _write_new(temporary, chunks, mode)
+    return temporary
+
+
+def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o600)
     try:
@@ -311,9 +462,8 @@ def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
         finally:
             os.close(fd)
     except BaseException:
-        _remove(temporary)
+        remove(temporary)
         raise
-    return temporary
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -333,7 +483,7 @@ def _take_name(temporary: str, path: str) -> None:
         try:
             os.rename(temporary, path)
         except BaseException:
-            _remove(path)
+            remove(path)
             raise
 
 
@@ -396,8 +546,8 @@ def _require_plain_target(path: str) -> None:
     _require_regular(path, facts)
 
 
-def _temporary_name(path: str) -> str:
-    name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{TEMPORARY}"
+def _temporary_name(path: str, suffix: str = TEMPORARY) -> str:
+    name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{suffix}"
     return os.path.join(_folder_of(path), name)
 
 
@@ -410,7 +560,8 @@ def _folder_of(path: str) -> str:
     return os.path.dirname(path) or "."
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Remove a temporary of ours, if it is still there."""
     try:
         os.unlink(path)
     except OSError:
@@ -481,7 +632,7 @@ def read_chunks(path: str, *, follow: bool = True) -> Iterator[bytes]:
 def _open(path: str, flags: int, doing: str) -> int:
     _require_path(path)
     try:
-        return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise failure(error, doing, path) from error
 

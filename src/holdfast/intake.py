@@ -3,10 +3,14 @@
 Every text of a body is looked at, whatever its field is called; digests alone are exempt, and by
 their type. What cannot be kept is refused before anything is written, what is secret is taken
 out, and `redacted` then names its kind.
+
+What another program wrote is not refused, because it stands in its file whatever we say: it is
+*tamed*, cut to the limits, without control characters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -16,29 +20,50 @@ from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.model.rules import validate
 from holdfast.redact import Redactor
-from holdfast.text import clean_id, clean_input
+from holdfast.text import ID_LIMIT, clean_id, clean_input, tame
 
 _MAX_TEXT = 4000
+_MAX_ACTOR = 200
+_AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
+_NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
-def admit(body: Body, redactor: Redactor) -> Body:
-    """The body as it may be kept; refuses what cannot be, takes secrets out of the rest."""
+def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
+    """The body as it may be kept; refuses what cannot be, takes secrets out of the rest.
+
+    A `foreign` body comes from another program's file: its texts are tamed instead.
+    """
+    check = _whole_text if foreign else _named_text if type(body) in _NAMING else _checked_text
     changes: dict[str, Any] = {}
     names: list[str] = []
     for field in _texts(type(body)):
         value = getattr(body, field)
         if not value and field not in _required(type(body)):
             continue
-        clean, found = _redact(redactor, body, field, _checked(field, value))
+        clean, found = _redact(redactor, body, field, _checked(field, value, check))
+        if foreign:
+            # Not before: half a secret is not recognized as one.
+            clean = _checked(field, clean, _tamed_text)
         if clean != value:
             changes[field] = clean
         names += found
     if names:
         changes["redacted"] = sorted({*body.redacted, *names})
     return validate(msgspec.structs.replace(body, **changes) if changes else body)
+
+
+def admit_actor(actor: str, redactor: Redactor) -> str:
+    """Who acts, as it may be kept: one line, short, without secrets.
+
+    An agent's name is looked at by itself, so that it is the same here as in the bodies.
+    """
+    whole = tame(actor, limit=len(actor) + 1, lines=False)
+    prefix = _AGENT if whole.startswith(_AGENT) else ""
+    clean, _ = redactor.text(whole.removeprefix(prefix))
+    return tame(prefix + clean, limit=_MAX_ACTOR, lines=False)
 
 
 def _redact(redactor: Redactor, body: Body, field: str, value: Any) -> tuple[object, list[str]]:
@@ -48,13 +73,13 @@ def _redact(redactor: Redactor, body: Body, field: str, value: Any) -> tuple[obj
     return redactor.value(value)
 
 
-def _checked(field: str, value: Any) -> Any:
+def _checked(field: str, value: Any, check: Callable[[str, str], str]) -> Any:
     if isinstance(value, str):
-        return _checked_text(field, value)
+        return check(field, value)
     if isinstance(value, list):
-        return [_checked(field, item) for item in value]
+        return [_checked(field, item, check) for item in value]
     if isinstance(value, dict):
-        return {_checked("key", k): _checked(field, v) for k, v in value.items()}
+        return {check("key", k): _checked(field, v, check) for k, v in value.items()}
     return value
 
 
@@ -74,8 +99,34 @@ def _required(kind: type[Body]) -> frozenset[str]:
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
-def _checked_text(field: str, value: str) -> str:
+def _named_text(field: str, value: str) -> str:
+    """Names that we give are easy to type; those given by others only need to be one line."""
     if field in _IDS:
         return clean_id(value, field.replace("_", " "))
-    limit = _LIMITS.get(field, _MAX_TEXT)
-    return clean_input(value, field.replace("_", " "), limit=limit, lines=field not in _ONE_LINE)
+    return _checked_text(field, value)
+
+
+def _checked_text(field: str, value: str) -> str:
+    lines = field not in _ONE_LINE | _IDS
+    return clean_input(value, field.replace("_", " "), limit=_limit(field), lines=lines)
+
+
+def _limit(field: str) -> int:
+    return ID_LIMIT if field in _IDS else _LIMITS.get(field, _MAX_TEXT)
+
+
+def _whole_text(field: str, value: str) -> str:
+    return tame(value, limit=len(value) + 1, lines=field not in _ONE_LINE | _IDS) or "?"
+
+
+def _tamed_text(field: str, value: str) -> str:
+    return tame(value, limit=_limit(field), lines=field not in _ONE_LINE | _IDS) or "?"
+
+
+def is_tamed(original: str, kept: str, redactor: Redactor) -> bool:
+    """Whether a kept text is all that taming and redacting left of another one."""
+    for lines in (True, False):
+        whole = redactor.text(tame(original, limit=len(original) + 1, lines=lines))[0]
+        if whole == kept or (kept.endswith("…") and whole.startswith(kept[:-1])):
+            return True
+    return False

@@ -10,7 +10,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,13 +18,13 @@ from msgspec import Struct
 from holdfast.clock import Clock, derived_id, new_id, short_id
 from holdfast.derived import StoredRows, all_rows, as_sealed, encode, listing, load, read
 from holdfast.errors import Damaged, Refused
-from holdfast.intake import admit
+from holdfast.intake import admit, admit_actor, is_tamed
 from holdfast.model import event as ev
 from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, extend, fold, follows
 from holdfast.model.merge import in_order
-from holdfast.model.rules import decide
+from holdfast.model.rules import allow, decide
 from holdfast.model.state import Core, State
 from holdfast.redact import Redactor
 from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
@@ -32,6 +32,8 @@ from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.soundness import Finding, Report
+
+Rule = Callable[[State, Body], list[Body]]
 
 _LAST_MS = 2**53 - 1
 
@@ -53,6 +55,7 @@ class Journal:
         # write takes its entry out and puts it back when it is done: one that fails may have
         # run ahead of what is stored.
         self._cache: dict[str, tuple[bytes, State]] = {}
+        self._actors: dict[str, str] = {}
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -63,15 +66,19 @@ class Journal:
         actor: str,
         key: str = "",
         create: bool = False,
-        at: int | None = None,
+        at: int | Sequence[int | None] | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
+        foreign: bool = False,
         spot: Spot | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
-        With a `key`, doing it again returns what the first time recorded: the last event.
+        With a `key`, doing it again returns what the first time recorded: the last event. `at`
+        is when they happened, all of them or each. `foreign` moves were made by another program,
+        in a file: they are taken as they are.
         """
-        moves = tuple(admit(body, self._redactor) for body in moves)
+        moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
+        actor, rule = self.actor(actor), allow if foreign else decide
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
 
@@ -82,7 +89,7 @@ class Journal:
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            batch = writing.record(moves)
+            batch = writing.record(moves, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
@@ -100,6 +107,16 @@ class Journal:
         """The text with every secret taken out."""
         return self._redactor.text(text)[0]
 
+    def actor(self, name: str) -> str:
+        """The name of who acts as it is kept. Few act, and often."""
+        if name not in self._actors:
+            self._actors[name] = admit_actor(name, self._redactor)
+        return self._actors[name]
+
+    def kept_as(self, original: str, kept: str) -> bool:
+        """Whether a kept text is all that could be kept of another one."""
+        return is_tamed(original, kept, self._redactor)
+
     def secrets_in(self, text: str) -> list[str]:
         """Names of the kinds of secrets a text holds."""
         return self._redactor.text(text)[1]
@@ -111,6 +128,14 @@ class Journal:
             state.rows.look_at(view)
             return state, False
         return load(view)
+
+    def preview(self, view: View, *moves: Body, actor: str) -> State:
+        """The state as it would be after some foreign moves. Nothing is recorded."""
+        state, fresh = load(view)
+        admitted = [admit(body, self._redactor, foreign=True) for body in moves]
+        writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor)
+        writing.take(admitted, allow)
+        return writing.state
 
     # -- other devices' events -----------------------------------------------------------------
 
@@ -172,7 +197,7 @@ class Journal:
 
         def plan(view: View) -> Batch:
             state, _ = self._state(view)
-            writing = _Writing(self._clock, view, state, fresh=True, actor=actor)
+            writing = _Writing(self._clock, view, state, fresh=True, actor=self.actor(actor))
             batch = writing.record([ev.SessionForgotten()])
             # The event itself is erased too: it says all by its kind.
             left = _rebuilt(fold(map(_erased, [*view.events(), *batch.entries])))
@@ -221,7 +246,7 @@ class _Writing:
         fresh: bool,
         actor: str,
         id: str = "",
-        at: int | None = None,
+        at: int | Sequence[int | None] | None = None,
     ) -> None:
         self._clock, self._view, self._fresh = clock, view, fresh
         self._actor, self._id, self._at = actor, id, at
@@ -230,20 +255,25 @@ class _Writing:
         self.events: list[Event] = []
         self._device, self._lost = _device_for(view, state.core, self._clock)
 
-    def record(self, moves: Sequence[Body]) -> Batch:
-        """Decide each move and record what that takes; the very last event carries the id."""
-        for left, move in zip(reversed(range(len(moves))), moves, strict=True):
-            *implied, asked = decide(self.state, move)
-            for body in implied:
-                self._record(body, self._part())
-            self._record(asked, self._part() if left else self._id)
+    def record(self, moves: Sequence[Body], rule: Rule = decide) -> Batch:
+        """What has to be kept for these moves."""
+        self.take(moves, rule)
         return self._batch()
+
+    def take(self, moves: Sequence[Body], rule: Rule) -> None:
+        """Decide each move and let it take effect; the very last event carries the id."""
+        times = [self._at] * len(moves) if not isinstance(self._at, Sequence) else self._at
+        for left, move, at in zip(reversed(range(len(moves))), moves, times, strict=True):
+            *implied, asked = rule(self.state, move)
+            for body in implied:
+                self._record(body, self._part(), at)
+            self._record(asked, self._part() if left else self._id, at)
 
     def _part(self) -> str:
         return f"{self._id}-{len(self.events) + 1}" if self._id else ""
 
-    def _record(self, body: Body, id: str) -> None:
-        now = self._clock.now() if self._at is None else self._at
+    def _record(self, body: Body, id: str, at: int | None) -> None:
+        now = self._clock.now() if at is None else at
         sealed, event = next_event(
             self.state.core,
             body,

@@ -33,6 +33,7 @@ MAX_HASHED = 256 * 1024 * 1024
 """Of a larger file only that it changed is kept; hashing it would keep its user waiting."""
 _PACKED_REFS_LIMIT = 1 << 20
 _PATH_LIMIT = 4096
+_INDEX_LIMIT = 1 << 28
 _HEX = frozenset("0123456789abcdef")
 # How long the time of a change may stay the same: a tick of any kernel; two seconds on disks
 # that keep whole ones.
@@ -109,6 +110,52 @@ def head(tree: Tree) -> tuple[str | None, str | None]:
     if name == "refs/heads/.invalid":  # what a repository with the reftable format says
         return None, None
     return name.removeprefix("refs/heads/"), _commit_of(tree, name)
+
+
+_OPERATIONS = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+def git_operation(tree: Tree) -> str:
+    """What git is in the middle of in this tree (merge, rebase, …), or an empty string."""
+    if tree.git_dir is None:
+        return ""
+    there = (w for n, w in _OPERATIONS.items() if os.path.lexists(os.path.join(tree.git_dir, n)))
+    return next(there, "")
+
+
+def is_tracked(tree: Tree, path: str) -> bool:
+    """Whether git keeps a file of this tree; judged by the names in its index.
+
+    Version 4 of the index shortens names, so there the last part of the name must do.
+    """
+    inside = _below(os.path.realpath(path), tree.root)
+    if tree.git_dir is None or inside is None:
+        return False
+    try:
+        index = files.read_bounded(os.path.join(tree.git_dir, "index"), _INDEX_LIMIT)
+    except HoldfastError:
+        return False
+    if index[4:8] == b"\0\0\0\4":
+        return os.fsencode(os.path.basename(inside)) + b"\0" in index
+    return _has_entry(index, os.fsencode(inside))
+
+
+def _has_entry(index: bytes, name: bytes) -> bool:
+    """Whether a name is a whole one: its length stands before it, perhaps with more flags."""
+    at = index.find(name + b"\0")
+    while at >= 0:
+        lengths = (int.from_bytes(index[at - n : at - n + 2], "big") & 0xFFF for n in (2, 4))
+        if at > 12 and min(len(name), 0xFFF) in lengths:
+            return True
+        at = index.find(name + b"\0", at + 1)
+    return False
 
 
 def _root_above(start: str) -> tuple[str, str | None, str | None]:

@@ -31,7 +31,10 @@ try:
         seen.update(db.execute("SELECT key, value FROM meta WHERE key = 'min_writer'"))
 except sqlite3.Error as error:
     seen.update(error=str(error), code=getattr(error, "sqlite_errorcode", 0) & 0xFF)
-print(json.dumps(seen))
+except UnicodeError:
+    # The driver could not even say it: its message quotes bytes of a damaged schema.
+    seen.update(error="malformed database schema", code=sqlite3.SQLITE_CORRUPT)
+print(json.dumps(seen, default=str))
 """
 
 # Whether a connection is open anywhere: they hold these bytes of the file, and of -shm, locked.

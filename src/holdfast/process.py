@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Row = tuple[int, str, int, int]  # pid, state, parent, start
 
+INIT = 1
+"""Of every pid namespace: the process that all others descend from."""
 _HEX = frozenset("0123456789abcdef")
 
 # Neither machine nor boot changes while a process lives, not even across a fork.
@@ -67,6 +69,11 @@ def identity(pid: int | None = None) -> ProcessId | None:
     if row is None or row[1] == "Z":
         return None
     return ProcessId(*_boot_and_namespace(), row[0], row[3])
+
+
+def is_there(pid: int) -> bool:
+    """Whether some process has this number; it need not be the one that once was meant."""
+    return identity(pid) is not None or (pid > 0 and _process(pid) is None and _is_hidden(pid))
 
 
 def ancestors(limit: int = 64) -> list[ProcessId]:

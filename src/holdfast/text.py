@@ -220,6 +220,16 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
     return text.strip()
 
 
+def tame(text: str, *, limit: int, lines: bool) -> str:
+    """Any text as one that `clean_input` takes: what it would refuse is dropped or cut off."""
+    text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n")
+    refused = _compiled(_REFUSED if lines else _REFUSED_IN_LINE)
+    text = refused.sub(lambda bad: " " if bad.group() in "\n\r\t\u2028\u2029" else "", text)
+    text = text.strip(" \t\r\n")
+    cut = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    return cut if terminal(cut).strip() else ""
+
+
 def _refuse_characters(text: str, what: str, *, lines: bool) -> None:
     bad = _compiled(_REFUSED if lines else _REFUSED_IN_LINE).search(text)
     if not bad:

@@ -167,7 +167,11 @@ def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
         raise InvalidInput(
             f"{point} is neither a number of the log, an event nor a time", hint="holdfast log"
         ) from None
-    return sum(1 for event in events if event.head.at <= moment)
+    reached = sum(1 for event in events if event.head.at <= moment)
+    if events and not reached:
+        began = iso(min(event.head.at for event in events))
+        raise InvalidInput(f"there was no session yet at {iso(moment)}", why=f"it began at {began}")
+    return reached
 
 
 def changes(a: State, b: State) -> list[Change]:

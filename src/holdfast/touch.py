@@ -17,7 +17,7 @@ from holdfast.config import child_environment
 from holdfast.errors import InvalidInput
 from holdfast.model.event import ArtifactSaved, FileChanged
 from holdfast.model.state import File, Row
-from holdfast.place import MAX_HASHED, Tree, file_facts, relative
+from holdfast.place import MAX_HASHED, Tree, absolute, file_facts, relative
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def file_change(
             raise InvalidInput(f"{digest[:20]} is no SHA-256", why="it has 64 hexadecimal digits")
     last = known.after if isinstance(known, File) else ""
     is_known = isinstance(known, File) and known.action != "deleted"
-    full = os.path.join(tree.root, path)
+    full = absolute(path, tree.root)
     if os.path.lexists(full) and not os.path.isfile(full):
         raise InvalidInput(f"{path} is not a regular file", hint="name a file", file=path)
     facts = file_facts(full, now)
@@ -49,6 +49,9 @@ def file_change(
     is_large = facts is not None and not there and os.path.getsize(full) > MAX_HASHED
     after = given.after or there
     before = given.before or last or ("" if is_large else _committed_digest(tree, path))
+    if facts is None and not (given.action or given.after or before or isinstance(known, File)):
+        hint = f"if it was deleted: holdfast file {path} --action deleted"
+        raise InvalidInput(f"there is no such file: {path}", hint=hint, file=path)
     action = given.action or _action(exists=facts is not None, was_there=is_known or bool(before))
     if action == "deleted":
         after = given.after
@@ -87,7 +90,7 @@ def artifact(
 ) -> tuple[ArtifactSaved, list[tuple[str, bytes]]]:
     """The event that keeps a file, and its content unless that holds secrets."""
     inside = relative(path, tree.root)
-    data = files.read_bounded(os.path.join(tree.root, inside), MAX_ARTIFACT)
+    data = files.read_bounded(absolute(inside, tree.root), MAX_ARTIFACT)
     digest = sha256(data).hexdigest()
     found = secrets_in(data.decode("utf-8", "replace"))
     body = ArtifactSaved(

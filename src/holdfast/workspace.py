@@ -40,6 +40,7 @@ class Workspace:
         self._clock = clock
         self._cwd = cwd
         self._tree: Tree | None = None
+        self._decided_above = ""
 
     @property
     def tree(self) -> Tree:
@@ -49,22 +50,30 @@ class Workspace:
         return self._tree
 
     def _known_above(self, tree: Tree) -> Tree:
-        """Below a plain folder that has sessions one is still in it, as below a repository."""
-        folder = tree.root
-        while (parent := os.path.dirname(folder)) != folder:
-            folder = parent
+        """Below a plain folder that has sessions one is still in it, as below a repository.
+
+        The nearest one counts. What is below the home folder or the root is no part of them.
+        """
+        folder, too_wide = tree.root, ("/", os.path.realpath(os.path.expanduser("~")))
+        while folder not in too_wide:
             inode, _, session = self._local.tree(folder) or _NEVER_MET
-            if session and folder != os.path.expanduser("~"):
+            if session:
                 above = place.find_tree(folder)
                 if inode == f"{above.dev}:{above.ino}" and above.root == folder:
                     return above
+            folder = os.path.dirname(folder)
         return tree
 
     # -- which session -------------------------------------------------------------------------
 
     def current(self) -> str:
         """The session meant here without being named, or "" when there is none."""
-        return self._above() or self._chosen()
+        self._decided_above = self._above()
+        return self._decided_above or self._chosen()
+
+    def outvoted(self) -> bool:
+        """Whether a process above this one decided which session is meant, not this folder."""
+        return bool(self._decided_above) and self._decided_above != self._chosen()
 
     def require(self, *, open_only: bool) -> str:
         """The session meant here; `NoSession` with the open ones when that would be a guess."""
@@ -72,7 +81,10 @@ class Workspace:
         if not session:
             raise self._none("no session is current in this folder")
         if open_only and not is_open(status := self._status(session)):
-            raise self._none(f"the current session {session} is {status}", finished=session)
+            onward = f'go on with it: holdfast reopen --because "…" --session {session}'
+            if status == "aborted":
+                onward = f'begin one from it: holdfast start "GOAL" --from {session}'
+            raise self._none(f"the current session {session} is {status}", onward)
         return session
 
     def only_open(self) -> str:
@@ -152,13 +164,13 @@ class Workspace:
         rows = self._store.catalogue(where={"id": session}, limit=1)
         return str(rows[0]["status"]) if rows else "not there"
 
-    def _none(self, what: str, finished: str = "") -> NoSession:
+    def _none(self, what: str, onward: str = "") -> NoSession:
         rows = self.listed_open()
         choices = [(str(r["id"]), str(r["status"]), str(r["goal"])) for r in rows]
         if choices:
             hint = f"choose one: holdfast use {choices[0][0]}"
-        elif finished:
-            hint = f'go on with it: holdfast reopen --because "…" --session {finished}'
+        elif onward:
+            hint = onward
         elif self._store.catalogue(where={"archived": 0, "project": None}, limit=1):
             hint = 'choose one: holdfast list --all, or begin one: holdfast start "GOAL"'
         else:

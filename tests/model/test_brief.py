@@ -754,3 +754,18 @@ def test_the_orchestrator_style_does_not_hide_a_disaster() -> None:
     assert "### Before Continuing\n- Unknown outcome: agent code-2 died" in made.text
     assert "- Disputed: task s1 (done or failed)" in made.text
     assert "(from file:orchestrator, unconfirmed)" in made.text
+
+
+def test_the_smallest_budget_is_readable_for_an_ordinary_session() -> None:
+    stuck = ev.StepBlocked(step="t2", because="the schema is under review")
+    made = told(
+        ev.StepAdded(step="t2", title="Connect the parser to the loader"),
+        stuck,
+        ev.AgentStarted(agent="a1", task="run the slow suite"),
+        *[ev.NoteAdded(text=f"case {n} looks as it should") for n in range(60)],
+        budget=150,
+        around=Surroundings(dead_agents=["a1"]),
+    )
+    assert not any(item.cut for item in made.items if item.section in ("goal", "where", "next"))
+    assert "Next: settle a1, then unblock t2\n" in made.text
+    assert made.counts["blockers"] == made.counts["unknown"] == (1, 1)

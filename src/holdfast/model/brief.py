@@ -22,6 +22,7 @@ from holdfast.model.summary import attention, next_step, progress, settled_steps
 from holdfast.model.summary import first_step as _first_step
 from holdfast.model.tokens import cost, estimate
 from holdfast.model.topics import (
+    TIGHT,
     Entry,
     Known,
     Surroundings,
@@ -184,6 +185,8 @@ def _fields(known: Known, found: list[Topic]) -> dict[str, Entry]:
 def _where(known: Known) -> str:
     parts = [_held_up(known), _done_so_far(known), _step_at_work(known)]
     parts += [_agents_at_work(known), _others_at_work(known)]
+    if known.budget < TIGHT:
+        return next(filter(None, parts), "nothing done yet")
     return "; ".join(filter(None, parts)) or "nothing is planned or under way yet"
 
 
@@ -200,7 +203,10 @@ def _done_so_far(known: Known) -> str:
     fraction, origin = progress(state)
     figure = f"{round(fraction * 100)}%"
     if steps := state.count("step"):
-        return f"{settled_steps(state)} of {many(steps, 'task')} done ({figure})"
+        figure = figure if known.budget >= TIGHT else ""
+        return f"{settled_steps(state)} of {many(steps, 'task')} done" + (
+            f" ({figure})" if figure else ""
+        )
     return f"{figure} done" if origin != "none" else ""
 
 
@@ -227,7 +233,21 @@ def _others_at_work(known: Known) -> str:
 def _next(known: Known, found: list[Topic]) -> str:
     first = [
         ("run holdfast verify", bool(known.around.damage)),
-        ("find out the unknown outcomes", any(topic.name == "unknown" for topic in found)),
+        (_find_out(known), any(topic.name == "unknown" for topic in found)),
         ("holdfast resume", known.core.status == "paused"),
     ]
-    return ", then ".join([step for step, needed in first if needed] + [next_step(known.state)])
+    return ", then ".join([step for step, needed in first if needed] + [_step(known, found)])
+
+
+def _step(known: Known, found: list[Topic]) -> str:
+    """The next step; where words are dear, without those that stand under the blockers."""
+    step = next_step(known.state)
+    told = {entry.id for topic in found if topic.name == "blockers" for entry in topic.entries}
+    name = step.partition(":")[0]
+    return name if known.budget < TIGHT and name.rpartition(" ")[2] in told else step
+
+
+def _find_out(known: Known) -> str:
+    if known.budget >= TIGHT or len(known.dead) != 1:
+        return "find out the unknown outcomes"
+    return f"settle {known.dead[0].id}"

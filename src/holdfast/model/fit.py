@@ -26,7 +26,8 @@ _NO_LIMIT = 1_000_000
 _SLACK = 4
 """For counts that turn out to have more digits than the ones paid for."""
 
-_WEIGHTS = {"goal": 0.35, "where": 0.3, "next": 0.35}
+_WEIGHTS = {"next": 0.5, "goal": 0.35, "where": 0.15}
+"""What each field may take of the room, the most valuable first: what one leaves, the next has."""
 _WIDE = {"for_next": 3}
 """Sections whose entries may be longer than others'."""
 
@@ -92,7 +93,7 @@ class Purse:
             self._left -= self._kept_for_foot
         least = self.form.least_entry if self.form.keeps_entries else 0
         needed = [topic for topic in found if topic.name in MANDATORY]
-        self._owed = {topic.name: self._opening(topic) + least for topic in needed}
+        self._owed = {topic.name: self._least(topic, least) for topic in needed}
         return sum(self._owed.values())
 
     # -- fields --
@@ -101,13 +102,14 @@ class Purse:
         frames = {n: cost(self.form.field(n, f"{e.lead}…{e.tail}")) for n, e in fields.items()}
         room, weight = self._left - kept - sum(frames.values()), sum(_WEIGHTS.values())
         bought: dict[str, Shown] = {}
-        for name, entry in fields.items():
+        for name in _WEIGHTS:
+            entry = fields[name]
             share = int(room * _WEIGHTS[name] / weight)
             bought[name] = self._fit_field(name, entry, frames[name] + share)
             price = cost(self.form.field(name, bought[name].text))
             room, weight = room - (price - frames[name]), weight - _WEIGHTS[name]
             self._left -= price
-        return bought
+        return {name: bought[name] for name in fields}
 
     def widen_fields(
         self, fields: Mapping[str, Entry], bought: Mapping[str, Shown]
@@ -115,7 +117,7 @@ class Purse:
         """What nothing else could use lets a field that was cut say more."""
         wider = dict(bought)
         for name, shown in bought.items():
-            if shown.cut:
+            if shown.cut and self._left > 0:
                 paid = cost(self.form.field(name, shown.text))
                 wider[name] = self._fit_field(name, fields[name], paid + self._left)
                 self._left += paid - cost(self.form.field(name, wider[name].text))
@@ -136,7 +138,11 @@ class Purse:
             self._buy(topic, self._left)
 
     def _opening(self, topic: Topic) -> int:
-        return cost(self.form.heading(topic, 0)) + _SLACK
+        return cost(self.form.heading(topic, 1)) + (_SLACK if topic.total > 9 else 0)
+
+    def _least(self, topic: Topic, entry: int) -> int:
+        """What a section needs to say anything: its count, or one entry under its heading."""
+        return max(cost(self.form.heading(topic, 0)), self._opening(topic) + entry)
 
     def _buy(self, topic: Topic, allowance: int) -> None:
         taken = self._bought.setdefault(topic.name, [])

@@ -51,10 +51,14 @@ from holdfast.model.state import (
     Unit,
 )
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
+EDIT = "edit:"
+"""Begins the subject of a dispute between a layout file and the journal."""
+CONFLICT = "conflict: "
+"""Begins the cause of an edit that changed what had changed here too; their names follow."""
 _LINE = 160
 
 
@@ -224,6 +228,15 @@ def _resumed(state: State, event: Event, body: ev.SessionResumed) -> None:
     core.resumes += 1
     core.git_branch = body.git_branch or core.git_branch
     core.git_commit = body.git_commit or core.git_commit
+    if state.count("dispute.open"):
+        _settle_edits(state, event)
+
+
+def _settle_edits(state: State, event: Event) -> None:
+    """Whoever picks a session up is told what a file and the journal disagreed about."""
+    for row in state.rows.select("dispute", open_only=True):
+        if isinstance(row, Dispute) and row.subject.startswith(EDIT):
+            state.put("dispute", replace(row, settled_by=event.hash))
 
 
 def _ended(status: str) -> Callable[[State, Event, Any], None]:
@@ -434,9 +447,14 @@ def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
     taken = body.chosen or body.what
     # Options without a choice among them are still open: none of them was rejected.
     rejected = [o for o in body.options if o != taken] if taken in body.options else []
+    chosen, options = body.chosen, list(body.options)
     if isinstance(old, Decision):
-        earlier = [*old.rejected, *([old.chosen] if old.chosen else [])]
-        rejected += [o for o in earlier if o not in rejected and o != taken]
+        # A choice stands until another is made: one more reason for it rejects nothing.
+        is_choice = chosen or taken in options or taken.casefold() != old.what.casefold()
+        if not is_choice:
+            chosen, options = old.chosen, options or old.options
+        earlier = [*old.rejected, *([old.chosen] if old.chosen != chosen else [])]
+        rejected += [o for o in filter(None, earlier) if o not in rejected and o != taken]
     row = Decision(
         rank=state.core.events,
         at=event.head.at,
@@ -444,8 +462,8 @@ def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
         event=event.id,
         what=body.what,
         because=body.because,
-        options=list(body.options),
-        chosen=body.chosen,
+        options=options,
+        chosen=chosen,
         rejected=rejected,
         by=event.head.actor,
     )
@@ -576,6 +594,11 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
         residue=body.residue,
     )
     state.put("edit", row)
+    if body.cause.startswith(CONFLICT):
+        head = event.head
+        side = (event.hash, head.device, head.n, f"{body.layout}: {body.cause}")
+        subject = f"{EDIT}{body.path}"
+        state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
 
 
 _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.tokens import cost
-from holdfast.model.topics import ROOMY, Entry, Topic
+from holdfast.model.topics import ROOMY, TIGHT, Entry, Topic
 from holdfast.text import one_line
 
 _MARKUP = r"([\\`*<\[\]])"
@@ -66,6 +66,9 @@ class Form:
 
     def __init__(self, budget: int) -> None:
         self.airy = budget >= ROOMY
+        self.tight = budget < TIGHT
+        if self.tight and self.least_entry < 20:
+            self.least_entry = 10
 
     # -- parts, each with its line end --
 
@@ -96,6 +99,8 @@ class Form:
         return f"{self.gap}Not shown: {what}; see: {_commands(hidden)}\n"
 
     def short_foot(self, missing: int, see: str) -> str:
+        if self.tight:
+            return f"{missing} more; see: {see}\n"
         return f"{self.gap}Not shown: {missing} more; see: {see}\n"
 
     # -- what the parts are made of --

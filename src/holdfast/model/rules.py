@@ -110,6 +110,21 @@ def decide(state: State, body: Body) -> list[Body]:
     return rule(state, body)
 
 
+def allow(state: State, body: Body) -> list[Body]:
+    """Like `decide`, for what another program wrote into a layout file.
+
+    It has happened, so no table of transitions is asked; only values are checked, and nothing
+    brings back a session that was aborted.
+    """
+    _check_acting_is_safe(state)
+    if isinstance(body, ev.SessionAdopted):
+        return decide(state, body)
+    _refuse_before_the_start(state)
+    if state.core.status == "aborted" and not isinstance(body, _AFTER_THE_END):
+        raise _illegal(state, "it is aborted; nothing more can be recorded as work")
+    return [validate(body)]
+
+
 def _check_acting_is_safe(state: State) -> None:
     core = state.core
     if core.needs:
@@ -279,7 +294,10 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
         hint = "to bring it back: holdfast unarchive"
         raise Refused(f"session {core.session} is archived", legal=["unarchive"], hint=hint)
     if body.archived and core.status not in FINISHED | {"failed"}:
-        raise _illegal(state, f"it is {core.status}; only a finished session can be archived")
+        refusal = _illegal(state, f"it is {core.status}; only a finished session can be archived")
+        ends = [_VERBS[to] for to in SESSION_MOVES[core.status] if to in FINISHED]
+        refusal.hint = "first " + " · ".join(f"holdfast {verb}" for verb in ends)
+        raise refusal
     if not body.archived and not core.archived:
         raise _illegal(state, "it is not archived")
     return [body]

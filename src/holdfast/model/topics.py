@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.choice import PAUSE_REASONS
+from holdfast.choice import PAUSE_REASONS, undecided
 from holdfast.model.state import (
     Agent,
     Checkpoint,
@@ -42,6 +42,9 @@ MANDATORY = ("blockers", "unknown")
 
 ROOMY = 400
 """From this budget on there is room for times, whose digits are dear, and for blank lines."""
+
+TIGHT = 200
+"""Below this one, every word that is not the session's own is one too many."""
 
 _MOST = 300
 _NAMED = 3
@@ -383,9 +386,11 @@ def _decisions(known: Known) -> Topic:
 
 def _decided(row: Decision) -> str:
     chosen = f": {row.chosen}" if row.chosen and row.chosen != row.what else ""
+    left = undecided(row.what, row.chosen, row.options)
+    still_open = f" (still open: {'; '.join(left)})" if left else ""
     rejected = f" (rejected: {'; '.join(row.rejected)})" if row.rejected else ""
     because = f", because {row.because}" if row.because else ""
-    return f"{row.what}{chosen}{rejected}{because}"
+    return f"{row.what}{chosen}{still_open}{rejected}{because}"
 
 
 def _rejected(known: Known) -> Topic:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.clock import Clock
+    from holdfast.store.bound import Bound
     from holdfast.store.local import Local
 
     Machine = str | Callable[[], str]
@@ -227,7 +228,8 @@ class Capabilities:
 class Store:
     """The port. Driver errors leave it only as `HoldfastError`, with the cause kept.
 
-    `local` holds what is true of this machine only; `device` is the id this home writes under.
+    `local` holds what is true of this machine only, `bound` which layout files are ours there;
+    `device` is the id this home writes under.
     """
 
     capabilities: Capabilities
@@ -235,6 +237,10 @@ class Store:
 
     @property
     def local(self) -> Local:
+        raise NotImplementedError
+
+    @property
+    def bound(self) -> Bound:
         raise NotImplementedError
 
     @property

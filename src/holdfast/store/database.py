@@ -97,16 +97,19 @@ class Database:
         then: Callable[[T], None] | None = None,
         *,
         checks: bool = False,
+        synced: bool = True,
     ) -> T:
         """Run `act` in a write transaction under the writer lock; durable when it returns.
 
         `then` is given what `act` answered, after the commit and before the lock is let go. An
-        `act` that reads `min_writer` itself hands it to `require_current`, and says so.
+        `act` that reads `min_writer` itself hands it to `require_current`, and says so. One that
+        is not `synced` is durable with the next one that is.
         """
         self._prepare_home()
         with self.lock:
             connection = self._writing()
             try:
+                connection.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
                 self._share_patience(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 if not checks:

@@ -6,6 +6,8 @@ one lock and one file serve everything.
 
 from __future__ import annotations
 
+from holdfast.errors import HoldfastError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
@@ -142,6 +144,17 @@ class Local:
             )
 
         self._store.write(act)
+
+    def is_bound(self, session: str) -> bool:
+        """Whether layout files belong to the session here (see `bound`)."""
+        sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{_NAMED}"
+        try:
+            return bool(self._store.read(sql, (session,)))
+        except HoldfastError as error:
+            # Readers never migrate: a home that this version has not written to has none.
+            if "no such table" in str(error.__cause__):
+                return False
+            raise
 
     # -- holders -------------------------------------------------------------------------------
 

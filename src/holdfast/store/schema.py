@@ -85,6 +85,20 @@ MIGRATIONS = (
         PRIMARY KEY (session, path)
     ) STRICT, WITHOUT ROWID;
     """,
+    # format 2
+    """
+    CREATE TABLE binding (
+        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, layout TEXT NOT NULL,
+        native TEXT NOT NULL, root TEXT NOT NULL, place TEXT NOT NULL UNIQUE,
+        mirrored INTEGER NOT NULL DEFAULT 0, quiet INTEGER NOT NULL DEFAULT 0,
+        suspended TEXT NOT NULL DEFAULT ''
+    ) STRICT;
+    CREATE INDEX binding_session ON binding (session);
+    CREATE TABLE rendering (
+        binding INTEGER NOT NULL, file TEXT NOT NULL, n INTEGER NOT NULL, digest TEXT NOT NULL,
+        stat TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (binding, file, n)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1

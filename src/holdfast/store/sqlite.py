@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.clock import Clock
     from holdfast.store import Flaw, Machine, Repaired, Spot
+    from holdfast.store.bound import Bound
     from holdfast.store.database import Reader
     from holdfast.store.search import TextOf
 
@@ -91,6 +92,8 @@ _ERASE = (
     "DELETE FROM holder WHERE session = :number",
     "DELETE FROM seen_file WHERE session = :number",
     "UPDATE tree SET session = NULL WHERE session = :number",
+    "DELETE FROM rendering WHERE binding IN (SELECT number FROM binding WHERE session = :number)",
+    "DELETE FROM binding WHERE session = :number",
 )
 
 
@@ -279,6 +282,10 @@ class SqliteStore(Store):
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Run `act` in a write transaction under the writer lock; durable when it returns."""
         return self._database.write(act)
+
+    def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `write`, but a power cut may take it back: for what can be found out again."""
+        return self._database.write(act, synced=False)
 
     def _load(self, connection: sqlite3.Connection, session: str) -> SqliteView:
         """The session under the writer lock."""
@@ -499,6 +506,12 @@ class SqliteStore(Store):
     @property
     def local(self) -> Local:
         return Local(self)
+
+    @property
+    def bound(self) -> Bound:
+        from holdfast.store.bound import Bound
+
+        return Bound(self)
 
     @property
     def device(self) -> str:

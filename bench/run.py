@@ -10,6 +10,7 @@ ratio of medians after a warm-up. Absolute times depend on the machine; the rati
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import shutil
@@ -49,6 +50,7 @@ def main() -> int:
     print_versions(pairs)
     with tempfile.TemporaryDirectory(dir=os.path.abspath(options.folder)) as folder:
         one_event(os.path.join(folder, "a"), pairs)
+        layouts_bound(os.path.join(folder, "c"), pairs)
         home = long_home(os.path.join(folder, "b"))
         whole_processes(home, os.path.join(folder, "project"), pairs)
     return 0
@@ -100,6 +102,110 @@ def one_event(folder: str, pairs: int) -> None:
     disk_use(folder)
 
 
+def layouts_bound(folder: str, pairs: int) -> None:
+    """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three layouts."""
+    project = os.path.join(folder, "project")
+    os.makedirs(project)
+    # Times in files have seconds: with a tick for each event every one of them is in the files.
+    home = holdfast.open(
+        os.path.join(folder, "home"), cwd=project, clock=Ticking(), trust_env=False
+    )
+    session = busy_session(home, project)
+    numbers = itertools.count()
+    acts: dict[str, Timed] = {
+        "a note": lambda: use(session.note(f"remark {next(numbers)}")),
+        "a task": lambda: use(session.task_add("Another", id=f"n{next(numbers)}")),
+        "a command": lambda: use(session.command("pytest", arguments=f"-k {next(numbers)}")),
+    }
+    for what, act in acts.items():
+        raw = raw_files(folder, changed_by(project, act))
+        ours, limit = alternate(act, raw, pairs)
+        report(f"{what}, with three layouts bound", ours, limit, 1.5)
+    home.close()
+
+
+def use(_: object) -> None:
+    """What is measured has no other use for what it made."""
+
+
+class Ticking(Clock):
+    """A second passes with every look at it."""
+
+    def __init__(self) -> None:
+        self._now = super().now()
+
+    def now(self) -> int:
+        self._now += 1000
+        return self._now
+
+
+def busy_session(home: holdfast.Holdfast, project: str) -> holdfast.Session:
+    session = home.start("measure how fast this is")
+    for number in range(5):
+        session.agent_start(f"code-{number}", type="code", task=f"Part {number}")
+    for number in range(50):
+        session.task_add(f"Task number {number}", id=f"t{number}")
+    for number in range(200):
+        path = os.path.join(project, f"file{number}.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("x" * number)
+        session.file(path, agent=f"code-{number % 5}")
+    for layout in ("ai-session", "orchestrator", "craft"):
+        session.layouts_add(layout)
+    return session
+
+
+def changed_by(project: str, act: Timed) -> tuple[list[int], list[int]]:
+    """The sizes of the files that an event replaces, and of the lines that it appends."""
+    act()
+    before = sizes(project)
+    act()
+    after = sizes(project)
+    changed = [path for path in after if after[path] != before.get(path)]
+    logs = [path for path in changed if path.endswith(".jsonl")]
+    lines = [after[path][0] - before[path][0] for path in logs]
+    return [after[path][0] for path in changed if path not in logs], lines
+
+
+def sizes(project: str) -> dict[str, tuple[int, int]]:
+    paths = (os.path.join(at, name) for at, _, names in os.walk(project) for name in names)
+    return {path: (os.path.getsize(path), os.stat(path).st_mtime_ns) for path in paths}
+
+
+def raw_files(folder: str, sizes: tuple[list[int], list[int]]) -> Timed:
+    """One raw insert, one raw durable replace per file, one raw synced append per line."""
+    insert = raw_inserter(os.path.join(folder, "raw.db"))
+    replaced, appended = sizes
+    names = [os.path.join(folder, f"raw{n}") for n in range(len(replaced))]
+
+    def write() -> None:
+        insert()
+        for name, size in zip(names, replaced, strict=True):
+            raw_replace(name, b"x" * size)
+        for size in appended:
+            raw_append(os.path.join(folder, "raw.log"), b"x" * size)
+
+    return write
+
+
+def raw_replace(path: str, data: bytes) -> None:
+    fd = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.write(fd, data)
+    os.fsync(fd)
+    os.close(fd)
+    os.rename(f"{path}.tmp", path)
+    fd = os.open(os.path.dirname(path), os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def raw_append(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, data)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def disk_use(folder: str) -> None:
     home = os.path.join(folder, "disk")
     with in_memory(home):
@@ -118,7 +224,7 @@ def raw_inserter(path: str) -> Timed:
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("PRAGMA journal_mode=WAL")
     raw.execute("PRAGMA synchronous=FULL")
-    raw.execute("CREATE TABLE event (id INTEGER PRIMARY KEY, data BLOB)")
+    raw.execute("CREATE TABLE IF NOT EXISTS event (id INTEGER PRIMARY KEY, data BLOB)")
     data = b"x" * EVENT_BYTES
 
     def insert() -> None:

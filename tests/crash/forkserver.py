@@ -8,6 +8,7 @@ another fork without any fault, twice: as the first one left it, and as a power 
 Every path has the same length at every point, so that call number N is always the same call.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -264,7 +265,8 @@ class _Server:
             run.end = "hung"
         # What one child needed the next will need too: import it here, once for all.
         for name in run.imported:
-            importlib.import_module(name)
+            with contextlib.suppress(ImportError):  # some make modules that have no file
+                importlib.import_module(name)
         return self._with_report(run)
 
     def _with_report(self, run: Run) -> Run:

@@ -1,0 +1,203 @@
+"""The product with layouts bound, under faults: what is swept by `test_mirror_crash`.
+
+The session has files in three layouts, and somebody has just edited one of them. The check is the
+next command: after it journal and files say the same, nothing that was acknowledged or edited is
+lost or doubled, and nothing of ours lies about.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import holdfast
+from holdfast.clock import Clock
+from holdfast.errors import Busy, ReadOnly, StoreFailed
+from holdfast.model.event import CommandRan, StepAdded
+from holdfast.session import Session
+from tests.crash.scenario import Ack, Scenario, judge
+
+SESSION, FEATURE = "s1", "login-2026-01-31"
+CRAFT = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+LAYOUTS = [f"ai-session:{FEATURE}", "orchestrator", f"craft:{CRAFT}"]
+CURRENT = ".claude/orchestrator-session.json"
+_HOUR = 3_600_000
+
+# Name → what is done, and the kinds of events that it makes.
+Step = tuple[str, Callable[[Session], object], list[str]]
+WORK: list[Step] = [
+    ("task", lambda s: s.task_add("Ours", id="t2", key="task"), ["step.added"]),
+    ("command", lambda s: s.command("pytest", key="command"), ["command.ran"]),
+    ("done", lambda s: s.task_done("t1", key="done"), ["step.started", "step.completed"]),
+]
+END: list[Step] = [
+    ("command", lambda s: s.command("pytest", key="command"), ["command.ran"]),
+    ("complete", lambda s: s.complete(key="complete"), ["session.completed"]),
+]
+BEFORE = ["session.started", "step.added", "command.ran"]
+
+
+class _Ticking(Clock):
+    """A second passes with every look, so that each run writes the same files."""
+
+    def __init__(self, later: int = 0) -> None:
+        self._now = super().now() + later
+
+    def now(self) -> int:
+        self._now += 1000
+        return self._now
+
+
+def _open(home: str, *, later: int = 0) -> holdfast.Holdfast:
+    folder = os.path.dirname(home)
+    return holdfast.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
+
+
+def _prepare(home: str, layouts: Sequence[str] = ()) -> None:
+    with _open(home) as opened:
+        session = opened.start("Add login page", id=SESSION)
+        session.task_add("First", id="t1")
+        session.command("before")
+        for layout in layouts:
+            session.layouts_add(layout)
+
+
+def _prepare_edited(home: str) -> None:
+    _prepare(home, LAYOUTS)
+    path = Path(home).parent / CURRENT
+    value = json.loads(path.read_text())
+    value["pending_tasks"].append("Theirs")
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def _run(work: Sequence[Step], home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        session = opened.session(SESSION)
+        for _, act, kinds in work:
+            act(session)
+            for kind in kinds:
+                ack(kind)
+
+
+def _run_binding(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        session = opened.session(SESSION)
+        for layout in LAYOUTS:
+            session.layouts_add(layout)
+
+
+def _check(
+    work: Sequence[Step], edits: Sequence[str], home: str, acked: Sequence[str]
+) -> list[str]:
+    said: list[str] = []
+    folder = Path(home).parent
+    with _open(home, later=2 * _HOUR) as opened:
+        opened._notice = said.append
+        session = opened.session(SESSION)
+        kinds = _ours(session)
+        problems = _judged(work, kinds, acked)
+        session.note("the next command")
+        if _ours(session) != [*kinds, "note.added"]:
+            problems.append("the next event is not simply added")
+        problems += _disagreements(session, folder, edits)
+        if not (report := session.verify()).ok:
+            problems.append(f"does not verify: {report.findings}")
+    refused = [line for line in said if "left alone" in line or "not up to date" in line]
+    return [*problems, *refused, *_leftovers(folder)]
+
+
+def _ours(session: Session) -> list[str]:
+    events = [line.event for line in session.log()]
+    return [event.kind for event in events if not event.head.actor.startswith("file:")]
+
+
+def _judged(work: Sequence[Step], kinds: Sequence[str], acked: Sequence[str]) -> list[str]:
+    meant = [[f"{n} {k}" for k in made] for n, (_, _, made) in enumerate(work)]
+    flat = [each for move in meant for each in move]
+    found = flat[: len(kinds) - len(BEFORE)]
+    wanted = [*BEFORE, *(each.partition(" ")[2] for each in flat)]
+    problems = [] if list(kinds) == wanted[: len(kinds)] else [f"not what was meant: {kinds}"]
+    return [*problems, *judge(meant, found, flat[: len(acked)])]
+
+
+def _disagreements(session: Session, folder: Path, edits: Sequence[str]) -> list[str]:
+    """Where the files do not say what the journal says."""
+    bodies = [line.event.body for line in session.log()]
+    titles = sorted(body.title for body in bodies if isinstance(body, StepAdded))
+    commands = sorted(body.name for body in bodies if isinstance(body, CommandRan))
+    problems = [f"edit lost or doubled: {e}" for e in edits if titles.count(e) != 1]
+    status = session.state().core.status
+    for binding in session.layouts_list():
+        place = Path(binding.place)
+        if not place.exists():
+            problems.append(f"{binding.layout}: {place.name} is missing")
+        elif binding.layout == "ai-session":
+            problems += _of_ai_session(place.parent, titles, commands, status)
+        else:
+            problems += _of_json(binding.layout, json.loads(place.read_text()), titles, status)
+    is_current = (folder / CURRENT).exists()
+    if len(session.layouts_list()) == 3 and is_current == (status == "completed"):
+        problems.append("the orchestrator's file is not where it should be")
+    return problems
+
+
+def _of_json(layout: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:
+    done, pending = value["completed_work"], value["pending_tasks"]
+    assert isinstance(done, list) and isinstance(pending, list)
+    shown = sorted([*(w["task"] if isinstance(w, dict) else w for w in done), *pending])
+    problems = [] if shown == titles else [f"{layout}: {shown} instead of {titles}"]
+    word = {"completed": ("complete", "completed")}.get(status, ("in_progress",))
+    return problems if value["status"] in word else [*problems, f"{layout}: {value['status']}"]
+
+
+def _of_ai_session(folder: Path, titles: list[str], commands: list[str], status: str) -> list[str]:
+    lines = (folder / "history.jsonl").read_bytes().splitlines()
+    good = sorted(name for line in lines if (name := _command(line)))
+    problems = [] if good == commands else [f"history: {good} instead of {commands}"]
+    plan = (folder / "implementation-plan.yaml").read_text()
+    problems += [f"plan: without {title}" for title in titles if title not in plan]
+    index = (folder.parent / "active-features.yaml").read_text()
+    word = "completed" if status == "completed" else "active"
+    problems += [] if f"status: {word}" in index.replace('"', "") else [f"index: {index}"]
+    return problems + ([] if (folder / "state.yaml").stat().st_size else ["state: empty"])
+
+
+def _command(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["command"])
+    except ValueError:
+        return ""  # a torn line stays
+
+
+def _leftovers(folder: Path) -> list[str]:
+    roots = [each for each in folder.iterdir() if each.name != "home"]
+    found = [path.name for root in roots for path in root.rglob(".*")]
+    return [f"left behind: {name}" for name in found if name.endswith(("-tmp", "-swap"))]
+
+
+_REFUSALS = (StoreFailed, Busy, ReadOnly)
+
+# Work on a session with files in three layouts, one of which somebody has just edited.
+BOUND = Scenario(
+    prepare=_prepare_edited,
+    run=partial(_run, WORK),
+    check=partial(_check, WORK, ["Theirs"]),
+    refusals=_REFUSALS,
+)
+
+# The end, with which the orchestrator's file goes to the archive.
+ENDED = Scenario(
+    prepare=_prepare_edited,
+    run=partial(_run, END),
+    check=partial(_check, END, ["Theirs"]),
+    refusals=_REFUSALS,
+)
+
+# The files come to be.
+CREATED = Scenario(
+    prepare=_prepare,
+    run=_run_binding,
+    check=partial(_check, [], []),
+    refusals=_REFUSALS,
+)

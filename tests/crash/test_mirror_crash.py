@@ -1,0 +1,40 @@
+"""Layout files under faults: after the next command they and the journal agree."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.forkserver import Fault
+from tests.crash.sweep import EVERY_FAULT, Swept, sweep
+
+SCENARIOS = ["BOUND", "ENDED", "CREATED"]
+SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SAMPLE = 60
+KILLS = [fault for fault in EVERY_FAULT if fault.kills]
+FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
+
+
+def assert_sound(result: Swept) -> None:
+    print(result)
+    assert not result.unfired, str(result)
+    assert not result.violations, str(result)
+
+
+@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.req("S0-58")
+def test_files_and_journal_agree_after_sampled_faults(
+    shim: Path, scenario: str, faults: list[Fault]
+) -> None:
+    name = f"tests.crash.mirror:{scenario}"
+    assert_sound(sweep(shim, name, faults=faults, limit=SAMPLE, seed=SEED))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_files_and_journal_agree_after_every_fault(
+    shim: Path, scenario: str, soak_seconds: float
+) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    assert_sound(sweep(shim, f"tests.crash.mirror:{scenario}", seconds=soak_seconds, seed=seed))

@@ -1,0 +1,147 @@
+"""A project with a session whose files are kept in layouts, and the ways others write to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import holdfast
+from holdfast.clock import Clock
+from holdfast.model.event import Body, Event
+from holdfast.session import Session
+
+ID = "login-2026-01-31"
+AI_SESSION = f"ai-session:{ID}"
+
+
+class Ticking(Clock):
+    """A second passes with every look at it, so that every event leaves its mark in the files."""
+
+    def __init__(self) -> None:
+        self._now = 1_800_000_000_000
+
+    def now(self) -> int:
+        self._now += 1000
+        return self._now
+
+
+class Project:
+    """A folder, a home beside it, and one session that is bound to layouts."""
+
+    def __init__(self, base: Path, *layouts: str, git: bool = False, home: str = "home") -> None:
+        self.base, self.folder = base, base / "project"
+        self.folder.mkdir(exist_ok=True)
+        if git:
+            self.git("init", "-q", "-b", "main")
+        self.notices: list[str] = []
+        self.clock: Clock = Ticking()
+        self.home = self.opened(home)
+        self.session = self.home.start("Add login page", layouts=list(layouts))
+
+    def opened(self, home: str = "home", **more: Any) -> holdfast.Holdfast:
+        return holdfast.open(
+            str(self.base / home),
+            cwd=str(more.pop("cwd", self.folder)),
+            trust_env=False,
+            on_notice=self.notices.append,
+            **({"clock": self.clock} | more),
+        )
+
+    def again(self) -> Session:
+        """The session as another process sees it."""
+        self.home.close()
+        self.home = self.opened()
+        self.session = self.home.session(self.session.id)
+        return self.session
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=self.folder, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    # -- files ---------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> Path:
+        """The main file of the only binding."""
+        (binding,) = self.session.layouts_list()
+        return Path(binding.place)
+
+    @property
+    def suspended(self) -> str:
+        return "; ".join(binding.suspended for binding in self.session.layouts_list())
+
+    def ai(self, name: str) -> Path:
+        return self.folder / ".ai-session" / ID / name
+
+    @property
+    def index(self) -> Path:
+        return self.folder / ".ai-session" / "active-features.yaml"
+
+    def read(self, path: Path | None = None) -> Any:
+        path = path or self.place
+        text = path.read_text()
+        return yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
+
+    def edit(self, change: Callable[[Any], object], path: Path | None = None) -> bytes:
+        """What another program does: read, change, write the whole; returns what it wrote."""
+        path = path or self.place
+        value = self.read(path)
+        change(value)
+        is_yaml = path.suffix == ".yaml"
+        text = yaml.safe_dump(value) if is_yaml else json.dumps(value, indent=2)
+        data = str(text).encode()
+        swap_in(path, data)
+        return data
+
+    # -- the journal ---------------------------------------------------------------------------
+
+    def events(self, actor: str = "") -> list[Event]:
+        found = [line.event for line in self.session.log()]
+        return [event for event in found if event.head.actor.startswith(actor)]
+
+    def edits(self) -> list[Body]:
+        """What was taken up from files."""
+        return [event.body for event in self.events("file:")]
+
+    def kinds(self, actor: str = "file:") -> list[str]:
+        return [event.kind for event in self.events(actor)]
+
+    def titles(self) -> list[str]:
+        return [getattr(row, "title", "") for row in self.session.state().rows.select("step")]
+
+    def disputes(self) -> list[str]:
+        rows = self.session.state().rows.select("dispute")
+        return [getattr(row, "subject", "") for row in rows]
+
+
+def swap_in(path: Path, data: bytes) -> None:
+    """Replace a file in one step, as careful programs do."""
+    aside = path.with_name(f"{path.name}.theirs")
+    aside.write_bytes(data)
+    os.replace(aside, path)
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Every file below a folder: bytes, time of change, inode."""
+    return {str(p.relative_to(folder)): (p.read_bytes(), *_times(p)) for p in plain_files(folder)}
+
+
+def _times(path: Path) -> tuple[int, int]:
+    facts = path.stat()
+    return facts.st_mtime_ns, facts.st_ino
+
+
+def plain_files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob(".*") if path.name.endswith(("-tmp", "-swap"))]

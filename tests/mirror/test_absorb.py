@@ -1,0 +1,432 @@
+"""What others write into our files arrives in the journal, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.model import event as ev
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, Project, everything, swap_in
+
+ALL = [AI_SESSION, "praxis", "craft", "orchestrator"]
+
+
+def with_tasks(make: Make, layout: str = "orchestrator") -> Project:
+    project = make(layout)
+    for id in ("t1", "t2"):
+        project.session.task_add(f"Task {id}", id=id)
+    return project
+
+
+# -- three ways --------------------------------------------------------------------------------
+
+
+def test_an_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
+    project = with_tasks(make)
+    project.edit(lambda v: v["pending_tasks"].append("Write docs"))
+    project.session.note("next")
+    edited, added = project.edits()
+    assert isinstance(edited, ev.ForeignEdited) and isinstance(added, ev.StepAdded)
+    assert edited.path == ".claude/orchestrator-session.json" and added.title == "Write docs"
+    assert project.kinds("user")[-1] == "note.added", "what was edited comes before what is decided"
+
+
+def test_an_edit_is_taken_up_before_the_command_is_decided(make: Make) -> None:
+    project = with_tasks(make)
+    project.edit(lambda v: v["pending_tasks"].append("Write docs"))
+    project.session.task_start("write-docs")
+    assert project.suspended == "" and project.kinds("user")[-1] == "step.started"
+
+
+def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> None:
+    project = with_tasks(make)
+    stale = project.read()
+    project.session.task_done("t1", outcome="fine")
+    project.session.decide("Use JWT", because="simple")
+    for number in range(6):
+        project.session.task_add(f"More {number}")
+    stale["pending_tasks"].append("Their task")
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    assert project.kinds() == ["foreign.edited", "step.added"]
+    now = project.read()
+    assert "Their task" in now["pending_tasks"] and "More 5" in now["pending_tasks"]
+    assert [work["task"] for work in now["completed_work"]] == ["Task t1"]
+    assert [each["decision"] for each in now["decisions_made"]] == ["Use JWT"]
+    assert project.disputes() == []
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.task_add("First", id="t1")
+    project.session.command("pytest", arguments="-q")
+    old = {Path(b.place): Path(b.place).read_bytes() for b in project.session.layouts_list()}
+    project.session.task_done("t1", outcome="fine")
+    (project.folder / "x.py").write_text("x")
+    project.session.file(str(project.folder / "x.py"))
+    project.session.command("ruff")
+    newest = everything(project.folder)
+    for path, data in old.items():
+        path.write_bytes(data)
+    project.again().note("next")
+    assert project.edits() == [], "a tool put it back; nobody said anything"
+    assert said_by(everything(project.folder)) == said_by(newest)
+
+
+def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
+    """What files say apart from the time of the last change."""
+    moving = ("updated", "last_active", "last_updated")
+    return {
+        name: [line for line in data.decode().splitlines() if not any(m in line for m in moving)]
+        for name, (data, *_) in found.items()
+        if not name.endswith(".lock")
+    }
+
+
+def test_a_file_rewound_by_git_is_written_anew(make: Make) -> None:
+    project = make(git=True)
+    (project.folder / ".claude").mkdir()
+    project.session.layouts_add("orchestrator")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    project.session.task_add("First", id="t1")
+    project.session.pause()
+    project.git("checkout", "-q", "--", ".claude")
+    project.session.resume()
+    project.session.pause()
+    assert project.edits() == [] and project.read()["pending_tasks"] == ["First"]
+
+
+def test_a_restored_backup_of_a_log_gets_the_missing_lines_again(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.command("one")
+    old = log.read_bytes()
+    project.session.command("two")
+    project.session.command("three")
+    whole = log.read_bytes()
+    log.write_bytes(old)
+    project.session.command("four")
+    assert log.read_bytes().startswith(whole) and project.edits() == []
+    assert [json.loads(line)["command"] for line in log.read_text().splitlines()] == [
+        *("one", "two", "three", "four")
+    ]
+
+
+def test_what_both_sides_changed_is_a_dispute_and_both_are_kept(make: Make) -> None:
+    project = with_tasks(make, "craft")
+    stale = project.read()
+    project.session.rename("Ours")
+    stale["goal"] = "Theirs"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    goals = [e.body.goal for e in project.events() if isinstance(e.body, ev.SessionRenamed)]
+    assert goals == ["Ours", "Theirs"] and project.read()["goal"] == "Theirs"
+    assert len(project.disputes()) == 1
+    assert any("changed here too: goal" in line for line in project.notices)
+    assert "goal" in project.session.brief().text
+
+
+def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
+    project = with_tasks(make)
+    stale = project.read()
+    project.session.pause()
+    project.session.resume()
+    project.session.pause()
+    stale["status"] = "complete"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    assert project.session.status()["status"] == "paused" and len(project.disputes()) == 1
+    assert project.place.name == "orchestrator-session.json" and project.place.exists()
+    (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
+    assert edited.residue == "status: completed", "what the file said is in the journal"
+
+
+def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:
+    project = with_tasks(make)
+    project.edit(lambda v: v.update(status="complete"))
+    project.again().note("next")
+    assert project.session.status()["status"] == "completed"
+
+
+def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> None:
+    project = with_tasks(make)
+    data = project.edit(lambda v: v["pending_tasks"].append("Write docs"))
+    project.session.note("one")
+    swap_in(project.place, data)
+    project.session.note("two")
+    assert project.titles().count("Write docs") == 1 and len(project.edits()) == 2
+
+
+def test_the_same_bytes_long_after_are_an_edit_again(make: Make) -> None:
+    project = with_tasks(make)
+    data = project.edit(lambda v: v.update(goal="Theirs"))
+    project.session.note("one")
+    project.session.rename("Ours")
+    for number in range(20):
+        project.session.note(f"and {number}")
+    swap_in(project.place, data)
+    project.session.note("two")
+    assert project.session.state().core.goal == "Theirs"
+
+
+def test_absorbing_alone_writes_no_file(make: Make) -> None:
+    project = with_tasks(make)
+    project.edit(lambda v: v["pending_tasks"].append("Write docs"))
+    before = everything(project.folder)
+    project.home.take_up(project.session.id)
+    assert "Write docs" in project.titles() and everything(project.folder) == before
+
+
+def test_an_edit_reaches_the_other_layouts_of_the_session(make: Make) -> None:
+    project = make("craft", "orchestrator", AI_SESSION)
+    path = project.folder / ".claude/orchestrator-session.json"
+    project.edit(lambda v: v["pending_tasks"].append("Write docs"), path)
+    project.session.note("next")
+    (craft,) = (project.folder / ".craft/cache/orchestration-sessions").glob("*.json")
+    assert project.read(craft)["pending_tasks"] == ["Write docs"]
+    assert "Write docs" in project.ai("implementation-plan.yaml").read_text()
+
+
+def test_a_line_of_another_program_in_the_log_arrives_and_is_not_repeated(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.command("ours")
+    line = json.loads(log.read_text().splitlines()[0]) | {"command": "theirs", "mine": 1}
+    with log.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    project.session.command("later")
+    names = [json.loads(line)["command"] for line in log.read_text().splitlines()]
+    assert names == ["ours", "theirs", "later"]
+    assert [b.name for b in project.edits() if isinstance(b, ev.CommandRan)] == ["theirs"]
+    assert '"mine": 1' in log.read_text()
+
+
+def test_other_sessions_in_the_index_are_no_edit_of_ours(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.edit(
+        lambda v: v["active_features"].append(
+            {"feature_id": "other-2026-01-01", "status": "active"}
+        ),
+        project.index,
+    )
+    project.session.note("next")
+    assert project.edits() == []
+    ids = [entry["feature_id"] for entry in project.read(project.index)["active_features"]]
+    assert ids == ["login-2026-01-31", "other-2026-01-01"]
+
+
+# -- what stays in the file --------------------------------------------------------------------
+
+
+def test_keys_comments_and_indentation_of_others_stay(make: Make) -> None:
+    project = make(AI_SESSION)
+    state = project.ai("state.yaml")
+    text = "# kept by hand\n" + state.read_text() + "mine:   {a: 1}   # odd\n"
+    state.write_text(text)
+    project.session.task_add("Next", id="t1")
+    project.session.task_start("t1")
+    after = state.read_text()
+    assert after.startswith("# kept by hand\n") and "mine:   {a: 1}   # odd\n" in after
+    assert project.read(state)["current_state"]["active_task"] == "t1"
+
+
+def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
+    project = make("orchestrator")
+    project.place.write_text(json.dumps(project.read() | {"mine": [1, {"x": None}]}, indent=4))
+    project.session.task_add("Next")
+    assert '\n    "goal"' in project.place.read_text()
+    assert project.read()["mine"] == [1, {"x": None}] and project.read()["pending_tasks"] == [
+        "Next"
+    ]
+
+
+SECRET = "ghp_" + "a1B2c3D4e5" * 4
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, layout: str) -> None:
+    project = make(layout)
+    title = f"Rotate {SECRET} today"
+    project.edit(lambda v: v["pending_tasks"].append(title))
+    for number in range(3):
+        project.session.task_add(f"Next {number}")
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    project.again().note("last")
+    assert project.read()["pending_tasks"].count(title) == 1
+    assert len(project.titles()) == 5 and not any(SECRET in t for t in project.titles())
+    assert project.suspended == "" and project.disputes() == []
+    with project.home.store.view(project.session.id) as view:
+        assert SECRET not in str([e.body for e in project.home.journal.events(view)])
+    (binding,) = project.session.layouts_list()
+    kept = project.home.store.bound.said(binding, project.place.name)
+    assert kept and not any(SECRET.encode() in data for data in kept)
+
+
+TAMED = {
+    "control": "ring \x07 the \x1b[31mbell",
+    "long": "very " * 3000 + "long",
+    "separators": "one\u2028two\u2029three",
+}
+
+
+@pytest.mark.parametrize("text", TAMED.values(), ids=list(TAMED))
+def test_text_that_the_journal_tames_is_not_rewritten_in_the_file(make: Make, text: str) -> None:
+    project = make("orchestrator")
+    project.edit(lambda v: v["pending_tasks"].append(text))
+    project.session.note("one")
+    project.session.task_add("Ours")
+    assert text in project.read()["pending_tasks"] and "Ours" in project.read()["pending_tasks"]
+    (title,) = [t for t in project.titles() if t != "Ours"]
+    assert "\x1b" not in title and len(title) <= 4000
+    project.edit(lambda v: v.update(goal="Theirs"))
+    project.session.note("two")
+    assert project.disputes() == [] and text in project.read()["pending_tasks"]
+    assert len(project.titles()) == 2
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_writing_again_with_nothing_new_touches_no_file(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.task_add("First", id="t1")
+    project.session.command("pytest")
+    before = everything(project.folder)
+    project.home.reflect(project.session.id, force=True)
+    project.again()
+    project.home.reflect(project.session.id, force=True)
+    assert everything(project.folder) == before
+
+
+def test_a_file_that_an_event_does_not_concern_is_not_written(make: Make) -> None:
+    project = make(AI_SESSION)
+    before = everything(project.folder)
+    project.session.note("no word of a plan")
+    after = everything(project.folder)
+    plan = f".ai-session/{project.ai('implementation-plan.yaml').parent.name}"
+    for name in ("implementation-plan.yaml", "history.jsonl"):
+        assert after[f"{plan}/{name}"] == before[f"{plan}/{name}"]
+    assert after[f"{plan}/state.yaml"] != before[f"{plan}/state.yaml"]
+
+
+# -- what happens in the very moment -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_edit_in_the_very_moment_of_writing_is_not_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    project = with_tasks(make)
+    done = _exchange_with(project, monkeypatch, moment)
+    project.session.note("next")
+    project.session.note("after that")
+    assert done and "Theirs" in project.titles()
+    assert "Theirs" in project.read()["pending_tasks"] and leftovers_of(project) == []
+
+
+def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> list[int]:
+    from holdfast import files
+
+    done: list[int] = []
+    real = files._swap
+
+    def swap(aside: str, path: str) -> bool:
+        if done:
+            return real(aside, path)
+        done.append(1)
+        if moment == "before":
+            project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+            return real(aside, path)
+        made = real(aside, path)
+        project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+        return made
+
+    patch.setattr(files, "_swap", swap)
+    return done
+
+
+def leftovers_of(project: Project) -> list[str]:
+    from tests.mirror.support import leftovers
+
+    return leftovers(project.folder)
+
+
+def test_garbage_in_the_very_moment_of_writing_is_put_back(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast import files
+
+    project = with_tasks(make)
+    real = files._swap
+    done: list[int] = []
+
+    def swap(aside: str, path: str) -> bool:
+        if not done:
+            done.append(1)
+            swap_in(project.place, b"{ half a fi")
+        return real(aside, path)
+
+    monkeypatch.setattr(files, "_swap", swap)
+    project.session.note("next")
+    assert project.place.read_bytes() == b"{ half a fi" and project.suspended
+    project.session.note("after that")
+    assert project.place.read_bytes() == b"{ half a fi" and leftovers_of(project) == []
+
+
+def test_no_swap_on_this_system_still_keeps_what_was_there(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast import files
+
+    monkeypatch.setattr(files, "_swap_names", lambda a, b: False)
+    project = with_tasks(make)
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    project.session.note("next")
+    assert "Theirs" in project.titles() and leftovers_of(project) == []
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_reading_writes_nothing(make: Make) -> None:
+    project = make(AI_SESSION, "craft", "orchestrator")
+    project.session.task_add("First")
+    path = project.folder / ".claude/orchestrator-session.json"
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"), path)
+    session = project.again()
+    tree, rows = everything(project.folder), home_rows(project)
+    session.status()
+    session.brief()
+    session.state()
+    list(session.log())
+    project.home.list()
+    project.home.mirror.pending(session.id)
+    assert everything(project.folder) == tree and home_rows(project) == rows
+
+
+def home_rows(project: Project) -> dict[str, list[Any]]:
+    tables = ("session", "event", "row", "binding", "rendering", "holder")
+    return {t: project.home.store.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
+
+
+def test_what_is_pending_can_be_asked_for(make: Make) -> None:
+    project = with_tasks(make)
+    assert project.home.mirror.pending(project.session.id) == []
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    (move,) = project.home.mirror.pending(project.session.id)
+    assert isinstance(move.body, ev.StepAdded) and move.body.title == "Theirs"
+
+
+def test_times_of_files_do_not_matter(make: Make) -> None:
+    project = with_tasks(make)
+    before = project.place.stat()
+    text = project.place.read_text().replace("Add login page", "Ada login page")
+    project.place.write_text(text)
+    os.utime(project.place, ns=(before.st_atime_ns, before.st_mtime_ns))
+    project.session.note("next")
+    assert project.session.state().core.goal == "Ada login page"

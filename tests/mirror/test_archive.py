@@ -1,0 +1,174 @@
+"""The orchestrator's one current session, and the archive where ended ones go."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import files
+from holdfast.errors import Refused
+from holdfast.session import Session
+from tests.mirror.conftest import Make
+from tests.mirror.support import Project
+
+CURRENT = ".claude/orchestrator-session.json"
+HISTORY = ".claude/orchestrator-history"
+
+
+def current(project: Project) -> Path:
+    return project.folder / CURRENT
+
+
+def archived(project: Project) -> list[Path]:
+    return sorted((project.folder / HISTORY).glob("*"))
+
+
+@pytest.mark.req("S4-42", "S4-43")
+def test_saving_makes_the_folder_and_writes_indented_json(make: Make) -> None:
+    project = make("orchestrator")
+    text = current(project).read_text()
+    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
+    assert project.place == current(project)
+
+
+@pytest.mark.req("S4-37", "S4-41", "S4-72", "S4-73", "S4-74", "S4-75")
+def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
+    project = make("orchestrator")
+    seen: list[str] = []
+
+    def look() -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(current(project).read_text())
+        seen.append(value["updated"])
+        return value
+
+    project.session.agent_start("a1", type="code", task="Work")
+    assert look()["agents"][0]["status"] == "in_progress"
+    project.session.agent_done("a1", result="fine")
+    assert look()["agents"][0]["result_summary"] == "fine"
+    project.session.agent_start("a2", type="test", task="Try")
+    project.session.agent_fail("a2", "it broke")
+    after = look()
+    assert after["agents"][1]["status"] == "failure"
+    assert after["errors"][0]["message"] == "it broke"
+    project.session.decide("Use JWT", because="simple")
+    assert look()["decisions_made"][0]["decision"] == "Use JWT"
+    assert seen == sorted(set(seen)) and len(seen) == 4
+
+
+@pytest.mark.req("S4-38", "S4-76")
+def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
+    project = make("orchestrator")
+    current(project).unlink()
+    project.home.reflect(project.session.id, force=True)
+    assert current(project).exists()
+
+
+@pytest.mark.req(
+    *("S4-40", "S4-48", "S4-50", "S4-51", "S4-52", "S4-53", "S4-68", "S4-71", "S4-78", "S4-89")
+)
+@pytest.mark.parametrize("end, word", [(Session.complete, "complete"), (Session.abort, "aborted")])
+def test_an_ended_session_goes_to_the_archive(
+    make: Make, end: Callable[[Session], object], word: str
+) -> None:
+    project = make("orchestrator")
+    native = project.read()["session_id"]
+    end(project.session)
+    assert not current(project).exists()
+    (kept,) = archived(project)
+    assert kept.name == f"{native}.json" and project.place == kept
+    text = kept.read_text()
+    assert json.loads(text)["status"] == word and re.search(r'^  "goal"', text, re.M)
+
+
+@pytest.mark.req("S4-70", "S4-90")
+def test_a_session_that_has_not_ended_stays_for_the_next_time(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.pause()
+    assert project.read()["status"] == "paused"
+    project.home.close()
+    assert current(project).exists() and archived(project) == []
+    project.again().resume()
+    assert project.read()["status"] == "in_progress"
+
+
+@pytest.mark.req("S4-49")
+def test_a_new_session_sends_the_current_one_to_the_archive(make: Make) -> None:
+    project = make("orchestrator")
+    first = project.read()["session_id"]
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    second = project.home.start("another", layouts=["orchestrator"])
+    assert json.loads(current(project).read_text())["goal"] == "another"
+    assert [path.name for path in archived(project)] == [f"{first}.json"]
+    assert "Theirs" in project.titles(), "what was written last is not archived unseen"
+    project.session.task_add("still mine")
+    assert "still mine" in project.place.read_text() and project.place in archived(project)
+    assert second.layouts_list()[0].place == str(current(project))
+
+
+def test_a_reopened_session_gets_its_place_back(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.complete()
+    project.session.reopen("more to do")
+    assert project.place == current(project) and current(project).exists()
+    assert archived(project) == [] and project.read()["status"] == "in_progress"
+
+
+def test_a_reopened_session_does_not_push_another_out(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.complete()
+    project.home.start("another", layouts=["orchestrator"])
+    project.session.reopen("more to do")
+    assert json.loads(current(project).read_text())["goal"] == "another"
+    assert project.read()["status"] == "in_progress" and project.place in archived(project)
+
+
+def test_an_archive_of_someone_else_is_not_written_over(make: Make) -> None:
+    project = make("orchestrator")
+    target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
+    target.parent.mkdir()
+    target.write_text("theirs")
+    project.session.complete()
+    assert target.read_text() == "theirs" and current(project).exists()
+    assert "in the archive already" in project.suspended
+    target.unlink()
+    project.session.note("go on")
+    assert archived(project) == [target] and not current(project).exists()
+
+
+def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
+    project = make("orchestrator")
+    current(project).write_text("{ half")
+    with pytest.raises(Refused, match="another session is here"):
+        project.home.start("another", layouts=["orchestrator"])
+    assert current(project).read_text() == "{ half"
+
+
+@pytest.mark.parametrize("way", ["into", "out of"])
+def test_a_kill_while_moving_is_healed_by_the_next_command(
+    make: Make, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    project = make("orchestrator")
+    if way == "out of":
+        project.session.complete()
+    real = files.move
+
+    def dies(path: str, target: str) -> None:
+        real(path, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "move", dies)
+        with pytest.raises(KeyboardInterrupt):
+            project.session.complete() if way == "into" else project.session.reopen("more")
+    project.again().note("go on")
+    there, gone = (archived(project), current(project))
+    if way == "into":
+        assert len(there) == 1 and not gone.exists()
+    else:
+        assert there == [] and gone.exists()
+    assert project.suspended == "" and project.edits() == []

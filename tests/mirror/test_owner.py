@@ -1,0 +1,164 @@
+"""A place has one owner: one session of one home, whichever way its path is spelled."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, Project, everything
+
+UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+
+
+def test_a_second_session_does_not_get_the_place_of_the_first(make: Make) -> None:
+    project = make(f"craft:{UUID}")
+    before = everything(project.folder)
+    with pytest.raises(Refused, match="another session is here"):
+        project.home.start("another", layouts=[f"craft:{UUID}"])
+    assert everything(project.folder) == before
+
+
+def test_a_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
+    project = make(f"craft:{UUID}")
+    link = project.base / "link"
+    link.symlink_to(project.folder)
+    with project.opened(cwd=link) as other, pytest.raises(Refused, match="another session"):
+        other.start("another", layouts=[f"craft:{UUID}"])
+
+
+def test_a_root_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
+    project = make(f"craft:{UUID}")
+    link = project.base / "sessions"
+    link.symlink_to(project.place.parent)
+    other = project.home.start("another")
+    with pytest.raises(Refused, match="another session"):
+        other.layouts_add(f"craft:{UUID}", root=str(link))
+
+
+def test_places_that_differ_by_case_only_are_one(make: Make) -> None:
+    project = make(f"praxis:{UUID}")
+    other = project.home.start("another")
+    with pytest.raises(Refused, match="another session"):
+        other.layouts_add(f"praxis:{UUID.upper()}")
+
+
+@pytest.mark.req("S0-72", "X0-4")
+def test_files_that_are_there_already_are_left_alone(make: Make) -> None:
+    project = make()
+    folder = project.folder / ".ai-session" / ID
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("mine")
+    before = everything(project.folder)
+    with pytest.raises(Refused, match="already exists"):
+        project.session.layouts_add(AI_SESSION)
+    assert everything(project.folder) == before and project.session.layouts_list() == []
+
+
+@pytest.mark.parametrize("id", ["../x", "a/b-2026-01-31", "/etc/x-2026-01-31", ".", "Ä-2026-01-31"])
+def test_an_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
+    project = make()
+    before = everything(project.base)
+    with pytest.raises(InvalidInput, match="Invalid feature ID"):
+        project.session.layouts_add(f"ai-session:{id}")
+    assert [name for name in everything(project.base) if name not in before] == []
+
+
+def test_binding_twice_is_binding_once(make: Make) -> None:
+    project = make(f"craft:{UUID}")
+    project.session.layouts_add(f"craft:{UUID}")
+    assert len(project.session.layouts_list()) == 1
+
+
+def test_two_homes_on_one_file_take_up_what_the_other_wrote(make: Make) -> None:
+    first = make(f"craft:{UUID}")
+    other_home = first.opened("other")
+    (adopted,) = other_home.adopt(str(first.place))
+    second = other_home.session(adopted.session)
+    for number in range(3):
+        first.session.task_add(f"ours {number}")
+        second.task_add(f"theirs {number}")
+    first.session.note("look")
+    second.note("look")
+    expected = {*(f"ours {n}" for n in range(3)), *(f"theirs {n}" for n in range(3))}
+    there = {getattr(row, "title", "") for row in second.state().rows.select("step")}
+    assert set(first.titles()) == there == set(first.read()["pending_tasks"]) == expected
+    assert first.suspended == "" and first.disputes() == []
+    settled = len(first.events())
+    first.session.note("more")
+    second.note("more")
+    first.session.note("and more")
+    assert len(first.events()) - settled == 2, "two homes must not answer each other for ever"
+    other_home.close()
+
+
+def test_another_session_in_our_file_is_a_question_not_an_edit(make: Make) -> None:
+    project = make("orchestrator")
+    foreign = json.dumps(project.read() | {"session_id": "2026-01-01-abcdef", "goal": "theirs"})
+    project.place.write_text(foreign)
+    project.session.note("go on")
+    assert project.place.read_text() == foreign
+    assert project.edits() == [] and "another session is here" in project.suspended
+    assert any("another session is here" in line for line in project.notices)
+
+
+def test_our_file_coming_back_ends_the_suspension(make: Make) -> None:
+    project = make("orchestrator")
+    ours = project.place.read_bytes()
+    project.place.write_text(json.dumps(project.read() | {"session_id": "2026-01-01-abcdef"}))
+    project.session.task_add("meanwhile")
+    project.place.write_bytes(ours)
+    project.session.note("go on")
+    assert project.suspended == "" and project.read()["pending_tasks"] == ["meanwhile"]
+
+
+def test_letting_go_leaves_the_files_as_they_are(make: Make) -> None:
+    project = make("craft")
+    place, data = project.place, project.place.read_bytes()
+    project.session.layouts_remove("craft")
+    project.session.note("nobody writes this there")
+    assert place.read_bytes() == data
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_bound(make: Make) -> None:
+    project = make()
+    (project.folder / ".craft").write_text("a file where the folder should be")
+    with pytest.raises(HoldfastError):
+        project.session.layouts_add("craft")
+    assert project.session.layouts_list() == []
+
+
+def test_the_folder_of_a_binding_that_became_a_link_is_not_followed(
+    make: Make, tmp_path: Path
+) -> None:
+    project = make("orchestrator")
+    outside = tmp_path / "outside"
+    os.rename(project.folder / ".claude", outside)
+    (project.folder / ".claude").symlink_to(outside)
+    before = everything(outside)
+    project.session.note("go on")
+    assert everything(outside) == before and "symbolic link" in project.suspended
+
+
+def test_a_command_from_another_folder_writes_to_the_session_s_own(make: Make) -> None:
+    project = make("craft")
+    elsewhere = project.base / "elsewhere"
+    elsewhere.mkdir()
+    with project.opened(cwd=elsewhere) as other:
+        other.session(project.session.id).task_add("from afar")
+    assert project.read()["pending_tasks"] == ["from afar"]
+    assert project.read()["project"] == str(project.folder) and os.listdir(elsewhere) == []
+
+
+def test_projects_are_apart(tmp_path: Path) -> None:
+    one = Project(tmp_path, "orchestrator")
+    other = tmp_path / "second"
+    other.mkdir()
+    with one.opened(cwd=other) as home:
+        home.start("another", layouts=["orchestrator"])
+    assert one.place.exists() and (other / ".claude/orchestrator-session.json").exists()
+    one.home.close()

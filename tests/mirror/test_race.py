@@ -1,0 +1,116 @@
+"""Others write while we write: every edit is seen, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import Clock
+from tests.mirror.conftest import Make
+from tests.mirror.support import Project, leftovers
+
+EDITS = 300
+SECONDS = 90
+
+# Read, add one thing, put the whole in place in one step: the best that a program without our
+# locks can do. It may well write over what we wrote meanwhile. It never writes over an edit of
+# its own that was not seen in the file.
+EDITOR = """
+import json, os, random, sys, time
+path, key, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+chance = random.Random(7)
+for number in range(count):
+    for _ in range(1000):
+        try:
+            value = json.loads(open(path, "rb").read())
+            break
+        except (FileNotFoundError, ValueError):
+            time.sleep(0.001)
+    if key == "decisions_made":
+        stamp = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        new = {"decision": f"edit {number}", "rationale": "", "timestamp": stamp}
+    else:
+        new = f"edit {number}"
+    value[key].append(new)
+    time.sleep(chance.random() * 0.004)
+    with open(path + ".theirs", "w") as file:
+        json.dump(value, file, indent=2)
+    os.replace(path + ".theirs", path)
+    time.sleep(chance.random() * 0.02)
+"""
+
+
+def editor(path: Path, key: str, count: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", EDITOR, str(path), key, str(count)])
+
+
+def write_until_over(project: Project, other: subprocess.Popen[bytes]) -> int:
+    """Record one event after the other while the other program works."""
+    ends, number = time.monotonic() + SECONDS, 0
+    while other.poll() is None:
+        project.session.task_add(f"ours {number}")
+        number += 1
+        assert time.monotonic() < ends, "too slow, or stuck"
+    project.session.note("the last look")
+    return number
+
+
+def expected(number: int) -> set[str]:
+    return {f"edit {n}" for n in range(EDITS)} | {f"ours {n}" for n in range(number)}
+
+
+@pytest.mark.parametrize("layout", ["orchestrator", "craft"])
+def test_every_edit_made_while_we_write_arrives(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.clock = Clock()
+    project.again()
+    other = editor(project.place, "pending_tasks", EDITS)
+    number = write_until_over(project, other)
+    titles = project.titles()
+    lost = expected(number) - set(titles)
+    assert lost == set() and len(titles) == len(set(titles)) == EDITS + number
+    assert set(project.read()["pending_tasks"]) == expected(number)
+    assert leftovers(project.folder) == [] and project.suspended == ""
+
+
+def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
+    project = make("orchestrator")
+    project.clock = Clock()
+    project.again()
+    other = editor(project.place, "decisions_made", EDITS)
+    write_until_over(project, other)
+    rows = project.session.state().rows.select("decision")
+    assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
+
+
+WRITER = """
+import sys, holdfast
+with holdfast.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
+    session = home.session(sys.argv[3])
+    for number in range(int(sys.argv[5])):
+        session.task_add(f"{sys.argv[4]} {number}")
+        session.command(f"{sys.argv[4]} {number}")
+"""
+
+
+def test_writers_of_one_session_never_take_each_other_for_strangers(make: Make) -> None:
+    project = make("ai-session:login-2026-01-31", "orchestrator")
+    arguments = [str(project.base / "home"), str(project.folder), project.session.id]
+    names = ("a", "b", "c")
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITER, *arguments, name, "12"]) for name in names
+    ]
+    assert [each.wait(timeout=SECONDS) for each in running] == [0, 0, 0]
+    project.session.note("the last look")
+    wanted = {f"{name} {number}" for name in names for number in range(12)}
+    assert project.edits() == [] and set(project.titles()) == wanted
+    lines = project.ai("history.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["command"] for line in lines) == sorted(wanted)
+    current = project.folder / ".claude/orchestrator-session.json"
+    assert set(project.read(current)["pending_tasks"]) == wanted
+    assert leftovers(project.folder) == []

@@ -1,0 +1,246 @@
+"""When files must not be touched: they stay as they are, byte for byte, until that is over."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
+
+# -- git in the middle of something ------------------------------------------------------------
+
+
+def branch_with(project: Project, text: str) -> None:
+    (project.folder / "x.txt").write_text(text)
+    project.git("add", "x.txt")
+    project.git("commit", "-qm", text)
+
+
+def in_repository(make: Make) -> Project:
+    """A session in a repository with two branches that do not agree."""
+    project = make("orchestrator", git=True)
+    branch_with(project, "base")
+    project.git("checkout", "-qb", "other")
+    branch_with(project, "theirs")
+    project.git("checkout", "-q", "main")
+    branch_with(project, "ours")
+    return project
+
+
+OPERATIONS = {
+    "merge": (["merge", "other"], ["merge", "--abort"]),
+    "rebase": (["rebase", "other"], ["rebase", "--abort"]),
+    "cherry-pick": (["cherry-pick", "other"], ["cherry-pick", "--abort"]),
+    "revert": (["revert", "--no-edit", "HEAD~1"], ["revert", "--abort"]),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_nothing_is_read_or_written_while_git_is_busy(make: Make, name: str) -> None:
+    project = in_repository(make)
+    begin, abort = OPERATIONS[name]
+    subprocess.run(["git", *begin], cwd=project.folder, capture_output=True)
+    project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    before = project.place.read_bytes()
+    project.session.task_add("Ours")
+    assert project.place.read_bytes() == before and project.edits() == []
+    assert f"git is in the middle of a {name}" in project.suspended
+    project.git(*abort)
+    project.session.note("go on")
+    assert project.suspended == "" and set(project.titles()) == {"Ours", "Theirs"}
+    assert set(project.read()["pending_tasks"]) == {"Ours", "Theirs"}
+
+
+def test_a_worktree_has_its_own_operations(make: Make) -> None:
+    project = in_repository(make)
+    project.git("worktree", "add", "-q", str(project.base / "tree"), "other")
+    subprocess.run(["git", "merge", "main"], cwd=project.base / "tree", capture_output=True)
+    project.session.task_add("Ours")
+    assert project.suspended == "" and project.read()["pending_tasks"] == ["Ours"]
+
+
+# -- files that cannot be used -----------------------------------------------------------------
+
+BROKEN: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "nul": lambda data: data[:-20] + bytes(20),
+    "latin": lambda data: data.replace(b"login", "lög".encode("latin-1")),
+    "utf16": lambda data: data.decode().encode("utf-16"),
+    "conflict": lambda data: b"<<<<<<< HEAD\n" + data + b"=======\n" + data + b">>>>>>> other\n",
+    "twice": lambda data: data.replace(b'"goal"', b'"mode": "default", "goal"'),
+    "list": lambda data: b"[]\n",
+    "deep": lambda data: b"[" * 40_000 + b"]" * 40_000,
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=list(BROKEN))
+def test_a_broken_file_keeps_its_bytes_and_the_session_goes_on(
+    make: Make, broken: Callable[[bytes], bytes]
+) -> None:
+    project = make("orchestrator")
+    good = project.place.read_bytes()
+    bad = broken(good)
+    swap_in(project.place, bad)
+    began = time.monotonic()
+    project.session.task_add("Meanwhile")
+    project.session.pause()
+    project.session.resume()
+    project.again().note("again")
+    assert time.monotonic() - began < 4
+    assert project.place.read_bytes() == bad and project.suspended
+    assert any("are left alone" in line for line in project.notices)
+    swap_in(project.place, good)
+    project.session.note("mended")
+    assert project.suspended == "" and project.read()["pending_tasks"] == ["Meanwhile"]
+    assert project.edits() == []
+
+
+@pytest.mark.req("S0-69")
+def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) -> None:
+    project = make(AI_SESSION)
+    text = project.index.read_text()
+    project.index.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
+    before = everything(project.folder)
+    project.session.task_add("Meanwhile")
+    after = everything(project.folder)
+    assert {n: after[n] for n in before} == before and project.suspended
+    assert any("conflict" in line for line in project.notices)
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("version", ["99", "2.0.0", 99])
+def test_an_unknown_version_is_never_written(make: Make, layout: str, version: object) -> None:
+    project = make(layout)
+    theirs = project.read() | {"schema_version": version, "goal": "Theirs"}
+    swap_in(project.place, json.dumps(theirs).encode())
+    before = project.place.read_bytes()
+    for word in ("one", "two"):
+        project.session.note(word)
+    project.session.pause()
+    project.again().resume()
+    project.session.complete()
+    assert project.place.read_bytes() == before and project.place.exists()
+    assert project.edits() == [] and "is not written by us" in project.suspended
+
+
+def test_an_unknown_version_of_the_state_is_never_written(make: Make) -> None:
+    project = make(AI_SESSION)
+    state = project.ai("state.yaml")
+    state.write_text(state.read_text().replace('"1.0"', '"99.0"'))
+    before = everything(project.folder)
+    project.session.task_add("Meanwhile")
+    project.session.complete()
+    assert everything(project.folder) == before and "99.0" in project.suspended
+
+
+# -- what is no file at all --------------------------------------------------------------------
+
+
+def a_link(path: Path, outside: Path) -> None:
+    path.symlink_to(outside)
+
+
+def a_folder(path: Path, outside: Path) -> None:
+    path.mkdir()
+    (path / "kept.txt").write_text("kept")
+
+
+def a_fifo(path: Path, outside: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_gigabyte(path: Path, outside: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+
+
+ODD = [a_link, a_folder, a_fifo, a_gigabyte]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("layout", ["orchestrator", AI_SESSION])
+def test_what_is_no_session_file_is_left_alone_without_waiting(
+    make: Make, odd: Callable[[Path, Path], None], layout: str
+) -> None:
+    project = make(layout)
+    outside = project.base / "outside.json"
+    outside.write_bytes(project.place.read_bytes())
+    kept = outside.read_bytes()
+    project.place.unlink()
+    odd(project.place, outside)
+    mode = project.place.lstat().st_mode
+    began = time.monotonic()
+    project.session.task_add("Meanwhile")
+    assert time.monotonic() - began < 2
+    assert outside.read_bytes() == kept and project.place.lstat().st_mode == mode
+    assert str(project.place) in project.suspended
+    assert any(str(project.place) in line for line in project.notices)
+    assert "Meanwhile" in project.titles()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(make: Make) -> None:
+    project = make(AI_SESSION)
+    outside = project.base / "outside"
+    project.ai(".state.lock").unlink()
+    project.ai(".state.lock").symlink_to(outside)
+    project.session.note("go on")
+    assert not outside.exists() and any("not up to date" in line for line in project.notices)
+
+
+def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -> None:
+    project = make(AI_SESSION)
+    outside = project.base / "outside"
+    os.rename(project.folder / ".ai-session" / ID, outside)
+    (project.folder / ".ai-session" / ID).symlink_to(outside)
+    before = everything(outside)
+    project.session.task_add("Meanwhile")
+    assert {n: v for n, v in everything(outside).items() if n != ".state.lock"} == {
+        n: v for n, v in before.items() if n != ".state.lock"
+    }
+    assert any("symbolic link" in line for line in project.notices)
+
+
+# -- missing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize(
+    "name", ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]
+)
+def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    project.session.command("pytest")
+    path = project.ai(name)
+    said = path.read_text()
+    path.unlink()
+    project.session.note("go on")
+    assert path.exists() and project.edits() == [] and project.suspended == ""
+    if name == "history.jsonl":
+        assert path.read_text() == said
+    assert project.ai("history.jsonl").read_text().count("pytest") == 1
+
+
+def test_a_deleted_folder_is_made_again(make: Make) -> None:
+    project = make(AI_SESSION, "craft", "orchestrator")
+    project.session.task_add("First", id="t1")
+    names = sorted(everything(project.folder))
+    for folder in (".ai-session", ".craft", ".claude"):
+        subprocess.run(["rm", "-r", str(project.folder / folder)], check=True)
+    project.session.note("go on")
+    assert sorted(everything(project.folder)) == names and project.edits() == []
+
+
+def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
+    project = make(AI_SESSION)
+    subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
+    project.home.take_up(project.session.id)
+    assert not (project.folder / ".ai-session").exists()

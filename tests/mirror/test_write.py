@@ -1,0 +1,401 @@
+"""How files come to be and stay: creation in order, quiet in git, locks, permissions."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import files
+from holdfast.errors import HoldfastError
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
+
+PLACES = ("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml")
+
+
+def test_all_five_layouts_of_one_session_are_written(make: Make) -> None:
+    project = make(AI_SESSION, "craft", "orchestrator", "praxis")
+    project.session.layouts_add("essay", root=str(project.folder / "essay"))
+    project.session.task_add("First", id="t1")
+    assert project.suspended.strip("; ") == "" and project.notices == []
+    places = {binding.layout: Path(binding.place) for binding in project.session.layouts_list()}
+    assert places.keys() == {"ai-session", "craft", "orchestrator", "praxis", "essay"}
+    for layout in ("craft", "orchestrator"):
+        assert "First" in places[layout].read_text()
+    assert "First" in project.ai("implementation-plan.yaml").read_text()
+    assert all(place.stat().st_size for place in places.values())
+    assert {stat.S_IMODE(p.stat().st_mode) for p in project.folder.rglob("*.json")} == {0o644}
+
+
+# -- creation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-52", "S0-53", "S0-54", "S0-55", "S0-56", "S0-57")
+def test_a_new_session_is_made_in_the_order_of_the_document(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    exchange, folder = files.exchange, files.make_folder
+
+    def exchanged(path: str, data: bytes, mode: int = 0o600) -> str:
+        made.append(os.path.basename(path))
+        return exchange(path, data, mode)
+
+    def foldered(path: str) -> None:
+        if path.endswith(ID) and not os.path.isdir(path):
+            made.append("folder")
+        folder(path)
+
+    monkeypatch.setattr(files, "exchange", exchanged)
+    monkeypatch.setattr(files, "make_folder", foldered)
+    project = make(AI_SESSION)
+    assert made == ["folder", *PLACES]
+    assert project.ai("history.jsonl").read_bytes() == b""
+    assert project.ai("artifacts").is_dir()
+    other = project.home.start("Add login page", layouts=["ai-session", "ai-session"])
+    natives = [binding.native for binding in other.layouts_list()]
+    assert len(set(natives)) == 2 and ID not in natives
+    assert all(re.fullmatch(r"[a-z0-9-]+-\d{4}-\d\d-\d\d(-\d+)?", native) for native in natives)
+
+
+@pytest.mark.parametrize("last", ["folder", *PLACES[:-1]])
+def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    whole = everything(project.folder)
+    for name in ["folder", *PLACES][["folder", *PLACES].index(last) + 1 :]:
+        (project.index if name == project.index.name else project.ai(name)).unlink()
+    project.again().note("go on")
+    assert everything(project.folder).keys() == whole.keys()
+    assert project.suspended == "" and project.edits() == []
+    assert "t1" in project.ai("implementation-plan.yaml").read_text()
+
+
+def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.home.start("Other work", layouts=["ai-session:other-2026-02-01"])
+    project.session.task_add("First")
+    ids = [e["feature_id"] for e in project.read(project.index)["active_features"]]
+    assert ids == [ID, "other-2026-02-01"] and project.notices == []
+
+
+@pytest.mark.req("S0-59")
+def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
+    project = make(AI_SESSION)
+    moments = []
+    for _ in range(3):
+        project.session.note("on")
+        moments.append(project.read(project.ai("state.yaml"))["current_state"]["last_updated"])
+    assert moments == sorted(set(moments)) and len(moments) == 3
+    (entry,) = project.read(project.index)["active_features"]
+    assert entry["last_active"] == moments[-1]
+
+
+@pytest.mark.req("S0-62", "S0-63", "S0-64")
+def test_a_completed_session_is_marked_so_and_all_of_it_stays(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.command("pytest")
+    before = everything(project.folder)
+    project.session.complete()
+    (entry,) = project.read(project.index)["active_features"]
+    assert entry["status"] == "completed"
+    assert everything(project.folder).keys() == before.keys()
+    assert "pytest" in project.ai("history.jsonl").read_text()
+
+
+@pytest.mark.req("S0-68")
+def test_the_last_of_two_writers_wins(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.model("opus")
+    project.edit(
+        lambda v: v["current_state"].update(model_in_use="gemini"), project.ai("state.yaml")
+    )
+    project.session.note("theirs was last")
+    assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "gemini"
+    project.session.model("sonnet")
+    assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "sonnet"
+    assert project.session.state().core.model == "sonnet"
+
+
+# -- permissions -------------------------------------------------------------------------------
+
+NOBODY = 65534
+
+
+@contextmanager
+def as_nobody(base: Path) -> Iterator[None]:
+    """Be a user whom permissions concern."""
+    if os.geteuid() != 0:
+        yield
+        return
+    subprocess.run(["chown", "-R", str(NOBODY), str(base)], check=True)
+    for folder in list(base.parents)[:-2]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.req("S0-73")
+def test_a_folder_that_may_not_be_made_is_refused_by_name(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project = Project(tmp_path)
+        os.chmod(project.folder, 0o555)
+        with pytest.raises(HoldfastError, match="permission denied") as caught:
+            project.session.layouts_add(AI_SESSION)
+        assert str(project.folder) in caught.value.file and "ls -ld" in caught.value.hint
+        assert project.session.layouts_list() == [] and os.listdir(project.folder) == []
+        os.chmod(project.folder, 0o755)
+        project.session.layouts_add(AI_SESSION)
+        assert project.ai("state.yaml").exists()
+        project.home.close()
+
+
+def test_a_read_only_folder_is_told_and_healed_later(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project = Project(tmp_path, "orchestrator", "craft")
+        os.chmod(project.folder / ".claude", 0o555)
+        before = (project.folder / ".claude/orchestrator-session.json").read_bytes()
+        project.session.task_add("Meanwhile")
+        assert (project.folder / ".claude/orchestrator-session.json").read_bytes() == before
+        assert any("orchestrator files are not up to date" in line for line in project.notices)
+        (craft,) = (project.folder / ".craft").rglob("*.json")
+        assert "Meanwhile" in craft.read_text(), "one that fails does not keep the others"
+        os.chmod(project.folder / ".claude", 0o755)
+        project.session.note("go on")
+        assert "Meanwhile" in (project.folder / ".claude/orchestrator-session.json").read_text()
+        project.home.close()
+
+
+def test_a_full_disk_loses_no_event_and_is_healed_later(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION, "craft", "orchestrator")
+    before = everything(project.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_write_all", _full)
+        patch.setattr(files, "_append_whole", _full)
+        event = project.session.task_add("Meanwhile", id="t1")
+        project.session.command("pytest")
+    assert event.kind == "step.added" and "Meanwhile" in project.titles()
+    assert everything(project.folder) == before and leftovers(project.folder) == []
+    assert sum("no space left" in line for line in project.notices) >= 3
+    project.session.note("there is room again")
+    for binding in project.session.layouts_list():
+        folder = Path(binding.place).parent
+        assert any("Meanwhile" in p.read_text() for p in folder.iterdir() if p.is_file())
+    assert project.ai("history.jsonl").read_text().count("pytest") == 1
+    assert project.edits() == []
+
+
+def _full(fd: int, data: bytes) -> None:
+    raise OSError(28, "No space left on device")
+
+
+# -- locks -------------------------------------------------------------------------------------
+
+HOLD = """
+import fcntl, sys, time
+file = open(sys.argv[1], "r+b")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextmanager
+def held(path: Path, seconds: float) -> Iterator[None]:
+    """Another process holds a file locked."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.req("S0-65", "S0-67", "X0-5")
+@pytest.mark.parametrize("name", [".state.lock", "implementation-plan.yaml"])
+def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
+    project = make(AI_SESSION)
+    with held(project.ai(name), 0.6):
+        began = time.monotonic()
+        project.session.task_add("First", id="t1")
+        took = time.monotonic() - began
+    assert 0.3 < took < 3 and project.notices == []
+    assert "t1" in project.ai("implementation-plan.yaml").read_text()
+
+
+@pytest.mark.req("S0-65", "S0-87", "X0-5")
+def test_a_lock_that_is_never_let_go_is_told_and_the_event_is_kept(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(project.clock, "sleep", sleep)
+    before = project.ai("state.yaml").read_bytes()
+    with held(project.ai(".state.lock"), 60):
+        began = time.monotonic()
+        project.session.note("kept")
+        took = time.monotonic() - began
+    assert 4.5 < took < 7, "five seconds, once"
+    assert waits[0] < 0.02 and max(waits) > 8 * waits[0], "longer each time"
+    assert project.ai("state.yaml").read_bytes() == before
+    assert any(".state.lock" in line for line in project.notices)
+    assert project.kinds("user")[-1] == "note.added"
+    project.session.note("let go")
+    assert project.ai("state.yaml").read_bytes() != before
+
+
+def test_our_own_lock_is_held_while_files_change(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    exchange, seen = files.exchange, []
+
+    def exchanged(path: str, data: bytes, mode: int = 0o600) -> str:
+        for each in (project.ai(".state.lock"), project.folder / ".ai-session"):
+            fd = os.open(each, os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(fd)
+        seen.append(path)
+        return exchange(path, data, mode)
+
+    monkeypatch.setattr(files, "exchange", exchanged)
+    project.session.note("on")
+    assert seen
+
+
+# -- git ---------------------------------------------------------------------------------------
+
+
+def test_a_new_folder_is_kept_out_of_git(make: Make) -> None:
+    project = make(AI_SESSION, "craft", "orchestrator", git=True)
+    project.session.task_add("First")
+    assert project.git("status", "--porcelain", "--untracked-files=all") == ""
+    (project.folder / ".claude/settings.json").write_text("{}")
+    assert "settings.json" in project.git("status", "--porcelain", "--untracked-files=all")
+
+
+def test_a_folder_that_was_there_is_left_to_its_owner(make: Make) -> None:
+    project = make(git=True)
+    (project.folder / ".claude").mkdir()
+    project.session.layouts_add("orchestrator")
+    assert "orchestrator-session.json" in project.git("status", "--porcelain", "-uall")
+
+
+def test_a_linked_worktree_keeps_its_folder_out_too(make: Make) -> None:
+    project = make(git=True)
+    project.git("commit", "-q", "--allow-empty", "-m", "base")
+    tree = project.base / "tree"
+    project.git("worktree", "add", "-q", str(tree))
+    with project.opened(cwd=tree) as home:
+        home.start("there", layouts=["craft"])
+    done = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=tree, capture_output=True, check=True
+    )
+    assert (tree / ".craft").is_dir() and done.stdout == b""
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_files_that_git_tracks_are_written_at_pauses_only(make: Make, version: str) -> None:
+    project = make("orchestrator", git=True)
+    project.git("config", "index.version", version)
+    project.git("add", "-f", ".claude")
+    project.git("commit", "-qm", "tracked")
+    session = project.again()
+    before = project.place.read_bytes()
+    session.task_add("First")
+    session.note("on")
+    assert project.place.read_bytes() == before and project.git("status", "--porcelain") == ""
+    session.pause()
+    assert project.read()["pending_tasks"] == ["First"] and project.read()["status"] == "paused"
+    session.resume()
+    session.task_add("Second")
+    assert project.read()["pending_tasks"] == ["First"]
+    project.home.reflect(session.id, force=True)
+    assert project.read()["pending_tasks"] == ["First", "Second"]
+    assert [binding.quiet for binding in session.layouts_list()] == [True]
+
+
+def test_edits_of_a_tracked_file_arrive_all_the_same(make: Make) -> None:
+    project = make("orchestrator", git=True)
+    project.git("add", "-f", ".claude")
+    session = project.again()
+    data = project.edit(lambda v: v["pending_tasks"].append("Theirs"))
+    session.note("on")
+    assert "Theirs" in project.titles() and project.place.read_bytes() == data
+
+
+def test_a_file_of_the_same_name_elsewhere_does_not_make_ours_tracked(make: Make) -> None:
+    project = make("orchestrator", git=True)
+    other = project.folder / "example/.claude/orchestrator-session.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
+    project.git("add", "-f", "example")
+    project.again().task_add("First")
+    assert project.read()["pending_tasks"] == ["First"]
+
+
+def test_a_branch_switch_is_no_edit(make: Make) -> None:
+    project = make(git=True)
+    (project.folder / ".claude").mkdir()
+    project.session.layouts_add("orchestrator")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    project.git("checkout", "-qb", "feature")
+    project.session.task_add("First")
+    project.session.pause()
+    project.git("commit", "-qam", "two")
+    project.git("checkout", "-q", "main")
+    project.session.resume()
+    project.session.task_add("Second")
+    project.session.pause()
+    assert project.edits() == [] and project.read()["pending_tasks"] == ["First", "Second"]
+
+
+# -- backups -----------------------------------------------------------------------------------
+
+
+def test_an_essay_keeps_its_previous_version_beside_it(make: Make) -> None:
+    project = make()
+    root = project.folder / "essay"
+    project.session.layouts_add("essay", root=str(root))
+    state, backup = root / "session-state.yaml", root / "session-state.yaml.bak"
+    before = state.read_bytes()
+    project.session.note("on")
+    assert backup.read_bytes() == before and state.read_bytes() != before
+
+
+def test_the_backup_of_an_essay_is_never_made_of_a_broken_file(make: Make) -> None:
+    project = make()
+    root = project.folder / "essay"
+    project.session.layouts_add("essay", root=str(root))
+    project.session.note("on")
+    backup = (root / "session-state.yaml.bak").read_bytes()
+    (root / "session-state.yaml").write_bytes(b"a: [b\n")
+    project.session.note("and on")
+    assert (root / "session-state.yaml.bak").read_bytes() == backup
+    assert (root / "session-state.yaml").read_bytes() == b"a: [b\n"

@@ -236,6 +236,28 @@ def test_numbers_may_be_written_as_text(home: Path) -> None:
     assert read(home, drift_ms="007").drift_ms == 7
 
 
+@pytest.mark.parametrize(
+    ("typed", "patterns"),
+    [
+        ('["ACME-[0-9]+"]', ("ACME-[0-9]+",)),
+        (""" [ 'a\\d', "b" ] """, ("a\\d", "b")),
+        ("[]", ()),
+        ("[bc]", ("[bc]",)),
+        ("x[\"']", ("x[\"']",)),
+    ],
+)
+def test_patterns_typed_as_a_list_are_a_list(
+    home: Path, typed: str, patterns: tuple[str, ...]
+) -> None:
+    assert set_value(str(home), "redact_patterns", typed) == patterns
+
+
+@pytest.mark.parametrize("typed", ['["a" "b"]', "[\"']", '["a", 1]'])
+def test_patterns_that_look_like_a_list_and_are_none_are_refused(home: Path, typed: str) -> None:
+    with pytest.raises(InvalidInput, match="redact_patterns"):
+        set_value(str(home), "redact_patterns", typed)
+
+
 def test_patterns_from_the_environment_are_one_per_line(home: Path) -> None:
     settings = load(str(home), environ={"HOLDFAST_REDACT_PATTERNS": "a+\n[bc]"})
     assert settings.redact_patterns == ("a+", "[bc]")

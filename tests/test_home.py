@@ -306,6 +306,35 @@ def test_a_clock_that_jumps_ten_years_changes_no_order(home: str, folder: Path) 
     assert "time" in briefing.text
 
 
+def test_a_secret_in_the_name_of_a_branch_is_neither_shown_nor_drift(
+    home: str, tmp_path: Path
+) -> None:
+    token = "ghp_" + "Ab1" * 12
+    folder = repository(tmp_path / "repo")
+    with at(home, folder) as hf:
+        session = hf.start("branches")
+        git(folder, "switch", "-q", "-c", f"fix-{token}")
+        first, second = session.resume(), session.brief()
+    assert "drifted" in first.attention and token not in first.text
+    assert "drifted" not in second.attention and token not in second.text
+
+
+def test_a_session_that_begins_during_a_verification_is_no_damage(
+    home: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at(home, folder) as hf, at(home, folder) as other:
+        hf.start("first")
+        catalogue = hf.store.catalogue
+
+        def listed(where: dict[str, object] | None = None) -> list[dict[str, object]]:
+            found = catalogue(where=where)
+            other.start("meanwhile")
+            return found
+
+        monkeypatch.setattr(hf.store, "catalogue", listed)
+        assert all(report.ok for report in hf.verify())
+
+
 def test_resuming_on_another_branch_says_so_once(home: str, tmp_path: Path) -> None:
     folder = repository(tmp_path / "repo")
     with at(home, folder) as hf:
@@ -337,6 +366,43 @@ def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> Non
         (deep / "x.txt").write_text("x")
         changed = hf.current().file(str(deep / "x.txt")).body
     assert getattr(changed, "path", "") == "a/b/x.txt"
+
+
+def test_a_plain_folder_keeps_its_session_when_one_is_started_above(
+    home: str, folder: Path
+) -> None:
+    below = folder / "a"
+    (below / "b").mkdir(parents=True)
+    with at(home, below) as hf:
+        own = hf.start("below").id
+    with at(home, folder) as hf:
+        above = hf.start("above").id
+    for place, meant in ((below, own), (below / "b", own), (folder, above)):
+        with at(home, place) as hf:
+            assert hf.current().id == meant
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_below_the_home_folder_one_is_not_in_it(
+    home: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    (folder / "a").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    monkeypatch.setenv("HOME", str(link if is_link else folder))
+    with at(home, folder) as hf:
+        session = hf.start("everything")
+        assert hf.current().id == session.id
+    with at(home, folder / "a") as hf, pytest.raises(holdfast.NoSession):
+        hf.current()
+
+
+def test_below_the_root_one_is_not_in_it(home: str, folder: Path) -> None:
+    with at(home, Path("/")) as hf:
+        session = hf.start("everything")
+        assert hf.current().id == session.id
+    with at(home, folder) as hf, pytest.raises(holdfast.NoSession):
+        hf.current()
 
 
 def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:

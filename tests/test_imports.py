@@ -27,6 +27,8 @@ ALLOWED = {
     "redact": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text model.*",
+    "layout.translate": "choice sha model.* layout.*",
+    "layout.*": "errors sha text layout.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -53,25 +55,44 @@ ALLOWED = {
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "clock store.local",
+    "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
+    " store.bound",
+    "found": "holdfast errors files layout.*",
+    "convert": "holdfast errors files found layout.*",
+    "contract": "holdfast errors clock files layout.*",
+    "live": "holdfast errors clock files layout.* process",
+    "cleanup": "holdfast errors choice files found home layout.*",
+    "adopt": "holdfast errors files found home layout.* model.* sha text",
+    "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
+    "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
+    "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
-    "home": "errors backup clock config derived doctor files journal pack place process redact"
-    " restore session soundness store store.local text timeline view workspace model.*",
-    "session": "errors sha backup home journal model.* place process rebuild soundness store"
-    " store.local survey text timeline touch view",
+    "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
+    " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
+    " orchestrator place process recover redact restore session soundness store store.bound"
+    " store.local text timeline view workspace model.*",
+    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
+    " process rebuild recover"
+    " derived soundness store"
+    " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
+    "compat": "holdfast errors clock files home layout.* place store.bound text",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
-    " restore soundness choice model.brief model.event"
+    " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
+    " recover restore soundness store.bound choice model.brief model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* derived intake journal pack session soundness testing.* timeline touch",
+    "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
+    " live mirror orchestrator pack recover session soundness testing.* timeline touch",
+    "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
     "pytest": "testing.*",

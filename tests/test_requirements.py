@@ -89,6 +89,7 @@ EVERY_VERB: list[Callable[[Session], object]] = [
     lambda s: s.rename("Add login and logout"),
     lambda s: s.model("opus"),
     lambda s: s.attr("ticket", "P-1"),
+    lambda s: s.layouts_update(model="sonnet"),
     lambda s: s.undo(),
     lambda s: s.task_add("the form", id="form"),
     lambda s: s.task_add("the page", id="page"),
@@ -139,7 +140,8 @@ def test_every_verb_that_records_is_among_them() -> None:
     tried = {name for act in EVERY_VERB for name in act.__code__.co_names}
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
-    looking += ["task_list", "agent_list"]
+    looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
+    looking += ["layouts_restore"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

@@ -304,3 +304,108 @@ def test_a_briefing_for_a_model_is_data_from_its_first_to_its_last_line(s: Sessi
     assert lines[-1] == f"<<<end {code.rstrip('>')}>>>"
     assert told.text.count(f"<<<end {code.rstrip('>')}") == 1
     assert told.tokens <= 300
+
+
+def test_a_point_may_be_a_number(hf: Holdfast) -> None:
+    session = hf.start("numbers")
+    session.rename("more numbers")
+    assert session.show(at=1).core.goal == session.state("1").core.goal == "numbers"
+    assert session.diff(1, 2) == session.diff("1", "2") != []
+
+
+def everything_on_disk(hf: Holdfast) -> bytes:
+    found = (path for path in Path(hf.settings.home).rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in found)
+
+
+@pytest.mark.parametrize("cut", [4, 10, 19])
+def test_no_part_of_a_secret_is_kept_where_a_text_is_cut(
+    hf: Holdfast, s: Session, cut: int
+) -> None:
+    filler = "word " * 199
+    event = s.note(filler.ljust(1000 - cut, ".") + " " + SECRET + " more" * 2000)
+    assert isinstance(event.body, ev.NoteAdded)
+    assert event.body.blob and event.body.redacted
+    assert SECRET[: cut - 1].encode() not in everything_on_disk(hf)
+
+
+def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(hf: Holdfast, s: Session) -> None:
+    long = ("word " * 800)[:3990] + " " + SECRET
+    moves = [ev.ErrorRaised(message=long), ev.StepAdded(step="t1", title=long)]
+    hf.journal.append(s.id, *moves, actor="file:craft", foreign=True)
+    assert SECRET[:9].encode() not in everything_on_disk(hf)
+
+
+TOKEN = "ghp_" + "Ab1" * 12
+
+
+def test_a_secret_in_the_name_of_who_acts_is_never_kept(tmp_path: Path, folder: Path) -> None:
+    with holdfast.open(str(tmp_path / "home"), cwd=str(folder), actor=TOKEN) as hf:
+        s = hf.start("act")
+        with s.agent(TOKEN) as agent:
+            agent.note("at work")
+        events = [line.event for line in s.log()]
+        assert TOKEN.encode() not in everything_on_disk(hf)
+        assert all(TOKEN not in repr(holder) for holder in hf.workspace.holders(s.id))
+    bodies = [e.body for e in events if isinstance(e.body, ev.AgentStarted)]
+    assert events[-1].kind == "agent.finished"
+    assert events[-1].head.actor == f"agent:{bodies[0].agent}"
+
+
+def test_a_name_of_who_acts_that_cannot_be_kept_is_cleaned(hf: Holdfast, s: Session) -> None:
+    odd = Session(hf, s.id, actor="a\x1b[31m\ud800\x00b\n" + "c" * 500)
+    actor = odd.note("kept").head.actor
+    assert actor.startswith("a") and actor.isprintable() and len(actor) <= 200
+
+
+@pytest.mark.parametrize("words", ["\x1b[31mred\x1b[0m", "a\x00b", "half \ud800 pair", ""])
+def test_an_agents_failure_is_recorded_whatever_its_error_says(s: Session, words: str) -> None:
+    error = LookupError(words)
+    with pytest.raises(LookupError) as caught, s.agent("code-1"):
+        raise error
+    agent = s.state().agent("code-1")
+    assert caught.value is error
+    assert agent is not None and agent.status == "failed"
+    assert agent.error.startswith("LookupError") and "\x1b" not in agent.error
+
+
+def test_an_agents_error_that_has_no_words_is_recorded_by_its_name(s: Session) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    with pytest.raises(Mute), s.agent("code-1"):
+        raise Mute
+    agent = s.state().agent("code-1")
+    assert agent is not None and agent.error == "Mute"
+
+
+def test_an_agents_error_reaches_the_caller_though_it_cannot_be_recorded(s: Session) -> None:
+    def work() -> None:
+        with s.agent("code-1"):
+            s.abort()
+            raise ValueError("oops")
+
+    with pytest.raises(ValueError, match="oops") as caught:
+        work()
+    assert "is not recorded" in caught.value.__notes__[0]
+
+
+def test_no_part_of_a_secret_in_an_agents_long_error_is_kept(hf: Holdfast, s: Session) -> None:
+    with pytest.raises(LookupError), s.agent("code-1"):
+        raise LookupError(("word " * 400)[:1975] + SECRET)
+    assert SECRET[:9].encode() not in everything_on_disk(hf)
+
+
+@pytest.mark.parametrize("way", ["link", "folder/inside"])
+def test_a_link_that_leads_out_of_the_project_is_not_followed(
+    s: Session, folder: Path, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "inside").write_text("not of this project")
+    (folder / "link").symlink_to(tmp_path / "out" / "inside")
+    (folder / "folder").symlink_to(tmp_path / "out")
+    for verb in (s.artifact, s.file):
+        with pytest.raises(InvalidInput, match="leads out of"):
+            verb(str(folder / way))
+    assert kinds(s) == ["session.started"]

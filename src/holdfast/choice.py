@@ -16,6 +16,12 @@ CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")
 COMMAND_STATUSES = ("success", "failure")
 
+
+def undecided(what: str, chosen: str, options: list[str]) -> list[str]:
+    """The options of a decision that are still open, because none of them was taken."""
+    return [] if chosen or what in options else options
+
+
 STYLES = ("holdfast", "orchestrator")
 FORMATS = ("text", "markdown", "json")
 LEAST, MOST = 150, 20_000

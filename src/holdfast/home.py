@@ -24,20 +24,43 @@ from holdfast.workspace import Workspace, find_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from holdfast.adopt import Adopted
     from holdfast.backup import Saved
+    from holdfast.cleanup import Put, Wanted
+    from holdfast.contract import Contract
+    from holdfast.convert import Converted
     from holdfast.doctor import Mended
+    from holdfast.essay import Listed
+    from holdfast.found import Find
+    from holdfast.found import Report as FileReport
     from holdfast.journal import Journal
+    from holdfast.layout.ai_session import Report as FeatureReport
+    from holdfast.layout.contract import Verdict
+    from holdfast.layout.translate import Move
+    from holdfast.live import Live
+    from holdfast.mirror import Mirror
+    from holdfast.model.event import Event
+    from holdfast.recover import Case
     from holdfast.restore import Outcome
     from holdfast.soundness import Report
+    from holdfast.store.bound import Binding
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
+    FileReports = list[FileReport]
+    Bindings = list[Binding]
+    Essays = list[Listed]
+    Moves = list[Move]
+    FeatureReports = list[FeatureReport]
+    Cleaned = list[Put]
+    LiveSessions = list[Live]
+    Verdicts = dict[str, Verdict]
     Holders = list[tuple[Holder, str]]
 
 
@@ -63,6 +86,10 @@ def open(
     return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
 
 
+_FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
+"""Folders in which other programs keep sessions; a glance at them costs next to nothing."""
+
+
 class Holdfast:
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
@@ -85,6 +112,7 @@ class Holdfast:
         self._store: Store | None = None
         self._journal: Journal | None = None
         self._workspace: Workspace | None = None
+        self._mirror: Mirror | None = None
         self._held: dict[str, Holder] = {}
         self._told: set[str] = set()
         self._look_again = 0.0
@@ -123,6 +151,211 @@ class Holdfast:
             self._workspace = Workspace(self.store, self.clock, self._cwd)
         return self._workspace
 
+    @property
+    def mirror(self) -> Mirror:
+        if self._mirror is None:
+            from holdfast.mirror import Mirror
+            from holdfast.process import device_name
+
+            self._mirror = Mirror(
+                self.store,
+                self.journal,
+                self.clock,
+                self.workspace.tree,
+                naive=self.settings.naive_time,
+                device=self.settings.device_name or device_name(),
+                roots={"ai-session": self.settings.session_root},
+            )
+        return self._mirror
+
+    # -- layout files --------------------------------------------------------------------------
+
+    def take_up(self, session: str) -> None:
+        """Record what others wrote into the session's files, before anything is decided."""
+        if self.store.local.is_bound(session):
+            self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def pending(self, session: str) -> Moves:
+        """What others wrote into the session's files and nobody has taken up; changes nothing."""
+        return self.mirror.pending(session) if self.store.local.is_bound(session) else []
+
+    def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
+        """Bring the session's files up to what was recorded; a failure is told, not raised."""
+        if self.store.local.is_bound(session):
+            self.afterwards(lambda: self._tell(self.mirror.write(session, kind=kind, force=force)))
+
+    def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:
+        """What is wrong with the session files at a path, in any of the five layouts.
+
+        `workflows` is a folder of workflow definitions, which say how many phases there are.
+        """
+        from holdfast import found
+
+        def report(one: Find) -> FileReport:
+            where = found.around(one, self.mirror.where(one.root), workflows)
+            return found.check(one, where, strict=strict)
+
+        return [report(one) for one in found.walk(path)]
+
+    def adopt(
+        self,
+        path: str = "",
+        *,
+        dry_run: bool = False,
+        templates: bool = False,
+        workflows: str = "",
+    ) -> Iterator[Adopted]:
+        """Make the sessions in the files at a path sessions of this home; twice is once.
+
+        Without a path these are the files of this project, and the user's essays.
+        """
+        from holdfast import adopt
+
+        also = () if path else self.essay_folders()
+        place = path or self.workspace.tree.root
+        manner = adopt.Manner(dry_run=dry_run, templates=templates, workflows=workflows)
+        return adopt.adopt(self, place, manner, also=also)
+
+    def unadopted(self) -> Lines:
+        """Places in this project with session files of other programs that nobody took up."""
+        root = self.workspace.tree.root
+        if not any(os.path.lexists(os.path.join(root, name)) for name in _FOREIGN):
+            return []
+        from holdfast import found
+
+        ours = {b.place for b in self.store.bound.bindings()}
+        places = found.places(root)
+        return [p for p in places if not any(o == p or o.startswith(f"{p}/") for o in ours)]
+
+    # -- what two documents call by name -------------------------------------------------------
+
+    def orchestrator_continue(self) -> Session:
+        """The project's current orchestrator session, made one of ours if it is not yet.
+
+        `NoSession` when there is none, `Outdated` for a version that cannot be resumed, and
+        `Unusable`, with the choices, for a file that cannot be read.
+        """
+        from holdfast import orchestrator
+
+        return orchestrator.take(self)
+
+    def orchestrator_history(self, which: str = "", *, limit: int = 10) -> Listings:
+        """Archived orchestrator sessions, newest first; with `which` only the one it means."""
+        from holdfast import orchestrator
+
+        return [orchestrator.archived(self, which)] if which else orchestrator.history(self, limit)
+
+    def orchestrator_new(self, goal: str, *, mode: str = "default") -> tuple[Session, str]:
+        """Begin another; the one before is archived, and where that is comes back too."""
+        from holdfast import orchestrator
+
+        return orchestrator.begin(self, goal, mode=mode)
+
+    def orchestrator_abort(self, *, because: str = "", key: str = "") -> Event:
+        """Stop the current one for good; its state is preserved in the archive."""
+        return self.orchestrator_continue().abort(because=because, key=key)
+
+    def orchestrator_save(self) -> Bindings:
+        """Write the session's files now; returns where they are."""
+        session = self.current()
+        self.reflect(session.id, force=True)
+        return session.layouts_list()
+
+    def essay_list(self) -> Essays:
+        """The essays of this user, newest first; one that cannot be read has no state."""
+        from holdfast import essay
+
+        return essay.listed(self)
+
+    def essay_resume(self, which: str, *, anyway: bool = False) -> Session:
+        """The session of an essay, by its number in the list or its name, made one of ours.
+
+        A state that contradicts its files is refused, unless it is to be used `anyway`.
+        """
+        from holdfast import essay
+
+        return essay.take(self, which, anyway=anyway)
+
+    def essay_folders(self) -> Lines:
+        """The folders of the user's essays, in this home and where they used to be made."""
+        from holdfast import found
+
+        return found.essay_folders((self.essay_root, *found.ESSAY_ROOTS))
+
+    @property
+    def essay_root(self) -> str:
+        return os.path.join(self.settings.home, "essays")
+
+    def convert(
+        self, path: str, to: str, out: str = "", *, native_id: str = ""
+    ) -> tuple[Converted, Lines]:
+        """Write the session at a path in another layout, beside it; returns what was made."""
+        from holdfast import convert
+
+        made = convert.convert(path, to, self.mirror.where(""), native=native_id)
+        target = out or f"{os.path.splitext(path.rstrip('/'))[0]}.{to}"
+        if not out and len(made.files) == 1:
+            target += os.path.splitext(next(iter(made.files)))[1]
+        return made, convert.write(made, target)
+
+    def layouts_report(self, feature: str = "", root: str = "") -> FeatureReports:
+        """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""
+        from holdfast import cleanup
+
+        return cleanup.reports(self, self._ai_root(root), feature)
+
+    def layouts_live(self, folder: str = "", *, prune: bool = False) -> LiveSessions:
+        """Who is at work now, as aiterm's files tell; `prune` archives those that died."""
+        from holdfast import live
+        from holdfast.config import user_home
+
+        folder = folder or os.path.join(user_home(), ".claude", "sessions")
+        return live.prune(folder, self.clock) if prune else live.live(folder)
+
+    def cleanup(
+        self, path: str = "", wanted: Wanted | None = None, *, dry_run: bool = False
+    ) -> Cleaned:
+        """Put sessions of the ai-session layout away that are over; nothing is deleted."""
+        from holdfast import cleanup
+
+        wanted = wanted or cleanup.Wanted()
+        return cleanup.cleanup(self, self._ai_root(path), wanted, dry_run=dry_run)
+
+    def contract_show(self, root: str = "", spec: str = "") -> Contract:
+        """The session-state contract of a folder: who has acknowledged it, and whether it holds."""
+        from holdfast.contract import Contract
+
+        return Contract(self._ai_root(root), spec, self.clock)
+
+    def contract_ack(self, agent: str, root: str = "", spec: str = "") -> str:
+        """An agent acknowledges the contract, in its file and in the current session if any."""
+        from holdfast.model.event import ContractAcknowledged
+
+        contract = self.contract_show(root, spec)
+        path = contract.acknowledge(agent)
+        with_session = self.settings.session or self.workspace.current()
+        if with_session:
+            session = self.session(with_session)
+            session.record(
+                ContractAcknowledged(
+                    agent=agent.strip(), version=contract.version, checksum=contract.checksum
+                )
+            )
+        return path
+
+    def contract_verify(self, agent: str = "", root: str = "", spec: str = "") -> Verdicts:
+        """Whether an agent, or every one that ever did, has acknowledged it as it is now."""
+        contract = self.contract_show(root, spec)
+        name = agent.strip()
+        return {name: contract.verify(name)} if name else contract.verify_all()
+
+    def _ai_root(self, given: str) -> str:
+        return os.path.abspath(given or self.mirror.root_of("ai-session"))
+
+    def _tell(self, lines: Lines) -> None:
+        for line in lines:
+            self.say(line)
+
     # -- sessions ------------------------------------------------------------------------------
 
     def start(
@@ -132,9 +365,14 @@ class Holdfast:
         mode: str = "default",
         id: str = "",
         from_session: str = "",
+        layouts: Sequence[str] = (),
         key: str = "",
     ) -> Session:
-        """Begin a session and make it the current one of this folder."""
+        """Begin a session and make it the current one of this folder.
+
+        `layouts` are the forms in which its files are kept here too, as `craft` or, with an id
+        of your choice, `ai-session:login-2026-01-31`.
+        """
         from holdfast.model.event import SessionStarted
 
         goal = clean_input(goal, "goal", limit=2000, lines=False)
@@ -154,6 +392,8 @@ class Holdfast:
         )
         started = Session(self, session)
         started.record(body, key=key, create=True, spot=self.workspace.spot())
+        for chosen in layouts:
+            started.layouts_add(chosen)
         return started
 
     def _new_id(self, key: str) -> str:
@@ -221,11 +461,14 @@ class Holdfast:
         return self.workspace.mark()
 
     def git(self) -> tuple[str, str]:
-        """The branch and commit that are checked out here, empty where there are none."""
+        """The branch and commit that are checked out here, empty where there are none.
+
+        The branch as it is kept, without secrets: only so it can be compared with what was.
+        """
         from holdfast.place import head
 
         branch, commit = head(self.workspace.tree)
-        return terminal(branch or ""), commit or ""
+        return self.journal.redacted(terminal(branch or "")), commit or ""
 
     # -- the whole home ------------------------------------------------------------------------
 
@@ -234,17 +477,20 @@ class Holdfast:
 
         The report of the store itself names no session, and is there only if it is not sound.
         """
+        # First what must be there, then what is: sessions begin, and are forgotten, meanwhile.
+        known = {session for session, _ in self.store.remembered()}
+        listed = self.store.catalogue()
         forgotten = self.store.catalogue(where={"forgotten": 1})
-        shown = [*self.store.catalogue(), *(row for row in forgotten if not row["sound"])]
+        shown = [*listed, *(row for row in forgotten if not row["sound"])]
         reports = [self.journal.verify(str(row["id"])) for row in shown]
-        whole = self._verify_store({str(row["id"]) for row in [*shown, *forgotten]})
+        whole = self._verify_store(known - {str(row["id"]) for row in [*shown, *forgotten]})
         return sorted([*whole, *reports], key=lambda report: report.ok)
 
-    def _verify_store(self, there: set[str]) -> Reports:
+    def _verify_store(self, gone: set[str]) -> Reports:
         from holdfast.soundness import Finding, Report
 
-        gone = sorted({session for session, _ in self.store.remembered()} - there)
-        lost = [f"session {id} was acknowledged here and is not there any more" for id in gone]
+        told = "was acknowledged here and is not there any more"
+        lost = [f"session {id} {told}" for id in sorted(gone)]
         flaws = [flaw.what for flaw in self.store.flaws()]
         found = [Finding("store", what) for what in [*self.store.check(), *flaws, *lost]]
         return [Report("", 0, found)] if found else []
@@ -254,12 +500,15 @@ class Holdfast:
 
         With `fix` what can be mended is mended first; nothing that was kept is deleted.
         """
-        from holdfast import doctor
+        from holdfast import doctor, recover
 
         parts = (self.settings, self.store, self.journal)
-        if fix:
-            return doctor.mend(*parts, clock=self.clock, deep=deep)
-        return doctor.Mended([], [], doctor.examine(*parts, clock=self.clock, deep=deep))
+        if not fix:
+            seen = doctor.examine(*parts, clock=self.clock, deep=deep)
+            return doctor.Mended([], [], doctor.by_severity([*seen, *recover.advice(self)]))
+        done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
+        done += [] if recover.blocked(left) else recover.mend(self)
+        return doctor.Mended(done, lost, doctor.by_severity([*left, *recover.advice(self)]))
 
     def config(
         self, key: str = "", value: object = None, *, unset: bool = False
@@ -279,6 +528,21 @@ class Holdfast:
             file = os.path.join(self.settings.home, config.FILE_NAME)
             return {key: (config.set_value(self.settings.home, key, value), file)}
         return {n: (v, origin) for n, v, origin in self.settings.items() if key in ("", n)}
+
+    def recover(
+        self, path: str, *, out: str = "", fix: bool = False, choose: str = ""
+    ) -> Case | None:
+        """What can be made of damaged session files at a path; None when they can be read.
+
+        Nothing is written unless it is asked for: with `out` elsewhere, with `fix` in place, the
+        damaged bytes kept beside. `choose` answers the question that a case may carry.
+        """
+        from holdfast import recover
+
+        case = recover.examine(self, path, choose=choose)
+        if case is None or not (out or fix):
+            return case
+        return recover.write(case, out) if out else recover.fix(self, case)
 
     def backups(self) -> Lines:
         """The files of this home's own backups."""
@@ -359,16 +623,17 @@ class Holdfast:
             backup.backup_if_due(self.store, self.backup_folder, clock=self.clock, keep=keep)
         except HoldfastError as error:
             # The event is durable: a backup that fails must not look like an event that failed.
-            self._say(f"no backup was made: {error}")
+            self.say(f"no backup was made: {error}")
 
     def afterwards(self, act: Callable[[], object]) -> None:
         """Keep house after an event is durable: what fails now must not look like its failure."""
         try:
             act()
         except HoldfastError as error:
-            self._say(f"recorded, but: {error}")
+            self.say(f"recorded, but: {error}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Tell the caller something that is no error of its call."""
         if self._notice is not None:
             self._notice(line)
 
@@ -381,7 +646,7 @@ class Holdfast:
         self._notice_fork()
         if session in self._held:
             return self._look_around(session)
-        holder = self.workspace.hold(session, self.actor)
+        holder = self.workspace.hold(session, self.journal.actor(self.actor))
         if holder is not None:
             if not self._held:
                 _close_at_exit(self)
@@ -425,10 +690,10 @@ class Holdfast:
                 self.workspace.let_go(held)
         except HoldfastError as error:
             # Every event is acknowledged: what is left over is a holder that will be found dead.
-            self._say(f"could not let go of the session: {error}")
+            self.say(f"could not let go of the session: {error}")
         if self._store is not None:
             self._store.close()
-        self._store = self._journal = self._workspace = None
+        self._store = self._journal = self._workspace = self._mirror = None
 
     def __enter__(self) -> Holdfast:
         return self

@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
-    from holdfast.model.event import Body, Event
+    from holdfast.model.event import Body, Event, NoteAdded
     from holdfast.model.state import Agent, State, Step
     from holdfast.model.topics import Fence, Surroundings
+    from holdfast.recover import Case
     from holdfast.soundness import Report
-    from holdfast.store import Spot
+    from holdfast.store import Spot, View
+    from holdfast.store.bound import Binding
     from holdfast.store.local import Holder
     from holdfast.timeline import Change, LogLine
 
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
+_ERROR = 2000
+_CODE = r"\b[0-9a-f]{16}\b"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
@@ -65,6 +69,7 @@ class Session:
         """
         if not create:
             self.home.appear(self.id)
+            self.home.take_up(self.id)
         recorded = self.home.journal.append(
             self.id,
             *bodies,
@@ -77,6 +82,7 @@ class Session:
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
+        self.home.reflect(self.id, recorded.events[-1].kind)
         self.home.backup_if_due()
         self.repeated = recorded.repeated
         return recorded.events[-1]
@@ -89,18 +95,27 @@ class Session:
 
         if len(text.encode("utf-8", "replace")) <= _NOTE_IN_EVENT:
             return self.record(NoteAdded(text=text, for_next=for_next), key=key)
-        preview, size, blobs = self._spill(text)
-        body = NoteAdded(text=preview, for_next=for_next, blob=blobs[0][0], size=size)
-        return self.record(body, key=key, blobs=blobs)
+        body, data = self._spill(text, for_next)
+        return self.record(body, key=key, blobs=[(body.blob, data)])
 
-    def _spill(self, text: str) -> tuple[str, int, list[tuple[str, bytes]]]:
-        """A long text as a preview and a blob that holds it whole, secrets taken out."""
+    def _spill(self, text: str, for_next: bool) -> tuple[NoteAdded, bytes]:
+        """A long note as a preview, and its text whole, secrets taken out of both."""
+        from holdfast.model.event import NoteAdded
         from holdfast.sha import sha256
         from holdfast.text import clean_input
 
         clean = clean_input(text, "text", limit=MAX_NOTE, lines=True)
-        data = self.home.journal.redacted(clean).encode()
-        return clean[:1000], len(data), [(sha256(data).hexdigest(), data)]
+        # Before it is cut: half a secret is not recognized as one.
+        kept, names = self.home.journal.redacted(clean), self.home.journal.secrets_in(clean)
+        data = kept.encode()
+        body = NoteAdded(
+            text=kept[:1000].strip(),
+            for_next=for_next,
+            blob=sha256(data).hexdigest(),
+            size=len(data),
+            redacted=sorted(set(names)),
+        )
+        return body, data
 
     def decide(
         self,
@@ -334,10 +349,9 @@ class Session:
     ) -> Event:
         """An agent begins; with its `pid`, its death will be noticed."""
         from holdfast.model.event import AgentStarted
-        from holdfast.process import identity
 
-        if pid is not None and identity(pid) is None:
-            raise InvalidInput(f"there is no process {pid}", why="nothing was recorded")
+        if pid is not None:
+            _require_own_process(pid)
         body = AgentStarted(agent=id, type=type, task=task, blocking_on=blocking_on)
         event = self.record(body, key=key)
         if pid is not None:
@@ -401,16 +415,118 @@ class Session:
 
     def _agent_ends(self, id: str, body: Body, key: str) -> Event:
         event = self.record(body, key=key)
-        held = [h for h, _ in self.home.workspace.holders(self.id) if h.agent == id]
+        name = self.home.journal.redacted(id)
+        held = [h for h, _ in self.home.workspace.holders(self.id) if h.agent == name]
         self.home.afterwards(lambda: self.home.workspace.let_go(held))
         return event
 
+    # -- layout files --------------------------------------------------------------------------
+
+    def layouts_add(self, layout: str, *, root: str = "") -> Binding:
+        """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
+        kind, _, native = layout.partition(":")
+        if kind == "essay" and not root:
+            from holdfast.essay import new_folder
+
+            root = new_folder(self.home)
+        binding = self.home.mirror.bind(self.id, kind, native, root)
+        self.home.reflect(self.id, force=True)
+        return binding
+
+    def layouts_remove(self, layout: str) -> list[Binding]:
+        """Let the files of a layout be; they stay as they are."""
+        kind, _, native = layout.partition(":")
+        found = [
+            b
+            for b in self.layouts_list()
+            if b.layout == kind and (not native or b.native == native)
+        ]
+        for binding in found:
+            self.home.mirror.unbind(binding)
+        return found
+
+    def layouts_update(
+        self, *, task: str = "", model: str = "", status: str = "", key: str = ""
+    ) -> Event:
+        """Set the task at work, the model or the status (active, paused, completed), together.
+
+        Where the session has files of the ai-session layout, only its models are allowed.
+        """
+        from holdfast.layout.ai_session import refuses
+
+        bound = any(binding.layout == "ai-session" for binding in self.layouts_list())
+        if model and bound and (why := refuses(model)):
+            raise InvalidInput(f"the model cannot be {model}", why=why)
+        self.home.take_up(self.id)
+        bodies = [*self._to_task(task), *self._to_model(model), *self._to_status(status)]
+        if not bodies:
+            raise InvalidInput("nothing would change", hint="--task=ID --model=NAME --status=WORD")
+        return self.record(*bodies, key=key)
+
+    def _to_task(self, task: str) -> list[Body]:
+        from holdfast.model.event import AttributeSet, StepStarted
+
+        if not task:
+            return []
+        rows = {getattr(row, "id", ""): row for row in self.state().rows.select("step")}
+        if task not in rows:
+            raise InvalidInput(f"there is no task {task}", hint=f"holdfast task add … --id {task}")
+        runs = getattr(rows[task], "status", "") == "running"
+        begin: list[Body] = [] if runs else [StepStarted(step=task)]
+        return [*begin, AttributeSet(key="position", value=task)]
+
+    def _to_model(self, model: str) -> list[Body]:
+        from holdfast.model.event import AttributeSet
+
+        return [AttributeSet(key="model", value=model)] if model else []
+
+    def _to_status(self, status: str) -> list[Body]:
+        from holdfast.model.event import SessionCompleted, SessionPaused, SessionResumed
+
+        now = self.state().core.status
+        moves: dict[str, Body] = {
+            "active": SessionResumed(),
+            "paused": SessionPaused(),
+            "completed": SessionCompleted(),
+        }
+        if status and status not in moves:
+            raise InvalidInput(f"the status cannot be {status}", why=f"one of {', '.join(moves)}")
+        return [moves[status]] if status and status != now else []
+
+    def layouts_restore(self, layout: str = "") -> list[Case]:
+        """Write damaged or missing files of the session anew; what was there is kept beside."""
+        from holdfast import recover
+
+        found = [c for c in recover.cases(self.home, self.id) if layout in ("", c.layout)]
+        done = [recover.restore(self.home, case) for case in found]
+        self.home.reflect(self.id, force=True)
+        return done
+
+    def layouts_list(self) -> list[Binding]:
+        """Where the session's files are kept beside the journal."""
+        return self.home.store.bound.bindings(self.id)
+
     # -- the life of the session ---------------------------------------------------------------
 
-    def pause(self, *, reason: str = "user_request", context: str = "", key: str = "") -> Event:
-        """Lay the session aside, with what was being worked on."""
+    def pause(
+        self,
+        *,
+        reason: str = "user_request",
+        context: str = "",
+        partial: dict[str, str] | None = None,
+        key: str = "",
+    ) -> Event:
+        """Lay the session aside, with what was being worked on.
+
+        `partial` is unfinished work of an essay by file name. It is on disk before anything says
+        that the session is paused.
+        """
         from holdfast.model.event import SessionPaused
 
+        if partial:
+            from holdfast.essay import save_partial
+
+            save_partial(self.home, self.id, partial)
         return self.record(SessionPaused(reason=reason, context=context), key=key)
 
     def complete(self, *, because: str = "", key: str = "") -> Event:
@@ -485,6 +601,7 @@ class Session:
         from holdfast.survey import moves_of_resume
 
         check(self._budget(budget), style, fmt)
+        self.home.take_up(self.id)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
         if not around.damage:
@@ -494,6 +611,7 @@ class Session:
             self.home.afterwards(lambda: self.home.workspace.let_go(died))
             self.home.afterwards(lambda: self.home.workspace.choose(self.id))
             self.home.afterwards(lambda: self.home.appear(self.id))
+            self.home.reflect(self.id)
         return self._brief(around, budget, style, fmt)
 
     def brief(
@@ -515,26 +633,43 @@ class Session:
 
         damage = self.damage()
         with self.home.store.view(self.id) as view:
-            state = self.home.journal.state(view)
+            state = self._state(view)
             return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
 
     def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
+        import re
+
         from msgspec.structs import replace
 
         from holdfast.model.brief import brief, estimate
+        from holdfast.model.tokens import cost
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
-            state = self.home.journal.state(view)
+            state = self._state(view)
             fence = around.fence if fmt != "json" else None
-            room = 0 if fence is None else estimate(self._fenced(fence, "")) + 4
+            # Digits are dearest: no code costs more than one of them.
+            frame = "" if fence is None else re.sub(_CODE, "0" * 16, self._fenced(fence, ""))
             found = brief(
-                state, around, budget=self._budget(budget), style=style, fmt=fmt, reserve=room
+                state,
+                around,
+                budget=self._budget(budget),
+                style=style,
+                fmt=fmt,
+                reserve=cost(frame),
             )
         if fence is None:
             return found
         text = self._fenced(fence, found.text)
         return replace(found, text=text, tokens=estimate(text), budget=self._budget(budget))
+
+    def _state(self, view: View) -> State:
+        """The state, with what others wrote into its files and nobody has taken up yet."""
+        written = self.home.pending(self.id)
+        if not written:
+            return self.home.journal.state(view)
+        bodies = [move.body for move in written]
+        return self.home.journal.preview(view, *bodies, actor="file")
 
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""
@@ -573,10 +708,19 @@ class Session:
                 hint="make it anew from its events: holdfast doctor --fix",
                 session=self.id,
             )
+        self._overlay(rows[0])
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
         workspace = self.home.workspace
         return status(rows[0], name, workspace.distinct(workspace.holders(self.id)))
+
+    def _overlay(self, row: dict[str, object]) -> None:
+        """Let a listing show what stands in the session's files already."""
+        if self.home.pending(self.id):
+            from holdfast.derived import listing
+
+            with self.home.store.view(self.id) as view:
+                row |= listing(self._state(view))
 
     def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
         """Events in order of arrival; with a limit, the newest so many."""
@@ -589,17 +733,17 @@ class Session:
         """Wait until there is an event beyond `after`; False when time ran out."""
         return self.home.store.watch(self.id, after, timeout)
 
-    def state(self, at: str = "") -> State:
+    def state(self, at: str | int = "") -> State:
         """The state now, or as it was at an arrival number, an event or a time."""
         from holdfast.timeline import state_at
 
         with self.home.store.view(self.id) as view:
             events = list(self.home.journal.events(view))
-        return state_at(events, at, self.home.clock.now(), self.home.settings.naive_time)
+        return state_at(events, str(at), self.home.clock.now(), self.home.settings.naive_time)
 
     show = state
 
-    def diff(self, a: str, b: str = "") -> list[Change]:
+    def diff(self, a: str | int, b: str | int = "") -> list[Change]:
         """What changed between two points of the session."""
         from holdfast.timeline import changes
 
@@ -648,7 +792,27 @@ class AgentRun:
             self.done()
         else:
             self._ended = True
-            self._session.agent_fail(self.id, f"{type(error).__name__}: {error}"[:2000])
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """Record it as far as that can be; what the caller must see is its own error."""
+        try:
+            self._session.agent_fail(self.id, self._told(error))
+        except Exception as second:
+            line = f"the failure of agent {self.id} is not recorded: {second}"
+            error.add_note(line)
+            self._session.home.say(line)
+
+    def _told(self, error: BaseException) -> str:
+        from holdfast.text import tame, terminal
+
+        try:
+            text = f"{type(error).__name__}: {error}"
+        except Exception:
+            # Its own words cannot be had; that it happened is worth keeping.
+            text = type(error).__name__
+        text = terminal(text, newlines=True)
+        return tame(self._session.home.journal.redacted(text), limit=_ERROR, lines=True)
 
     def progress(self, fraction: float) -> Event:
         return self._session.agent_progress(self.id, fraction)
@@ -681,6 +845,22 @@ def _reason(text: str) -> str:
     if not text.strip():
         raise InvalidInput("a reason is needed", hint='--because "…"')
     return text
+
+
+def _require_own_process(pid: int) -> None:
+    """Refuse what cannot be the process of one agent: whoever descends from it is taken for it."""
+    import os
+
+    from holdfast.process import INIT, identity
+
+    if pid == INIT and os.getpid() != INIT:
+        raise InvalidInput(
+            f"process {pid} is not the process of an agent",
+            why="every process descends from it, so all they record would go to this session",
+            hint="name the agent's own process, or leave --pid out",
+        )
+    if identity(pid) is None:
+        raise InvalidInput(f"there is no process {pid}", why="nothing was recorded")
 
 
 def _slug(text: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.surface.support import Cli
+from tests.surface.support import Cli, process
 
 WRITES = ["note x", "decide x", "error x", "task add x", "agent start a", "command x", "tokens 1"]
 WRITES += ["file x", "artifact x", "compressed", "rename x", "model x", "attr k v", "undo"]
@@ -140,3 +141,27 @@ def test_brief_shows_a_finished_current_session(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("complete")
     assert "Add login" in cli.ok("brief").out
+
+
+@pytest.mark.parametrize("line", ["use second", "resume second", "start Third"])
+def test_a_choice_that_a_process_above_outvotes_is_told(cli: Cli, line: str) -> None:
+    cli.start("Second", "--id", "second")
+    cli.start("First", "--id", "first")
+    cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
+    told = process(*line.split()).stderr.decode()
+    assert "but a process above this one works on first, so commands go there" in told
+    assert process("note", "x").stdout.decode() == "#3 noted – in session first\n"
+
+
+def test_a_choice_that_holds_is_not_talked_about(cli: Cli) -> None:
+    cli.start("First", "--id", "first")
+    cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
+    assert "but" not in process("use", "first").stderr.decode()
+    assert process("note", "x").stdout.decode() == "#3 noted\n"
+
+
+@pytest.mark.parametrize("pid", ["0", "1", "-1"])
+def test_no_agent_is_the_process_that_everything_descends_from(cli: Cli, pid: str) -> None:
+    cli.start()
+    assert cli("agent", "start", "a", "--pid", pid).code == 2
+    assert cli.json("status")["seq"] == 1

@@ -270,3 +270,15 @@ def test_a_message_has_what_why_and_the_command_that_helps(cli: Cli) -> None:
     assert what == "error: session id 'CON' cannot be used"
     assert why == "  Windows reserves this name for a device"
     assert hint.startswith("  → use 1 to 64 letters")
+
+
+def test_hints_name_what_helps(cli: Cli) -> None:
+    cli.start("First", "--id", "first")
+    cli.ok("export", "first.hfpack")
+    assert "--force" in cli("export", "first.hfpack").err
+    assert "pause" not in cli("archive").err
+    assert "did you mean" not in cli("config", "nope").err
+    assert "sqlite:PATH" in cli("--store", "/x.db", "status").err
+    cli.ok("abort")
+    for line in (["resume"], ["resume", "first"], ["error", "x"]):
+        assert 'holdfast start "GOAL" --from first' in cli(*line).err

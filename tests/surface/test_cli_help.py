@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli import manual
 from holdfast.cli.dispatch import locate, parse, split
-from holdfast.cli.table import COMMANDS, FAMILIES
+from holdfast.cli.table import ALONE, COMMANDS, FAMILIES
 from holdfast.errors import EXIT_CODES
 from tests.surface.support import Cli
 
@@ -49,7 +49,7 @@ file P --action created --agent A --added 1 --removed 2 --before S --after S
 artifact P
 tokens 5 --agent A
 compressed
-pause --reason user_request --context C
+pause --reason user_request --context C --save F=T
 resume --budget 500 --style S --format text --strict
 brief --budget 500 --style S --format markdown --strict
 complete
@@ -78,7 +78,37 @@ backup D
 restore F
 export F
 import F
+start G --layout craft --layout ai-session:I
+adopt
+adopt P --dry-run --templates --all --workflows D
+check F --strict
+convert F --to craft -o O
+layouts
+layouts list
+layouts add craft:I --root D
+layouts remove craft
+layouts restore
+layouts restore craft
+orchestrator continue --budget 500
+orchestrator history
+orchestrator history 2 --limit 5
+orchestrator new G --mode debug
+orchestrator abort --because R
+orchestrator save
+essay list
+essay resume 1 --anyway
+doctor P --fix --choose C
+doctor P -o O
 completion bash
+layouts update F --task=T --model=opus --status=paused
+layouts report F --root D
+layouts live D --prune
+contract
+contract show --spec F --root D --text
+contract ack --agent A --spec F --root D
+contract verify --agent A --spec F --root D
+cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
+cleanup --yes
 """
 
 
@@ -86,7 +116,7 @@ completion bash
 @pytest.mark.parametrize("around", ["{}", "--home H --json {}", "{} --session S --store U"])
 def test_the_specified_spelling_is_understood(line: str, around: str) -> None:
     name, rest = split(around.format(line).split())
-    parse(f"{name} list" if name in FAMILIES else name, rest)
+    parse(f"{name} {ALONE.get(name, 'list')}" if name in FAMILIES else name, rest)
     assert name == " ".join(line.split()[: len(name.split())])
 
 
@@ -108,7 +138,7 @@ def test_every_command_has_help_with_examples_that_can_be_typed(cli: Cli, name: 
         words = shlex.split(typed)
         assert words[0] == "holdfast"
         found, rest = split(words[1:])
-        assert found == name or f"{found} list" == name
+        assert found == name or f"{found} {ALONE.get(found, 'list')}" == name
         parse(name, rest)
     assert max(map(len, text.splitlines())) <= 84
 

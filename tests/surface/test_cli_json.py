@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.screen import json_text
+from tests.layouts import IDS, bundle
 from tests.surface.support import Answer, Cli
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json-output.md"
@@ -39,6 +40,17 @@ ANSWERS = {
     "resume": "resume",
     "brief": "brief --format json",
     "forget": "forget login --yes",
+    "check": "check .ai-session",
+    "adopt": "adopt",
+    "doctor PATH": "doctor torn.json -o whole.json",
+    "orchestrator history": "orchestrator history",
+    "essay list": "essay list",
+    "contract show": "contract",
+    "contract ack": "contract ack --agent claude",
+    "contract verify": "contract verify",
+    "layouts report": "layouts report",
+    "layouts live": "layouts live sessions",
+    "cleanup": "cleanup --dry-run --pattern l*",
     "verify": "verify",
     "doctor": "doctor",
     "backup": "backup",
@@ -76,6 +88,12 @@ def scene(cli: Cli, project: Path) -> Cli:
         cli.ok(*text.split())
     cli.ok("note", "bootstrap", "--for-next")
     cli.ok("agent", "start", "a0")
+    cli.ok("layouts", "add", "ai-session:login-2026-01-31")
+    cli.ok("contract", "ack", "--agent", "gemini")
+    (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
+    active = project / "sessions" / "active"
+    active.mkdir(parents=True)
+    (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')
     return cli
 
 

@@ -221,3 +221,9 @@ def test_diff_tells_what_came_and_what_changed(cli: Cli) -> None:
     assert cli.ok("diff", "4", "now").out == "No difference.\n"
     wheres = [one["where"] for one in cli.json("diff", "1")["changes"]]
     assert "goal" in wheres and "step t1: title" in wheres
+
+
+def test_a_time_before_the_session_began_is_refused(cli: Cli) -> None:
+    cli.start()
+    answer = cli("show", "--at", "2 hours ago")
+    assert (answer.code, "it began at 20" in answer.err) == (2, True)

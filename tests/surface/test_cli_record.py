@@ -340,3 +340,35 @@ def _end_children() -> Any:
 def test_the_process_that_runs_the_command_is_not_someone_else(busy: Cli) -> None:
     busy.ok("agent", "start", "a2", "--pid", str(os.getpid()))
     assert busy.ok("note", "x").err == ""
+
+
+def test_a_choice_stands_until_another_is_made(busy: Cli) -> None:
+    busy.ok("decide", "database", "--option", "SQLite", "--option", "Postgres", "--chosen=SQLite")
+    busy.ok("decide", "database", "--because", "one file")
+    (row,) = busy.json("show")["rows"]["decision"]
+    assert (row["chosen"], row["rejected"]) == ("SQLite", ["Postgres"])
+    assert (row["options"], row["because"]) == (["SQLite", "Postgres"], "one file")
+    assert "database: SQLite (rejected: Postgres), because one file" in busy.ok("brief").out
+    busy.ok("decide", "database", "--chosen", "Postgres")
+    (row,) = busy.json("show")["rows"]["decision"]
+    assert (row["chosen"], row["rejected"]) == ("Postgres", ["SQLite"])
+
+
+def test_options_without_a_choice_are_shown_as_open(busy: Cli) -> None:
+    kept = busy.ok("decide", "queue", "--option", "Redis", "--option", "Rabbit")
+    assert "still open: Redis, Rabbit" in kept.out
+    assert "queue (still open: Redis; Rabbit)" in busy.ok("brief").out
+    assert "queue – still open: Redis, Rabbit" in busy.ok("show").out
+    assert "queue – still open: Redis, Rabbit" in busy.ok("log").out
+
+
+def test_a_file_that_never_was_is_not_recorded_as_deleted(busy: Cli, project: Path) -> None:
+    answer = busy("file", "nope.py")
+    assert (answer.code, "there is no such file: nope.py" in answer.err) == (2, True)
+    assert "holdfast file nope.py --action deleted" in answer.err
+    assert busy.json("status")["seq"] == 4
+    busy.ok("file", "nope.py", "--action", "deleted")
+    (project / "here.py").write_text("x")
+    busy.ok("file", "here.py")
+    (project / "here.py").unlink()
+    assert busy.ok("file", "here.py").out == "#7 deleted here.py\n"

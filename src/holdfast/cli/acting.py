@@ -39,11 +39,18 @@ def confirm(
         screen.answer({**session.status(), "event": recorded(event), **known})
         return
     again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
-    screen.done((f"#{event.seq} ", "dim"), *again, *said, *left_out(event))
+    screen.done((f"#{event.seq} ", "dim"), *again, *said, *left_out(event), *_where(session))
     screen.hint("next: ", then)
     tell_others(others, screen)
     if damaged:
         tell_damage(session, screen)
+
+
+def _where(session: Session) -> list[Part]:
+    """The session, when it is not the one that this folder would lead one to expect."""
+    home = session.home
+    elsewhere = not home.settings.session and home.workspace.outvoted()
+    return [(f" – in session {session.id}", "dim")] if elsewhere else []
 
 
 def recorded(event: Event) -> dict[str, Any]:
@@ -65,6 +72,18 @@ def left_out(event: Event) -> list[Part]:
 def tell_damage(session: Session, screen: Screen) -> None:
     said = f"session {session.id} is damaged; see what is wrong: "
     screen.aside(("attention: ", "yellow"), said, (f"holdfast verify {session.id}", "cyan"))
+
+
+def tell_outvoted(session: Session, screen: Screen) -> None:
+    """Say when choosing a session for this folder does not decide where commands go."""
+    home, named = session.home, session.home.settings.session
+    meant = named or home.workspace.current()
+    if not meant or meant == session.id:
+        return
+    origin = home.settings.origin("session")
+    who = f"{origin} names" if named else "a process above this one works on"
+    how = (f"holdfast … --session {session.id}", "cyan")
+    screen.aside(("but ", "yellow"), f"{who} {meant}, so commands go there; to mean it: ", how)
 
 
 def tell_others(others: list[dict[str, Any]], screen: Screen) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from holdfast.choice import FORMATS, LEAST, MOST, STYLES
-from holdfast.cli.acting import at_work, tell_others
+from holdfast.cli.acting import at_work, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
 
@@ -19,8 +21,15 @@ if TYPE_CHECKING:
 
 
 def _brief_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "chosen", nargs="?", default="", metavar="SESSION", help="else the one meant here"
+    )
+    brief_arguments(parser)
+
+
+def brief_arguments(parser: Parser) -> None:
+    """What a briefing may be told, whoever asks for it."""
     add = parser.add_argument
-    add("chosen", nargs="?", default="", metavar="SESSION", help="else the one meant here")
     add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
     add("--style", default=STYLES[0], metavar="STYLE", help=" or ".join(STYLES))
     add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
@@ -33,9 +42,35 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _to_resume(options.chosen, hf)
     others = at_work(session)
     brief = session.resume(**_manner(options, screen))
-    tell_brief(brief, session, options, screen, others=others)
+    summary = essay_summary(hf, session)
+    if summary:
+        screen.line(summary)
+    tell_brief(brief, session, options, screen, others=others, summary=summary)
+    tell_outvoted(session, screen)
     tell_others(others, screen)
+    _tell_unadopted(hf, screen)
     return _warned(exit_code(brief, strict=options.strict), screen)
+
+
+def essay_summary(hf: Holdfast, session: Session) -> str:
+    """Where a session with essay files was left, in its document's words."""
+    if all(binding.layout != "essay" for binding in session.layouts_list()):
+        return ""
+    from holdfast.essay import resume_summary
+
+    return resume_summary(hf, session.id)
+
+
+def _tell_unadopted(hf: Holdfast, screen: Screen) -> None:
+    others = hf.unadopted()
+    if others:
+        here = [os.path.relpath(path, hf.workspace.tree.root) for path in others]
+        screen.aside(
+            ("also here: ", "yellow"),
+            f"session files of other programs in {', '.join(here)}",
+            ("; to take them up: ", "dim"),
+            ("holdfast adopt", "cyan"),
+        )
 
 
 def run_brief(options: Namespace, hf: Holdfast, screen: Screen) -> int:
@@ -89,8 +124,20 @@ def _only_open(hf: Holdfast, error: NoSession) -> Session:
     """The one session that can be meant when none was named; else the error stands."""
     only = "" if hf.settings.session else hf.workspace.only_open()
     if not only:
-        raise error
+        raise _with_files(hf, error)
     return hf.session(only)
+
+
+def _with_files(hf: Holdfast, error: NoSession) -> NoSession:
+    """The error, which also names session files of other programs that are here."""
+    others = [] if hf.settings.session else hf.unadopted()
+    if not others:
+        return error
+    root = hf.workspace.tree.root
+    here = ", ".join(os.path.relpath(path, root) for path in others)
+    why = f"{error.why}; session files of other programs are in {here}".removeprefix("; ")
+    hint = "make them sessions of yours: holdfast adopt"
+    return NoSession(error.what, why=why, hint=hint, choices=error.choices)
 
 
 def _manner(options: Namespace, screen: Screen) -> dict[str, Any]:
@@ -110,6 +157,7 @@ def tell_brief(
     screen: Screen,
     *,
     others: list[dict[str, Any]] | None = None,
+    summary: str = "",
 ) -> None:
     if not screen.json:
         screen.long()
@@ -128,6 +176,8 @@ def tell_brief(
         "unknown_outcomes": brief.unknown_outcomes,
         "disputes": brief.disputes,
     }
+    if summary:
+        values["summary"] = summary
     screen.answer(values if others is None else {**values, "others": others})
 
 

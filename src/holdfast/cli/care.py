@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
-from holdfast.errors import DAMAGED
+from holdfast.errors import DAMAGED, InvalidInput
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -72,11 +72,24 @@ def _tell_report(report: Report, screen: Screen, *, always: bool) -> None:
 
 
 def _doctor_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "path",
+        nargs="?",
+        default="",
+        metavar="PATH",
+        help="damaged session files of any of the layouts; else this home",
+    )
+    parser.add_argument("-o", "--output", default="", metavar="OUT", help="write what is recovered")
+    parser.add_argument("--choose", default="", metavar="CHOICE", help="answer what was asked")
     parser.add_argument("--fix", action="store_true", help="mend what can be mended")
     parser.add_argument("--deep", action="store_true", help="every session and every backup")
 
 
 def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    if options.path:
+        from holdfast.cli.recovery import run_recover
+
+        return run_recover(options, hf, screen)
     done, lost, found = hf.doctor(fix=options.fix, deep=options.deep)
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
@@ -186,6 +199,9 @@ def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = hf.current()
     path = os.path.abspath(options.file)
     shown = session.status() if screen.json else {}
+    if os.path.lexists(path) and not options.force:
+        hint = "choose another name, or replace it: --force"
+        raise InvalidInput(f"{path} already exists", hint=hint, file=path)
     left_out = session.export(path, overwrite=options.force, partial=options.partial)
     screen.answer({**shown, "path": path, "left_out": left_out})
     screen.done(("Exported ", "green"), f"{session.id} to {path}")
@@ -200,7 +216,12 @@ COMMANDS = {
         _verify_arguments, run_verify, "holdfast verify", "holdfast verify fix-login --json"
     ),
     "doctor": Command(
-        _doctor_arguments, run_doctor, "holdfast doctor", "holdfast doctor --fix", careful=_always
+        _doctor_arguments,
+        run_doctor,
+        "holdfast doctor",
+        "holdfast doctor --fix",
+        "holdfast doctor .claude/orchestrator-session.json",
+        careful=_always,
     ),
     "backup": Command(
         _backup_arguments, run_backup, "holdfast backup", "holdfast backup /media/usb"

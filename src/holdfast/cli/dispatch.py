@@ -66,7 +66,7 @@ def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
-    from holdfast.cli.table import FAMILIES
+    from holdfast.cli.table import ALONE, FAMILIES
 
     _refuse_halves(argv)
     name, rest = split(argv)
@@ -75,7 +75,7 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     if told is not None:
         return told
     if name in FAMILIES:
-        name = f"{name} list"
+        name = f"{name} {ALONE.get(name, 'list')}"
     if leaving:
         _travel_light(name)
     command, options = parse(name, rest)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from holdfast.choice import MODES, PAUSE_REASONS
-from holdfast.cli.acting import at_work, confirm, left_out, meant, recorded, tell_others
+from holdfast.cli.acting import (
+    at_work,
+    confirm,
+    left_out,
+    meant,
+    recorded,
+    tell_others,
+    tell_outvoted,
+)
 from holdfast.cli.arguments import Command, Parser, spoken, with_key
 from holdfast.cli.screen import json_text
 from holdfast.cli.status import tell_status
@@ -36,6 +44,13 @@ def _start_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--from", dest="origin", default="", metavar="SESSION", help="the session it continues"
     )
+    parser.add_argument(
+        "--layout",
+        action="append",
+        default=[],
+        metavar="LAYOUT[:ID]",
+        help="keep its files in a layout here too; may be repeated",
+    )
     with_key(parser)
 
 
@@ -43,7 +58,12 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     before = _open_before(hf)
     goal = spoken(options.goal, screen)
     session = hf.start(
-        goal, mode=options.mode, id=options.id, from_session=options.origin, key=options.key
+        goal,
+        mode=options.mode,
+        id=options.id,
+        from_session=options.origin,
+        layouts=options.layout,
+        key=options.key,
     )
     shown = session.status()
     if screen.json:
@@ -56,7 +76,7 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if before and before != session.id:
         back = (f"holdfast use {before}", "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
-    _tell_outvoted(hf, session.id, screen)
+    tell_outvoted(session, screen)
     screen.hint("next: ", 'holdfast task add "…" · holdfast note "…" · holdfast brief')
 
 
@@ -72,15 +92,6 @@ def _first_event(session: Session) -> Event:
     return next(session.log()).event
 
 
-def _tell_outvoted(hf: Holdfast, session: str, screen: Screen) -> None:
-    meant = hf.settings.session
-    if meant and meant != session:
-        screen.aside(
-            ("but ", "yellow"),
-            f"{hf.settings.origin('session')} names {meant}, so commands go there",
-        )
-
-
 def _session_argument(parser: Parser) -> None:
     parser.add_argument("chosen", metavar="SESSION", help="its id, shortened while it is unique")
 
@@ -92,7 +103,7 @@ def run_use(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.answer({**shown, "others": others})
     if not screen.quiet:
         tell_status(shown, hf, screen)
-    _tell_outvoted(hf, session.id, screen)
+    tell_outvoted(session, screen)
     tell_others(others, screen)
 
 
@@ -167,14 +178,43 @@ def _pause_arguments(parser: Parser) -> None:
         help=", ".join(PAUSE_REASONS),
     )
     parser.add_argument("--context", default="", metavar="TEXT", help="what was being worked on")
+    parser.add_argument(
+        "--save",
+        action="append",
+        default=[],
+        metavar="FILE=TEXT",
+        help="unfinished work of an essay, kept first; FILE=- reads it from stdin",
+    )
     with_key(parser)
 
 
 def run_pause(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     context = spoken(options.context, screen)
-    event = session.pause(reason=options.reason, context=context, key=options.key)
-    confirm(session, event, screen, "paused", then="holdfast resume")
+    event = session.pause(
+        reason=options.reason,
+        context=context,
+        partial=dict(_unfinished(one, screen) for one in options.save),
+        key=options.key,
+    )
+    said = _essay_says(hf, session)
+    confirm(session, event, screen, said or "paused", then="holdfast resume")
+
+
+def _unfinished(given: str, screen: Screen) -> tuple[str, str]:
+    name, equals, text = given.partition("=")
+    if not equals:
+        raise InvalidInput(f"--save {given[:60]} says nothing", hint="--save stage-4-draft.md=-")
+    return name, spoken(text, screen)
+
+
+def _essay_says(hf: Holdfast, session: Session) -> str:
+    """How the document of a session with essay files words the pause."""
+    if all(binding.layout != "essay" for binding in session.layouts_list()):
+        return ""
+    from holdfast.essay import pause_message
+
+    return pause_message(hf, session.id)
 
 
 def _because_arguments(parser: Parser) -> None:
@@ -322,7 +362,11 @@ COMMANDS = {
         _attr_arguments, run_attr, "holdfast attr ticket PROJ-17", "holdfast attr progress 0.4"
     ),
     "pause": Command(
-        _pause_arguments, run_pause, "holdfast pause", 'holdfast pause --context "halfway in t2"'
+        _pause_arguments,
+        run_pause,
+        "holdfast pause",
+        'holdfast pause --context "halfway in t2"',
+        "cat draft.md | holdfast pause --save stage-4-draft.md=-",
     ),
     "complete": Command(_because_arguments, run_complete, "holdfast complete"),
     "fail": Command(_because_arguments, run_fail, 'holdfast fail --because "no access to CI"'),

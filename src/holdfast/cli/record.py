@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES
+from holdfast.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES, undecided
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.text import shorten
@@ -71,7 +71,9 @@ def run_decide(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     )
     body: Any = event.body
     rejected = [one for one in body.options if body.chosen and one != body.chosen]
+    left = undecided(body.what, body.chosen, body.options)
     said = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
+    said = f"kept; still open: {', '.join(left)}" if left else said
     confirm(session, event, screen, shorten(said, _SAID))
 
 

@@ -137,6 +137,13 @@ class Screen:
         if _is_terminal(self.err):
             _put(self.err, "\n")
 
+    def progress(self, text: str = "") -> None:
+        """How far long work has come, on a line that the next one replaces; empty clears it."""
+        if _is_terminal(self.err) and not (self.quiet or self.json):
+            shown = fit(_text_of(text), self._size()[0] - 1) if text else ""
+            _put(self.err, f"\r\x1b[K{shown}\r")
+            self.err.flush()
+
     def table(self, rows: Sequence[Sequence[Part]], *, indent: int = 0, right: str = "") -> None:
         """Aligned columns. `right` holds the numbers of columns that end at the same place."""
         if not rows or self.json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.choice import PAUSE_REASONS
+from holdfast.choice import PAUSE_REASONS, undecided
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.log import when
 from holdfast.cli.words import plainly
@@ -106,7 +106,9 @@ def _decision(row: Row) -> list[Part]:
     rejected = f"not {', '.join(row['rejected'])}" if row.get("rejected") else ""
     because = f"because {row['because']}" if row.get("because") else ""
     chosen = row.get("chosen", "")
-    return [" – ".join(filter(None, [row["what"], chosen, rejected, because]))]
+    left = undecided(row["what"], chosen, row.get("options", []))
+    still_open = f"still open: {', '.join(left)}" if left else ""
+    return [" – ".join(filter(None, [row["what"], chosen, still_open, rejected, because]))]
 
 
 def _plainly(*names: str) -> Callable[[Row], list[Part]]:

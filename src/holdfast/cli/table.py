@@ -64,6 +64,31 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "unarchive": ("life", "bring an archived session back into the list"),
         "forget": ("life", "erase everything a session says, for good"),
     },
+    "Files of other programs": {
+        "adopt": ("layouts", "make sessions of the files that other programs left"),
+        "check": ("layouts", "what is wrong with session files, by their document"),
+        "convert": ("layouts", "write a session file in another layout, beside it"),
+        "layouts list": ("layouts", "where this session's files are kept too"),
+        "layouts add": ("layouts", "keep this session's files in a layout"),
+        "layouts remove": ("layouts", "let a layout's files be"),
+        "layouts restore": ("layouts", "write damaged or missing files anew from the journal"),
+        "layouts update": ("cleanup", "set task, model or status, as ai-session programs do"),
+        "layouts report": ("cleanup", "how ai-session files stand, in figures"),
+        "layouts live": ("cleanup", "who is at work now, as the files of aiterm tell"),
+        "contract show": ("contract", "who has acknowledged the session-state contract"),
+        "contract ack": ("contract", "an agent acknowledges the contract"),
+        "contract verify": ("contract", "whether the contract is acknowledged as it is now"),
+        "cleanup": ("cleanup", "put ai-session files away that are over"),
+    },
+    "By the documents' own words": {
+        "orchestrator continue": ("documents", "go on with the project's orchestrator session"),
+        "orchestrator history": ("documents", "its archived sessions, or one of them"),
+        "orchestrator new": ("documents", "begin another; the current one is archived"),
+        "orchestrator abort": ("documents", "stop the current one; its state is preserved"),
+        "orchestrator save": ("documents", "write the session's files now"),
+        "essay list": ("documents", "the essays that were begun"),
+        "essay resume": ("documents", "go on with an essay"),
+    },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),
         "doctor": ("care", "what is wrong here, and what would mend it"),
@@ -81,6 +106,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 WITHOUT_MODEL = frozenset(("settings", "status"))
 """Modules whose commands look at the catalogue and the settings only."""
+
+ALONE = {"contract": "show"}
+"""What a family does without an action, where that is not `list`."""
 
 FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))
 

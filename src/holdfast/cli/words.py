@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.choice import PAUSE_REASONS
+from holdfast.choice import PAUSE_REASONS, undecided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,8 +66,10 @@ def _paused(body: Any) -> str:
 def _decision(body: Any) -> str:
     rejected = [one for one in body.options if body.chosen and one != body.chosen]
     without = f"not {', '.join(rejected)}" if rejected else ""
+    left = undecided(body.what, body.chosen, body.options)
+    still_open = f"still open: {', '.join(left)}" if left else ""
     because = f"because {body.because}" if body.because else ""
-    return _join(body.what, body.chosen, without, because)
+    return _join(body.what, body.chosen, still_open, without, because)
 
 
 def _command(body: Any) -> str:

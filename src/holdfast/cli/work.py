@@ -341,7 +341,7 @@ COMMANDS = {
         _agent_start_arguments,
         run_agent_start,
         'holdfast agent start code-1 --type feature-dev --task "write the parser"',
-        "holdfast agent start code-2 --blocking-on code-1 --pid 1",
+        "holdfast agent start code-2 --blocking-on code-1 --pid 4711",
     ),
     "agent progress": Command(
         _agent_progress_arguments, run_agent_progress, "holdfast agent progress code-1 0.6"

@@ -1,0 +1,446 @@
+"""Adopt: sessions that began in files of other programs become sessions here.
+
+Every event and artifact that the files tell is recorded, with the time they tell. Ids are derived
+from the files, so adopting twice, or on two devices, is adopting once. What was adopted is
+remembered by its digest and its place: bytes that are known tell nothing new, others in the same
+place are an edit, and those of another place that claim the same id are told and left alone.
+
+Files that we can write are bound to their session and stay as they are until something happens in
+it; others are only read. A template that nobody filled in is no session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from holdfast import files, found
+from holdfast.errors import HoldfastError
+from holdfast.found import Find
+from holdfast.home import Holdfast
+from holdfast.layout import Where, carry
+from holdfast.layout import tree as trees
+from holdfast.layout.facts import Facts, plain
+from holdfast.layout.translate import Move, adoption, facts_of, match_steps, moves
+from holdfast.model.event import ArtifactSaved, ForeignEdited
+from holdfast.model.fold import CONFLICT, fold
+from holdfast.model.state import Edit, State
+from holdfast.sha import digest_of
+from holdfast.text import clean_id
+
+MAX_ARTIFACTS = 500
+MAX_ARTIFACT = 16 * 1024 * 1024
+_AT_ONCE = 5000
+_FROM = "adopted from "
+"""Before the short digest of a place, in the cause of the event that remembers adopted bytes."""
+
+ADOPTED, KNOWN, EDITED = "adopted", "known", "edited"
+COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
+
+
+class Adopted(Struct):
+    """What became of one session's files. Without a `session` they could not be taken."""
+
+    path: str
+    layout: str
+    native: str
+    session: str = ""
+    outcome: str = UNREADABLE
+    events: int = 0
+    artifacts: int = 0
+    is_new: bool = False
+    bound: bool = False
+    problems: list[str] = []
+
+
+class Manner(Struct, frozen=True):
+    """How to adopt: only say what would be, take what is not filled in too, and where the
+    definitions of workflows are."""
+
+    dry_run: bool = False
+    templates: bool = False
+    workflows: str = ""
+
+
+def adopt(
+    home: Holdfast, path: str, manner: Manner | None = None, *, also: Iterable[str] = ()
+) -> Iterator[Adopted]:
+    """Take every session found at a path, and in other folders; one that fails keeps no other."""
+    taking = _Taking(home, manner or Manner())
+    try:
+        for place in (path, *also):
+            for one in found.walk(place):
+                yield taking.try_to_take(one)
+    finally:
+        # Once for all of them: a write that is synced takes longer than all else about a session.
+        if taking.taken:
+            home.afterwards(lambda: home.workspace.claim(taking.taken))
+
+
+class _Taking:
+    def __init__(self, home: Holdfast, manner: Manner) -> None:
+        self.home = home
+        self.manner = manner
+        self.claimed: dict[tuple[str, str], tuple[str, str]] = {}
+        self.taken: list[str] = []
+        self._wheres: dict[str, Where] = {}
+
+    def where(self, one: Find) -> Where:
+        """The surroundings of a session's files; looked at once for all sessions of a folder."""
+        if one.root not in self._wheres:
+            self._wheres[one.root] = self.home.mirror.where(one.root)
+        return found.around(one, self._wheres[one.root], self.manner.workflows)
+
+    def try_to_take(self, one: Find) -> Adopted:
+        try:
+            return self.take(one)
+        except HoldfastError as error:
+            return Adopted(one.path, one.layout, one.native, problems=[str(error)])
+
+    def take(self, one: Find) -> Adopted:
+        where = self.where(one)
+        facts, problems = facts_in(one, where)
+        told = Adopted(one.path, one.layout, one.native, problems=problems)
+        if facts is None:
+            return told
+        told.native = facts.native_id = facts.native_id or one.native
+        if not self.manner.templates and _is_template(one, where):
+            told.outcome = TEMPLATE
+            return told
+        rival = self._rival_here(one, told.native)
+        if rival is not None:
+            told.outcome, said = rival
+            problems.append(said)
+            return told
+        return self._settle(one, facts, told)
+
+    def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
+        """Whether another file was met on the way that claims to be the same session."""
+        mine = (one.path, _digest(one))
+        path, digest = self.claimed.setdefault((one.layout, native), mine)
+        return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
+
+    def _settle(self, one: Find, facts: Facts, told: Adopted) -> Adopted:
+        owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        told.session = owner.session if owner else _session_id(self.home, one, facts)
+        told.is_new = not self.home.store.resolve(told.session)
+        state = None if told.is_new else _state(self.home, told.session)
+        if owner is not None and not told.is_new:
+            self._take_up(told)
+        elif state is None or not _is_remembered(state):
+            self._record(one, facts, told)
+        else:
+            self._compare(one, facts, told, state)
+        return told
+
+    def _record(self, one: Find, facts: Facts, told: Adopted) -> None:
+        told.outcome = ADOPTED
+        if self.manner.dry_run:
+            return
+        told.events = _record(self.home, told.session, one, facts)
+        self.taken.append(told.session)
+        told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
+        told.bound = _bind(self.home, told.session, one, self.where(one))
+
+    def _take_up(self, told: Adopted) -> None:
+        """Files that are bound: what changed in them is an edit like any other."""
+        told.outcome, told.bound = KNOWN, True
+        if self.manner.dry_run:
+            return
+        told.events = _events_made(self.home, told.session, self.home.take_up)
+        told.outcome = EDITED if told.events else KNOWN
+
+    def _compare(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
+        """Files of a session that is here: the bytes are known, an edit, or a rival's."""
+        told.outcome = KNOWN
+        elsewhere = _bound_elsewhere(self.home, told.session, one)
+        if elsewhere or not _knows(state, one):
+            if elsewhere or not _came_from_here(state, one):
+                same = _digest(one) in _digests(state)
+                told.outcome, said = _rivals(elsewhere or "another place", same=same)
+                told.problems.append(said)
+                told.session = told.session if same else ""
+                return
+            self._edit(one, facts, told, state)
+        if not self.manner.dry_run and not told.bound:
+            told.bound = _bind(self.home, told.session, one, self.where(one))
+
+    def _edit(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
+        made, contested = _edited(self.home, told.session, one, facts, self.where(one))
+        told.outcome = EDITED if made else KNOWN
+        if made and not self.manner.dry_run:
+            _append(self.home, told.session, one, [Move(_mark(one, contested)), *made], state)
+            told.events = len(made)
+
+
+def _rivals(path: str, *, same: bool) -> tuple[str, str]:
+    if same:
+        return COPY, f"the same as {path}"
+    return RIVAL, f"{path} claims the same id and says something else; this one was left alone"
+
+
+# -- what the files say ------------------------------------------------------------------------
+
+
+def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
+    """What a session's files say, or what can be saved of them; and everything that is wrong."""
+    problems = [_said(one, finding.file, finding.line, finding.message) for finding in one.faults]
+    if not one.layout:
+        return None, problems
+    if one.documents and not one.faults:
+        return one.facts(where), problems
+    saved = one.salvage(where) if one.bundle else None
+    if saved is None:
+        return (one.facts(where) if one.documents else None), problems
+    said = [saved.message] if saved.message else []
+    inferred = [f"inferred: {line}" for line in saved.inferred]
+    lost = [f"lost: {line}" for line in saved.lost]
+    return saved.facts, [*said, *inferred, *lost, *problems]
+
+
+def _said(one: Find, file: str, line: int, message: str) -> str:
+    name = os.path.basename(one.paths.get(file, file))
+    return f"{name}:{line}: {message}" if line else f"{name}: {message}"
+
+
+def _is_template(one: Find, where: Where) -> bool:
+    """Whether nobody has filled in which session it is, or how it stands."""
+    if not one.documents:
+        return False
+    found = [f for f in one.lens.check(one.tree, where) if f.code == "placeholder"]
+    return any(f.where.rpartition(".")[2] in _ESSENTIAL for f in found)
+
+
+_ESSENTIAL = ("pipeline_id", "feature_id", "session_id", "id", "status")
+
+
+def _digest(one: Find) -> str:
+    parts = (f"{name}\0{digest_of(data)}\n" for name, data in sorted(one.bundle.items()))
+    return digest_of("".join(parts).encode("utf-8", "replace"))
+
+
+def _session_id(home: Holdfast, one: Find, facts: Facts) -> str:
+    """The native id where it can be ours and is not taken by something else."""
+    native = facts.native_id or one.native
+    try:
+        wanted = clean_id(native, "id")
+    except HoldfastError:
+        named = native.encode("utf-8", "replace") or one.path.encode("utf-8", "replace")
+        wanted = f"{one.layout}-{digest_of(named)[:12]}"
+    if not home.store.resolve(wanted) or _came_from(home, wanted, one.layout, native):
+        return wanted
+    seed = f"{one.layout}:{native}:{one.path}"
+    return f"{wanted[:57]}-{digest_of(seed.encode('utf-8', 'replace'))[:6]}"
+
+
+def _came_from(home: Holdfast, session: str, kind: str, native: str) -> bool:
+    with home.store.view(session) as view:
+        first = next(home.journal.events(view, limit=1), None)
+    body = first.body if first else None
+    return getattr(body, "origin", "") == kind and getattr(body, "native_id", "") == native
+
+
+# -- what is remembered ------------------------------------------------------------------------
+
+
+def _state(home: Holdfast, session: str) -> State:
+    with home.store.view(session) as view:
+        return fold(home.journal.events(view))
+
+
+def _edits(state: State) -> list[Edit]:
+    return [row for row in state.rows.select("edit") if isinstance(row, Edit)]
+
+
+def _is_remembered(state: State) -> bool:
+    """Whether an adoption was recorded to its end."""
+    return bool(_edits(state))
+
+
+def _digests(state: State) -> set[str]:
+    return {row.digest for row in _edits(state)}
+
+
+def _knows(state: State, one: Find) -> bool:
+    """Whether the last that was seen of this place are these bytes."""
+    here = [row.digest for row in _edits(state) if _place(one) in row.cause]
+    return here[-1:] == [_digest(one)]
+
+
+def _came_from_here(state: State, one: Find) -> bool:
+    return any(_place(one) in row.cause for row in _edits(state))
+
+
+def _place(one: Find) -> str:
+    """A place as it is remembered: which folder of which machine it was is nobody's business."""
+    real = os.path.realpath(one.path).encode("utf-8", "surrogateescape")
+    return f"{_FROM}{digest_of(real)[:12]}"
+
+
+def _mark(one: Find, contested: list[str]) -> ForeignEdited:
+    shown = f"{CONFLICT}{', '.join(contested[:20])}; " if contested else ""
+    name = os.path.basename(one.path).encode("utf-8", "replace").decode()
+    return ForeignEdited(
+        layout=one.layout, path=name, digest=_digest(one), cause=f"{shown}{_place(one)}"
+    )
+
+
+def _bound_elsewhere(home: Holdfast, session: str, one: Find) -> str:
+    """Another file that this session is bound to in the same layout, and that is still there."""
+    real = os.path.realpath(one.path)
+    places = [b.place for b in home.store.bound.bindings(session) if b.layout == one.layout]
+    return next((p for p in places if p != real and os.path.lexists(p)), "")
+
+
+# -- recording ---------------------------------------------------------------------------------
+
+
+def _record(home: Holdfast, session: str, one: Find, facts: Facts) -> int:
+    """Record what files tell; the mark at the very end says that nothing is missing."""
+    made = adoption(facts, one.layout)
+    return _append(home, session, one, [*made, Move(_mark(one, []))])
+
+
+def _append(
+    home: Holdfast, session: str, one: Find, made: list[Move], state: State | None = None
+) -> int:
+    """Record what happened; `state` is that of a session that was adopted before."""
+    times = _times(made, home.clock.now())
+    turn = len(_edits(state)) if state else 0
+    count = 0
+    for start in range(0, len(made), _AT_ONCE):
+        part = made[start : start + _AT_ONCE]
+        done = home.journal.append(
+            session,
+            *(move.body for move in part),
+            at=times[start : start + _AT_ONCE],
+            actor=f"file:{one.layout}",
+            key=f"adopt:{_digest(one)}:{_place(one)}:{turn}:{start}",
+            create=state is None and not start,
+            foreign=True,
+        )
+        count += 0 if done.repeated else len(done.events)
+    return count
+
+
+def _times(made: list[Move], now: int) -> list[int]:
+    """When each happened: what has no time of its own happened right after what is before it."""
+    times: list[int] = []
+    for move in made:
+        times.append(move.at if move.at is not None else times[-1] if times else now)
+    return times
+
+
+def _edited(
+    home: Holdfast, session: str, one: Find, facts: Facts, where: Where
+) -> tuple[list[Move], list[str]]:
+    """What changed in files since they were adopted, applied to the facts of today.
+
+    What they said then is what their own events say. All sides are compared as the layout can
+    tell them.
+    """
+    with home.store.view(session) as view:
+        events = list(home.journal.events(view))
+    theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
+    now = facts_of(fold(events), events)
+    before, today, after = (
+        _as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)
+    )
+    merged, conflicts = trees.merge(before, after, today)
+    wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
+    for each in (wanted, known):
+        each.steps = [step for _, step in match_steps(now.steps, each.steps)]
+    return moves(known, wanted), [".".join(map(str, path)) for path in conflicts]
+
+
+def _as_told(one: Find, facts: Facts, where: Where) -> object:
+    facts.native_id = one.native
+    tree = carry.write(one.lens, None, facts, where, full=True)
+    return plain(carry.read(one.lens, tree, where))
+
+
+def _events_made(home: Holdfast, session: str, act: object) -> int:
+    before = _seq(home, session)
+    assert callable(act)
+    act(session)
+    return _seq(home, session) - before
+
+
+def _seq(home: Holdfast, session: str) -> int:
+    with home.store.view(session) as view:
+        return view.seq
+
+
+# -- artifacts ---------------------------------------------------------------------------------
+
+
+def _keep_artifacts(home: Holdfast, session: str, one: Find, problems: list[str]) -> int:
+    folder, paths = _artifact_paths(one)
+    for path in paths[MAX_ARTIFACTS:]:
+        problems.append(f"{os.path.relpath(path, folder)}: left out, there are too many")
+    kept = 0
+    for path in paths[:MAX_ARTIFACTS]:
+        try:
+            _keep_artifact(home, session, one, folder, path)
+            kept += 1
+        except HoldfastError as error:
+            problems.append(f"{os.path.basename(path)}: {error}")
+    return kept
+
+
+def _keep_artifact(home: Holdfast, session: str, one: Find, folder: str, path: str) -> None:
+    data = files.read_bounded(path, MAX_ARTIFACT, follow=False)
+    digest, secrets = digest_of(data), home.journal.secrets_in(data.decode("utf-8", "replace"))
+    name = os.path.relpath(path, folder).encode("utf-8", "replace").decode()
+    body = ArtifactSaved(
+        path=name, digest=digest, size=len(data), kept=not secrets, redacted=sorted(set(secrets))
+    )
+    home.journal.append(
+        session,
+        body,
+        actor=f"file:{one.layout}",
+        key=f"artifact:{name}:{digest}",
+        blobs=[] if secrets else [(digest, data)],
+        foreign=True,
+    )
+
+
+def _artifact_paths(one: Find) -> tuple[str, list[str]]:
+    """Files beside the session that are its work: S0's artifacts, an essay's stages."""
+    if one.layout == "ai-session":
+        folder = os.path.join(one.root, one.native)
+        return folder, _files_below(os.path.join(folder, found.ARTIFACTS))
+    if one.layout == "essay" and os.path.basename(one.path) == one.lens.files("")[0]:
+        folder = os.path.dirname(one.path)
+        return folder, [p for p in _files_below(folder, deep=False) if p.endswith(".md")]
+    return "", []
+
+
+def _files_below(folder: str, *, deep: bool = True) -> list[str]:
+    there = [
+        os.path.join(here, name)
+        for here, below, names in os.walk(folder)
+        if deep or here == folder
+        for name in names
+        if not name.startswith(".")
+    ]
+    return sorted(path for path in there if not files.is_odd(path))
+
+
+# -- binding -----------------------------------------------------------------------------------
+
+
+def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
+    """Bind files that are in their place and that we can write; never write them now."""
+    lens = one.lens
+    expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
+    in_place = bool(expected) and one.path == os.path.join(one.root, expected)
+    plain_file = not os.path.islink(one.path) and not one.faults
+    if not (in_place and plain_file and lens.reading(one.tree, where).writable):
+        return False
+    home.mirror.bind(session, one.layout, one.native, one.root, found=True)
+    home.mirror.accept(session)
+    return True

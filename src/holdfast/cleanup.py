@@ -1,0 +1,244 @@
+"""Cleanup: sessions of the `ai-session` layout that are over are put away, never deleted.
+
+What is put away is moved, whole, into `.ai-session-archive/` beside the folder, after its entry in
+the index says `completed`; moving it back undoes it. A session is *wanted* by what the caller asked
+for and *kept* for a reason that nothing overrides: it is active, it belongs to a session of this
+home that is still open, someone holds its lock, or its files cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from holdfast import files, found
+from holdfast.choice import FINISHED
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.found import Find
+from holdfast.home import Holdfast
+from holdfast.layout import ERROR, Where
+from holdfast.layout import ai_session as form
+from holdfast.layout.ai_session_read import INDEX, entry_of
+from holdfast.layout.customs import custom
+from holdfast.layout.document import Document
+from holdfast.layout.facts import Facts
+
+ARCHIVE = ".ai-session-archive"
+ARTIFACTS = "artifacts"
+_DAY = 86_400_000
+_MAX_BYTES = 16 * 1024 * 1024
+_TRIES = 5
+
+
+class Wanted(Struct, frozen=True):
+    """Which sessions are to be put away: any of these kinds, and of those the matching ones."""
+
+    completed: bool = False
+    stale: bool = False
+    days: int = 7
+    empty: bool = False
+    pattern: str = "*"
+    keep_artifacts: bool = False
+
+    @property
+    def any_kind(self) -> bool:
+        return not (self.completed or self.stale or self.empty)
+
+
+class Put(Struct):
+    """What became of one wanted session: where it is now, or why it stays."""
+
+    feature: str
+    path: str
+    status: str = ""
+    because: str = ""
+    archived: str = ""
+    kept: str = ""
+
+
+def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
+    """The status report of one session below a root, or of all that can be read."""
+    finds = [one for one in _finds(root) if feature in ("", one.native)]
+    if feature and not finds:
+        raise InvalidInput(f"no session {feature} is in {root}", hint=f"holdfast check {root}")
+    return [form.report(one.tree, _where(hf, one)) for one in finds if one.documents]
+
+
+def cleanup(hf: Holdfast, path: str, wanted: Wanted, *, dry_run: bool = False) -> list[Put]:
+    """Put the wanted sessions at a path away; one that is kept does not stop the others."""
+    return [_put(hf, one, why, wanted, dry_run) for one, why in _wanted(hf, path, wanted)]
+
+
+def _finds(path: str) -> list[Find]:
+    if not os.path.isdir(path):
+        return []
+    return [one for one in found.find(path) if one.layout == form.LAYOUT.id and one.native]
+
+
+def _where(hf: Holdfast, one: Find) -> Where:
+    return hf.mirror.where(one.root)
+
+
+# -- which -------------------------------------------------------------------------------------
+
+
+def _wanted(hf: Holdfast, path: str, wanted: Wanted) -> Iterator[tuple[Find, str]]:
+    for one in _finds(path):
+        name = _folder_name(one)
+        where = _where(hf, one)
+        facts = one.facts(where)
+        if name and fnmatchcase(name, wanted.pattern):
+            whys = _whys(facts, wanted, where.now, _has_artifacts(one, name))
+            if whys or wanted.any_kind:
+                yield one, ", ".join(whys) or f"matches {wanted.pattern}"
+
+
+def _folder_name(one: Find) -> str:
+    """The folder of the session below its root; empty for a lone index."""
+    names = (name.split("/") for name in one.paths)
+    return next((parts[0] for parts in names if len(parts) == 2), "")
+
+
+def _whys(facts: Facts, wanted: Wanted, now: int, artifacts: bool) -> list[str]:
+    idle = (now - facts.updated_at) // _DAY if facts.updated_at is not None else None
+    bare = not facts.commands and not facts.steps and not artifacts
+    kinds = (
+        (wanted.completed and facts.status == "completed", "completed"),
+        (wanted.stale and idle is not None and idle >= wanted.days, f"idle for {idle} days"),
+        (wanted.empty and bare, "empty"),
+    )
+    return [why for holds, why in kinds if holds]
+
+
+def _has_artifacts(one: Find, name: str) -> bool:
+    return bool(files.entries(os.path.join(one.root, name, ARTIFACTS)))
+
+
+# -- what keeps it -----------------------------------------------------------------------------
+
+
+def _reason_to_keep(hf: Holdfast, one: Find, facts: Facts) -> str:
+    folder = os.path.join(one.root, _folder_name(one))
+    if os.path.islink(folder):
+        return "its folder is a link"
+    if any(fault.severity == ERROR for fault in one.faults):
+        return f"it cannot be read: holdfast check {folder}"
+    if INDEX not in one.documents:
+        return f"{INDEX} is missing: holdfast check {folder}"
+    if not one.lens.reading(one.tree, _where(hf, one)).writable:
+        return "its version is not known"
+    if facts.status not in FINISHED | {"paused"}:
+        return f"it is {facts.status}: complete or pause it first"
+    return _open_here(hf, one)
+
+
+def _open_here(hf: Holdfast, one: Find) -> str:
+    for path in one.paths.values():
+        owner = hf.store.bound.owner(os.path.realpath(path))
+        if owner is not None:
+            status = str(hf.session(owner.session).status()["status"])
+            if status not in FINISHED:
+                return f"session {owner.session} is {status}: holdfast complete"
+    return ""
+
+
+# -- putting away ------------------------------------------------------------------------------
+
+
+def _put(hf: Holdfast, one: Find, because: str, wanted: Wanted, dry_run: bool) -> Put:
+    name, facts = _folder_name(one), one.facts(_where(hf, one))
+    told = Put(name, os.path.join(one.root, name), facts.status, because)
+    told.kept = _reason_to_keep(hf, one, facts)
+    if told.kept or dry_run:
+        return told
+    try:
+        told.archived = _archive(hf, one, name, wanted)
+    except HoldfastError as error:
+        told.kept = str(error)
+    return told
+
+
+def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
+    """Move a session away: first its entry says it is over, then nobody of ours writes it."""
+    with _locked(hf, one.root, name):
+        _require_unchanged(one)
+        _mark_completed(os.path.join(one.root, INDEX), name)
+        _let_go(hf, one)
+        return _move(one.root, name, keep_artifacts=wanted.keep_artifacts)
+
+
+@contextmanager
+def _locked(hf: Holdfast, root: str, name: str) -> Iterator[None]:
+    lock = os.path.join(root, custom(form.LAYOUT.id).lock.format(id=name))
+    with ExitStack() as stack:
+        stack.enter_context(files.locked(root, clock=hf.clock))
+        stack.enter_context(files.locked(lock, clock=hf.clock, timeout=5.0, create=True))
+        yield
+
+
+def _require_unchanged(one: Find) -> None:
+    """The decision was made on what was read; what is there now must be that."""
+    for name, path in one.paths.items():
+        data = files.read_optional(path, _MAX_BYTES, follow=False)
+        if name == INDEX and data is not None:
+            # Others' entries may change; ours, on which the decision stands, may not.
+            now = entry_of({INDEX: Document.parse(data, "yaml").value}, one.native)
+            same = now == entry_of(one.tree, one.native)
+        else:
+            same = data == one.bundle[name]
+        if not same:
+            raise Refused(f"{path} was changed meanwhile", hint="look again", file=path)
+
+
+def _mark_completed(path: str, feature: str) -> None:
+    """Say in the index that a session is over; what others write there meanwhile stays."""
+    there = files.read_bounded(path, _MAX_BYTES, follow=False)
+    new = _marked(there, feature)
+    for _ in range(_TRIES):
+        if new == there:
+            return
+        aside = files.exchange(path, new, mode=0o644)
+        displaced = files.read_bounded(aside, _MAX_BYTES, follow=False) if aside else there
+        # Someone's edit that came in between is marked and written in turn.
+        there, new = new, new if displaced == there else _marked(displaced, feature)
+        files.remove(aside)
+    raise Refused(f"{path} is being written by someone else all the time", file=path)
+
+
+def _marked(data: bytes, feature: str) -> bytes:
+    document = Document.parse(data, "yaml")
+    value = Document.parse(data, "yaml").value
+    entry = entry_of({INDEX: value}, feature)
+    if not entry or entry.get("status") == "completed":
+        return data
+    entry["status"] = "completed"
+    return document.rewrite(value)
+
+
+def _let_go(hf: Holdfast, one: Find) -> None:
+    """A session of ours that is over does not write these files again."""
+    for path in one.paths.values():
+        owner = hf.store.bound.owner(os.path.realpath(path))
+        if owner is not None:
+            hf.mirror.unbind(owner)
+
+
+def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
+    archive = os.path.join(os.path.dirname(root), ARCHIVE)
+    files.make_folder(archive)
+    source, target = os.path.join(root, name), _free(os.path.join(archive, name))
+    files.move(source, target)
+    kept = os.path.join(target, ARTIFACTS)
+    if keep_artifacts and os.path.isdir(kept):
+        files.make_folder(source)
+        files.move(kept, os.path.join(source, ARTIFACTS))
+    return target
+
+
+def _free(path: str) -> str:
+    names = (path if n == 1 else f"{path}-{n}" for n in range(1, 10_000))
+    return next(name for name in names if not os.path.lexists(name))

@@ -1,0 +1,127 @@
+"""The session-state contract: who has acknowledged it, acknowledging it, and whether that holds."""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Screen
+    from holdfast.contract import Contract
+    from holdfast.home import Holdfast
+    from holdfast.layout import Finding
+    from holdfast.layout.contract import Verdict
+
+DAMAGED = 5
+_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--spec", default="", metavar="FILE", help="the project's own specification; else ours"
+    )
+    parser.add_argument(
+        "--root", default="", metavar="DIR", help="where the file is; else .ai-session here"
+    )
+
+
+def _show_arguments(parser: Parser) -> None:
+    _arguments(parser)
+    parser.add_argument("--text", action="store_true", help="the contract itself")
+
+
+def _verify_arguments(parser: Parser) -> None:
+    _arguments(parser)
+    parser.add_argument("--agent", default="", metavar="NAME", help="this one; else all of them")
+
+
+def _ack_arguments(parser: Parser) -> None:
+    _arguments(parser)
+    parser.add_argument("--agent", required=True, metavar="NAME", help="who acknowledges")
+
+
+def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    contract = hf.contract_show(options.root, options.spec)
+    verdicts = contract.verify_all()
+    agents = [
+        {
+            "agent": each.agent,
+            "date": each.date,
+            "version": each.version,
+            "checksum": each.checksum,
+            "current": verdicts[each.agent].ok,
+        }
+        for each in contract.acknowledgments()
+    ]
+    text = contract.specification.decode("utf-8", "replace")
+    screen.answer({**_values(contract), "agents": agents, "text": text})
+    screen.block(text if options.text else contract.summary())
+
+
+def _values(contract: Contract) -> dict[str, Any]:
+    return {
+        "path": contract.path,
+        "version": contract.version,
+        "checksum": contract.checksum,
+    }
+
+
+def run_ack(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    path = hf.contract_ack(options.agent, options.root, options.spec)
+    contract = hf.contract_show(options.root, options.spec)
+    screen.answer({**_values(contract), "agent": options.agent.strip()})
+    what = f"contract {contract.version}, sha256 {contract.checksum}"
+    screen.done(("Acknowledged ", "green"), what, " in ", path)
+
+
+def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    contract = hf.contract_show(options.root, options.spec)
+    verdicts = hf.contract_verify(options.agent, options.root, options.spec)
+    ok = all(verdict.ok for verdict in verdicts.values())
+    told = [_verdict_values(name, verdict) for name, verdict in verdicts.items()]
+    screen.answer({"ok": ok, **_values(contract), "agents": told})
+    for name, verdict in verdicts.items():
+        _tell(name, verdict, screen)
+    if not ok:
+        screen.hint(
+            "acknowledge it: ", f"holdfast contract ack --agent {options.agent.strip() or 'NAME'}"
+        )
+    return 0 if ok else DAMAGED
+
+
+def _verdict_values(name: str, verdict: Verdict) -> dict[str, Any]:
+    findings = [_finding_values(finding) for finding in verdict.findings]
+    return {"agent": name or None, "ok": verdict.ok, "findings": findings}
+
+
+def _finding_values(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "requirement": finding.requirement,
+        "message": finding.message,
+    }
+
+
+def _tell(name: str, verdict: Verdict, screen: Screen) -> None:
+    word = ("current  ", "green") if verdict.ok else ("failed   ", "red")
+    screen.line(word, name or "nobody")
+    for finding in verdict.findings:
+        severity = (f"{finding.severity:<8}", _COLOURS[finding.severity])
+        screen.line("  ", severity, finding.message, (f"  [{finding.requirement}]", "dim"))
+
+
+COMMANDS = {
+    "contract show": Command(
+        _show_arguments, run_show, "holdfast contract", "holdfast contract show --text"
+    ),
+    "contract ack": Command(
+        _ack_arguments, run_ack, "holdfast contract ack --agent claude --spec docs/contract.md"
+    ),
+    "contract verify": Command(
+        _verify_arguments, run_verify, "holdfast contract verify --agent claude"
+    ),
+}

@@ -1,0 +1,197 @@
+"""Commands that two documents give by name: the orchestrator's session, and the list of essays."""
+
+from __future__ import annotations
+
+from holdfast.choice import MODES
+from holdfast.cli.acting import confirm
+from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
+from holdfast.cli.brief import brief_arguments, run_resume
+from holdfast.cli.layouts import shown_path
+from holdfast.errors import DAMAGED, NoSession
+from holdfast.text import shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.screen import Screen
+    from holdfast.essay import Faulty
+    from holdfast.home import Holdfast
+    from holdfast.recover import Unusable
+
+
+# -- orchestrator ------------------------------------------------------------------------------
+
+
+def run_continue(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    from holdfast import orchestrator
+    from holdfast.recover import Unusable
+
+    if orchestrator.load(hf).kind == orchestrator.NONE:
+        screen.answer({"kind": "none", "message": orchestrator.NOTHING})
+        screen.line(orchestrator.NOTHING)
+        return NoSession.exit_code
+    try:
+        options.chosen = hf.orchestrator_continue().id
+    except Unusable as error:
+        return _tell_unusable(error, screen)
+    options.style = "orchestrator"
+    return run_resume(options, hf, screen)
+
+
+def _tell_unusable(error: Unusable, screen: Screen) -> int:
+    from holdfast.cli.recovery import case_values, tell_case
+
+    screen.answer({"kind": "corrupt", "case": case_values(error.case)})
+    tell_case(error.case, screen, acted=False)
+    return DAMAGED
+
+
+def _history_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "which", nargs="?", default="", metavar="N", help="a number of the list, or an id"
+    )
+    parser.add_argument("--limit", type=count, default=10, metavar="M", help="how many; 10")
+
+
+def run_history(options: Namespace, hf: Holdfast, screen: Screen) -> int | None:
+    rows = hf.orchestrator_history(options.which, limit=options.limit)
+    if options.which:
+        return _tell_archived(rows[0], hf, screen)
+    screen.answer({"history": rows})
+    shown = [(str(n), row["id"], row["status"], row["goal"]) for n, row in enumerate(rows, 1)]
+    screen.table(shown, right="0")
+    if not rows:
+        screen.line("no session is archived here")
+    screen.hint("one of them: ", "holdfast orchestrator history 1" if rows else "")
+    return None
+
+
+def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
+    """One archived session as it is in its file."""
+    (report,) = hf.check(row["path"])
+    screen.answer({**row, "complete": report.reading.complete, "progress": report.reading.progress})
+    screen.fields([(key, row[key]) for key in ("id", "goal", "status", "created")])
+    screen.fields([("file", shown_path(row["path"]))])
+    screen.hint("make it a session of yours: ", f"holdfast adopt {shown_path(row['path'])}")
+    return 0
+
+
+def _new_arguments(parser: Parser) -> None:
+    parser.add_argument("goal", metavar="GOAL", help="what is to be reached; - reads it from stdin")
+    parser.add_argument(
+        "--mode", choices=MODES, default=MODES[0], metavar="M", help=", ".join(MODES)
+    )
+
+
+def run_new(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    from holdfast.recover import Unusable
+
+    goal = spoken(options.goal, screen)
+    try:
+        session, archived = hf.orchestrator_new(goal, mode=options.mode)
+    except Unusable as error:
+        return _tell_unusable(error, screen)
+    screen.answer({**session.status(), "archived": archived or None})
+    screen.done(("Started session ", "green"), session.id, " – ", shorten(goal, 44))
+    if archived:
+        screen.done(("  the one before is archived: ", "dim"), shown_path(archived))
+    return 0
+
+
+def _abort_arguments(parser: Parser) -> None:
+    parser.add_argument("--because", default="", metavar="R", help="the reason")
+    with_key(parser)
+
+
+def run_abort(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    from holdfast.recover import Unusable
+
+    try:
+        event = hf.orchestrator_abort(because=options.because, key=options.key)
+    except Unusable as error:
+        return _tell_unusable(error, screen)
+    session = hf.session(event.head.session)
+    confirm(session, event, screen, "aborted and archived; its state is preserved")
+    return 0
+
+
+def _no_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_save(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    bindings = hf.orchestrator_save()
+    left = [b.suspended for b in bindings if b.suspended]
+    screen.answer({"session": hf.current().id, "files": [b.place for b in bindings], "left": left})
+    for binding in bindings:
+        word = ("left alone ", "yellow") if binding.suspended else ("saved ", "green")
+        screen.line(word, shown_path(binding.place))
+    if not bindings:
+        screen.line("everything is saved; no layout files are kept for this session")
+    return 1 if left else 0
+
+
+# -- essays ------------------------------------------------------------------------------------
+
+
+def run_essays(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    from holdfast import essay
+
+    essays = hf.essay_list()
+    text = essay.list_text(hf, essays)
+    rows = [{"name": e.name, "path": e.folder, "readable": e.state is not None} for e in essays]
+    screen.answer({"essays": rows, "text": text})
+    screen.block(text)
+    screen.hint("go on with one: ", "holdfast essay resume 1" if essays else "")
+
+
+def _essay_arguments(parser: Parser) -> None:
+    parser.add_argument("which", metavar="N", help="a number of the list, or a name")
+    parser.add_argument("--anyway", action="store_true", help="although its state is at fault")
+    brief_arguments(parser)
+
+
+def run_essay_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    from holdfast.essay import Faulty
+    from holdfast.recover import Unusable
+
+    try:
+        options.chosen = hf.essay_resume(options.which, anyway=options.anyway).id
+    except Unusable as error:
+        return _tell_unusable(error, screen)
+    except Faulty as error:
+        return _tell_faults(error, screen)
+    return run_resume(options, hf, screen)
+
+
+def _tell_faults(error: Faulty, screen: Screen) -> int:
+    """The state contradicts the files: how to proceed is the user's to say."""
+    anyway = f"holdfast essay resume {error.name} --anyway"
+    screen.answer({"kind": "invalid", "faults": error.faults, "choices": {"continue": anyway}})
+    for fault in error.faults:
+        screen.line(("error    ", "red"), fault)
+    screen.line("How do you want to proceed?")
+    screen.line("continue as the session file says → ", anyway)
+    screen.line("or put right what is wrong first, and try again")
+    return DAMAGED
+
+
+COMMANDS = {
+    "orchestrator continue": Command(
+        brief_arguments, run_continue, "holdfast orchestrator continue"
+    ),
+    "orchestrator history": Command(
+        _history_arguments,
+        run_history,
+        "holdfast orchestrator history",
+        "holdfast orchestrator history 2",
+    ),
+    "orchestrator new": Command(
+        _new_arguments, run_new, 'holdfast orchestrator new "Fix the login"'
+    ),
+    "orchestrator abort": Command(_abort_arguments, run_abort, "holdfast orchestrator abort"),
+    "orchestrator save": Command(_no_arguments, run_save, "holdfast orchestrator save"),
+    "essay list": Command(_no_arguments, run_essays, "holdfast essay list"),
+    "essay resume": Command(_essay_arguments, run_essay_resume, "holdfast essay resume 1"),
+}

@@ -1,0 +1,377 @@
+"""Files in the five layouts: check them, adopt them, convert them, and keep a session's own."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.cli.arguments import Command, Parser
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.adopt import Adopted
+    from holdfast.cli.screen import Screen
+    from holdfast.found import Report
+    from holdfast.home import Holdfast
+    from holdfast.layout import Finding
+    from holdfast.store.bound import Binding
+
+DAMAGED = 5
+_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
+_SHOWN = 3
+_PROBLEMS = 6
+_MOST_SHOWN = 40
+_LAYOUT_HELP = "ai-session, praxis, craft, essay or orchestrator; with an id: craft:ID"
+
+
+# -- check -------------------------------------------------------------------------------------
+
+
+def _check_arguments(parser: Parser) -> None:
+    parser.add_argument("path", metavar="FILE|DIR", help="a session file, or a folder with some")
+    parser.add_argument("--strict", action="store_true", help="what we demand of our own files")
+    _workflows_argument(parser)
+    parser.add_argument("--all", action="store_true", help="every finding, also those that repeat")
+
+
+def _workflows_argument(parser: Parser) -> None:
+    parser.add_argument(
+        "--workflows", default="", metavar="DIR", help="definitions of praxis workflows"
+    )
+
+
+def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    reports = hf.check(options.path, strict=options.strict, workflows=options.workflows)
+    values = [_report_values(report) for report in reports]
+    first = values[0] if len(values) == 1 else {"findings": []}
+    ok = bool(reports) and all(report.ok for report in reports)
+    screen.answer({"ok": ok, **first, "sessions": values})
+    screen.long()
+    for report in reports:
+        _tell_report(report, screen, everything=options.all)
+    if not reports:
+        screen.line(("nothing  ", "yellow"), f"no session file is in {shown_path(options.path)}")
+    elif len(reports) > 1:
+        faulty = sum(not report.ok for report in reports)
+        said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
+        screen.done((said, "red" if faulty else "green"))
+    return 0 if ok or not reports else DAMAGED
+
+
+def _report_values(report: Report) -> dict[str, Any]:
+    reading = report.reading
+    return {
+        "path": report.path,
+        "layout": reading.layout or None,
+        "generation": reading.generation or None,
+        "version": reading.version or None,
+        "complete": reading.complete,
+        "status": reading.status or None,
+        "progress": reading.progress,
+        "findings": [_finding_values(finding) for finding in report.findings],
+    }
+
+
+def _finding_values(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "file": finding.file,
+        "where": finding.where or None,
+        "line": finding.line or None,
+        "requirement": finding.requirement or None,
+        "message": finding.message,
+    }
+
+
+def _tell_report(report: Report, screen: Screen, *, everything: bool) -> None:
+    reading = report.reading
+    what = " ".join(filter(None, [reading.layout or "unknown layout", reading.generation]))
+    state = ", ".join(filter(None, [reading.status, _percent(reading.progress)]))
+    word = ("good     ", "green") if report.ok else ("faulty   ", "red")
+    screen.line(word, shown_path(report.path))
+    screen.line("         ", (what + (f" – {state}" if state else ""), "dim"))
+    for alike in _alike(report.findings):
+        shown = alike if everything or len(alike) <= _SHOWN + 1 else alike[:_SHOWN]
+        for finding in shown:
+            _tell_finding(finding, report, screen)
+        if len(shown) < len(alike):
+            more = f"{len(alike) - len(shown)} more like this: {alike[0].code}"
+            screen.line("           ", (more, "dim"))
+
+
+def _alike(findings: list[Finding]) -> list[list[Finding]]:
+    """Findings of one kind together, errors first, else in the order they were met."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.severity, finding.code), []).append(finding)
+    return sorted(groups.values(), key=lambda group: list(_COLOURS).index(group[0].severity))
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{fraction:.0%}"
+
+
+def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
+    place = "" if finding.file == report.path else os.path.basename(finding.file)
+    line = f"line {finding.line}" if finding.line else ""
+    at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))
+    severity = (f"{finding.severity:<8} ", _COLOURS[finding.severity])
+    first, *rest = wrapped(finding.message, screen, 11)
+    screen.line("  ", severity, first)
+    for line in rest:
+        screen.line("           ", line)
+    for line in wrapped(at, screen, 11):
+        screen.line("           ", (line, "dim"))
+
+
+def wrapped(text: str, screen: Screen, indent: int) -> list[str]:
+    """A text in lines that fit a terminal beside an indent; one line where there is none."""
+    if not screen.columns:
+        return [text]
+    import textwrap
+
+    room = max(screen.columns - indent, 20)
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+
+
+def shown_path(path: str) -> str:
+    """A path as it is shortest from here."""
+    from_here = os.path.relpath(path)
+    return from_here if len(from_here) < len(path) else path
+
+
+# -- adopt -------------------------------------------------------------------------------------
+
+
+def _adopt_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "path",
+        nargs="?",
+        default="",
+        metavar="PATH",
+        help="a file or folder; else this project and your essays",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be adopted")
+    _workflows_argument(parser)
+    parser.add_argument("--templates", action="store_true", help="also what is not filled in")
+    parser.add_argument("--all", action="store_true", help="a line for each, however many")
+
+
+def run_adopt(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    adopted: list[Adopted] = []
+    shown = 0
+    for one in hf.adopt(
+        options.path,
+        dry_run=options.dry_run,
+        templates=options.templates,
+        workflows=options.workflows,
+    ):
+        adopted.append(one)
+        screen.progress(f"{len(adopted)} looked at: {shown_path(one.path)}")
+        if options.all or one.problems or shown < _MOST_SHOWN or not screen.is_terminal:
+            shown += 1
+            screen.progress()
+            _tell_adopted(one, screen, dry_run=options.dry_run)
+    screen.progress()
+    screen.answer({"adopted": [_adopted_values(one) for one in adopted]})
+    _tell_all_adopted(adopted, options, screen, hidden=len(adopted) - shown)
+    return DAMAGED if adopted and not any(one.session for one in adopted) else 0
+
+
+def _tell_all_adopted(
+    adopted: list[Adopted], options: Namespace, screen: Screen, *, hidden: int
+) -> None:
+    if hidden:
+        screen.line((f"         {hidden} more like these (all of them: --all)", "dim"))
+    if not adopted:
+        where = shown_path(options.path) if options.path else "this project"
+        screen.line(("nothing  ", "yellow"), f"no session file is in {where}")
+    elif len(adopted) > 1:
+        counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
+        said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+        screen.done(f"{plural(len(adopted), 'session')}: {said}")
+    taken = [one.session for one in adopted if one.session]
+    if taken and not options.dry_run:
+        screen.hint("pick one up: ", f"holdfast resume {taken[0]}")
+
+
+def _adopted_values(one: Adopted) -> dict[str, Any]:
+    return {
+        "path": one.path,
+        "layout": one.layout or None,
+        "native_id": one.native or None,
+        "session": one.session or None,
+        "outcome": one.outcome,
+        "new": one.is_new,
+        "events": one.events,
+        "artifacts": one.artifacts,
+        "bound": one.bound,
+        "problems": one.problems,
+    }
+
+
+_OUTCOMES = {
+    "adopted": "green",
+    "edited": "green",
+    "known": "dim",
+    "copy": "dim",
+    "template": "dim",
+    "rival": "yellow",
+    "unreadable": "red",
+}
+
+
+def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
+    verb = "would be" if dry_run and one.outcome == "adopted" else one.outcome
+    counts = [plural(one.events, "event")] if one.events else []
+    counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
+    about = ", ".join(filter(None, [one.layout, *counts]))
+    what = one.session or shown_path(one.path)
+    screen.line((f"{verb:<11}", _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
+    for problem in one.problems[:_PROBLEMS]:
+        for line in wrapped(problem, screen, 11):
+            screen.line("           ", (line, "yellow"))
+    if len(one.problems) > _PROBLEMS:
+        screen.line("           ", (f"{len(one.problems) - _PROBLEMS} more:", "dim"))
+        screen.line("           → ", f"holdfast check {shown_path(one.path)}")
+
+
+# -- convert -----------------------------------------------------------------------------------
+
+
+def _convert_arguments(parser: Parser) -> None:
+    parser.add_argument("path", metavar="FILE", help="the file, or folder, of one session")
+    parser.add_argument("--to", required=True, metavar="LAYOUT", help="the layout to write")
+    parser.add_argument("-o", "--output", default="", metavar="OUT", help="a new file or folder")
+    parser.add_argument("--id", default="", metavar="ID", help="the session's id in that layout")
+
+
+def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    made, written = hf.convert(options.path, options.to, options.output, native_id=options.id)
+    screen.answer(
+        {
+            "layout": made.layout,
+            "source_layout": made.source,
+            "native_id": made.native,
+            "files": written,
+            "carried": made.carried,
+            "lost": made.lost,
+        }
+    )
+    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}: ", ", ".join(written))
+    for line in made.lost:
+        screen.line(("  lost    ", "red"), line)
+    for line in made.carried:
+        screen.line(("  carried ", "dim"), line)
+    return 0
+
+
+# -- layouts -----------------------------------------------------------------------------------
+
+
+def _layout_arguments(parser: Parser) -> None:
+    parser.add_argument("layout", metavar="LAYOUT[:ID]", help=_LAYOUT_HELP)
+
+
+def _add_arguments(parser: Parser) -> None:
+    _layout_arguments(parser)
+    parser.add_argument("--root", default="", metavar="DIR", help="where, if not in its own place")
+
+
+def _no_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_layouts(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    bindings = session.layouts_list()
+    screen.answer({"session": session.id, "layouts": [_binding_values(b) for b in bindings]})
+    for binding in bindings:
+        _tell_binding(binding, screen)
+    if not bindings:
+        screen.line("no layout files are kept for this session")
+        screen.hint("keep some: ", "holdfast layouts add craft")
+
+
+def _binding_values(binding: Binding) -> dict[str, Any]:
+    return {
+        "layout": binding.layout,
+        "native_id": binding.native,
+        "path": binding.place,
+        "mirrored": binding.mirrored,
+        "quiet": binding.quiet,
+        "suspended": binding.suspended or None,
+    }
+
+
+def _tell_binding(binding: Binding, screen: Screen) -> None:
+    quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
+    screen.line((f"{binding.layout:<13}", "cyan"), binding.place, (quiet, "dim"))
+    if binding.suspended:
+        screen.line("             ", (f"left alone: {binding.suspended}", "yellow"))
+
+
+def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    binding = hf.current().layouts_add(options.layout, root=options.root)
+    screen.answer({"session": binding.session, **_binding_values(binding)})
+    screen.done(("Kept in ", "green"), binding.place)
+
+
+def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    gone = hf.current().layouts_remove(options.layout)
+    screen.answer({"removed": [_binding_values(b) for b in gone]})
+    for binding in gone:
+        screen.done("No longer written: ", binding.place)
+    if not gone:
+        screen.line(f"this session has no files of {options.layout}")
+    return 0 if gone else 3
+
+
+def _restore_arguments(parser: Parser) -> None:
+    parser.add_argument("layout", nargs="?", default="", metavar="LAYOUT", help="only this one")
+
+
+def run_restore(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    from holdfast.cli.recovery import case_values, tell_case
+
+    session = hf.current()
+    done = session.layouts_restore(options.layout)
+    screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
+    for case in done:
+        tell_case(case, screen, acted=True)
+    if not done:
+        screen.done("No file of this session is damaged or missing.")
+
+
+COMMANDS = {
+    "check": Command(
+        _check_arguments,
+        run_check,
+        "holdfast check .claude/orchestrator-session.json",
+        "holdfast check .ai-session --strict --json",
+    ),
+    "adopt": Command(
+        _adopt_arguments, run_adopt, "holdfast adopt", "holdfast adopt ../old-project --dry-run"
+    ),
+    "convert": Command(
+        _convert_arguments, run_convert, "holdfast convert session.json --to craft -o craft.json"
+    ),
+    "layouts list": Command(_no_arguments, run_layouts, "holdfast layouts"),
+    "layouts add": Command(
+        _add_arguments,
+        run_add,
+        "holdfast layouts add craft",
+        "holdfast layouts add ai-session:login-2026-01-31",
+    ),
+    "layouts restore": Command(
+        _restore_arguments,
+        run_restore,
+        "holdfast layouts restore",
+        "holdfast layouts restore craft",
+    ),
+    "layouts remove": Command(_layout_arguments, run_remove, "holdfast layouts remove craft"),
+}

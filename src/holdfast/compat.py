@@ -1,0 +1,447 @@
+"""The functions that the documents name, for programs that call them already.
+
+    save_session … resume_from_state     the one current session of a project, `.claude/` (S4)
+    WorkflowState, create_session …      a phased workflow (S1)
+
+The first kind works on files as the document shows it, with what it leaves out: writes are durable,
+nothing that cannot be read or is of another session is written over, and where the file belongs to
+a session of a home, what is saved is taken into its journal. They work on the current folder, or
+on `root`; a home that is open already may be handed in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from holdfast import files
+from holdfast.clock import Clock
+from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Refused
+from holdfast.home import Holdfast
+from holdfast.home import open as open_home
+from holdfast.layout import REGISTRY, Where, stamps
+from holdfast.layout import orchestrator as form
+from holdfast.layout import praxis_state as phases
+from holdfast.layout.document import Document, fresh
+from holdfast.layout.facts import Facts
+from holdfast.layout.guarded import Unreadable
+from holdfast.layout.praxis_context import ResumptionContext, resumption_context
+from holdfast.layout.praxis_state import CheckpointStatus, PhaseArtifact
+from holdfast.layout.words import unit_status, unit_word
+from holdfast.place import find_tree, head
+from holdfast.store.bound import Binding
+from holdfast.text import clean_id, terminal
+
+__all__ = [
+    "CheckpointStatus",
+    "CorruptSession",
+    "Loaded",
+    "PhaseArtifact",
+    "ResumptionContext",
+    "WorkflowState",
+    "archive_session",
+    "create_new_session",
+    "create_session",
+    "list_history",
+    "load_session",
+    "look",
+    "resume_from_state",
+    "resumption_context",
+    "save_session",
+    "start_workflow",
+    "starting_phase",
+    "update_agent_status",
+]
+
+State = dict[str, Any]
+Root = str | os.PathLike[str] | None
+
+NOTHING = "No session to resume"
+_FOLDER = REGISTRY[form.ID][1]
+_MAX_BYTES = 16 * 1024 * 1024
+_MAX_PHASES = 1000
+
+
+class CorruptSession(Damaged):
+    """The current session file cannot be read. `choices` is what may be done, `menu` as text."""
+
+    choices: tuple[form.Choice, ...] = ()
+    menu: str = ""
+
+
+class Loaded(Struct):
+    """The current file as it was found: `none`, `incompatible`, `corrupt` or `ok`."""
+
+    kind: str
+    path: str
+    state: State | None = None
+    why: str = ""
+
+
+# -- the current session ---------------------------------------------------------------------------
+
+
+def look(root: Root = None) -> Loaded:
+    """What the current session file holds. Changes nothing."""
+    path = _current(root)
+    try:
+        data = files.read_optional(path, _MAX_BYTES)
+        value = None if data is None else Document.parse(data, "json").value
+    except (Unreadable, InvalidInput) as error:
+        return Loaded("corrupt", path, why=str(error))
+    if data is None:
+        return Loaded("none", path)
+    if not isinstance(value, dict):
+        return Loaded("corrupt", path, why="it does not hold an object")
+    version = value.get("schema_version")
+    if version != form.VERSION:
+        return Loaded("incompatible", path, value, f"version {version!r} is not known")
+    return Loaded("ok", path, value)
+
+
+def load_session(root: Root = None) -> State | None:
+    """The current session; None if there is none, or one of a version that is not known.
+
+    A file that cannot be read raises `CorruptSession`, with the choices there are.
+    """
+    found = look(root)
+    if found.kind == "corrupt":
+        raise _corrupt(found)
+    return found.state if found.kind == "ok" else None
+
+
+def save_session(state: State, root: Root = None, *, home: Holdfast | None = None) -> Path:
+    """Write the current session durably, `updated` set to now; returns the file.
+
+    Another session's file is archived first, one that cannot be read is kept under another name,
+    and one of a version that is not known is refused.
+    """
+    _require_writable(state)
+    with _opened(root, home) as hf:
+        state["updated"] = stamps.write(hf.clock.now())
+        _clear_the_way(hf, root, state)
+        _write(hf, root, state)
+    return Path(_given(root), _FOLDER, form.CURRENT)
+
+
+def archive_session(state: State, root: Root = None, *, home: Holdfast | None = None) -> Path:
+    """Keep a session under its id in the history and free the current file; returns the copy."""
+    _require_writable(state)
+    name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
+    with _opened(root, home) as hf:
+        owner = _owner(hf, root)
+        if owner is not None and owner.native == state["session_id"]:
+            _write(hf, root, state)
+            hf.mirror.archive(owner)
+        else:
+            _archive_file(root, name, state)
+    return Path(_given(root), _FOLDER, name)
+
+
+def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
+    """Archived sessions, newest first by file name: `id`, `goal`, `status` and `created`."""
+    folder = os.path.join(_folder(root), form.HISTORY)
+    names = [os.path.basename(path) for path in files.entries(folder) if path.endswith(".json")]
+    shown = sorted(names, reverse=True)[: max(0, limit)]
+    return form.list_history({name: _value(os.path.join(folder, name)) for name in shown}, limit)
+
+
+def create_new_session(
+    goal: str, mode: str = "default", root: Root = None, *, clock: Clock | None = None
+) -> State:
+    """The state of a session that begins now, all keys of the document in place. Not saved."""
+    now = (clock or Clock()).now()
+    here = _absolute(root)
+    where = Where(now=now, root=_folder(root), project_path=here)
+    facts = Facts(goal=goal, mode=mode, status="created", began_at=now, git_branch=_branch(here))
+    made: State = form.LAYOUT.put(None, facts, where)[form.CURRENT]
+    return made
+
+
+def update_agent_status(
+    state: State, agent_id: str, status: str, result: str = "", *, clock: Clock | None = None
+) -> State:
+    """Note how far an agent is: `in_progress`, `complete` with its result, or `failure`.
+
+    The agent is added if it is not there. A failure is logged under `errors`. Not saved.
+    """
+    word = _agent_word(status)
+    now = stamps.write((clock or Clock()).now())
+    agent = _agent(state, agent_id, now)
+    agent["status"] = word
+    if word == "in_progress":
+        _forget_the_end(agent)
+    elif word == "complete":
+        agent.pop("progress", None)
+        agent |= {"completed": now, "result_summary": result}
+    else:
+        agent["completed"] = now
+        error = {"message": result, "category": "", "agent": agent_id, "timestamp": now}
+        _list_of(state, "errors").append(error)
+    return state
+
+
+def resume_from_state(
+    state: State | None, root: Root = None, *, home: Holdfast | None = None
+) -> State:
+    """Go on with a session: it is in progress from now on, and saved. None raises `NoSession`."""
+    if state is None:
+        raise NoSession(NOTHING, hint="begin one: holdfast start GOAL --layout orchestrator")
+    word = state.get("status")
+    if word != "in_progress" and not form.may_become(str(word), "in_progress"):
+        raise Refused(
+            f"session {state.get('session_id')} is {word}",
+            why="what is over is not resumed",
+            legal=form.LIFECYCLE.get(str(word), ()),
+        )
+    state["status"] = "in_progress"
+    save_session(state, root, home=home)
+    return state
+
+
+# -- files of the current session ------------------------------------------------------------------
+
+
+def _given(root: Root) -> str:
+    return os.fspath(root) if root is not None else ""
+
+
+def _absolute(root: Root) -> str:
+    return os.path.abspath(_given(root) or ".")
+
+
+def _folder(root: Root) -> str:
+    return os.path.join(os.path.realpath(_given(root) or "."), _FOLDER)
+
+
+def _current(root: Root) -> str:
+    return os.path.join(_folder(root), form.CURRENT)
+
+
+@contextmanager
+def _opened(root: Root, home: Holdfast | None) -> Iterator[Holdfast]:
+    if home is not None:
+        yield home
+        return
+    with open_home(cwd=_absolute(root)) as hf:
+        yield hf
+
+
+def _owner(hf: Holdfast, root: Root) -> Binding | None:
+    return hf.store.bound.owner(_current(root))
+
+
+def _branch(folder: str) -> str:
+    branch, _ = head(find_tree(folder))
+    return terminal(branch or "")
+
+
+def _require_writable(state: State) -> None:
+    if not isinstance(state, dict) or state.get("schema_version") != form.VERSION:
+        why = f'schema_version must be "{form.VERSION}"'
+        raise InvalidInput("this is not the state of a session", why=why)
+
+
+def _corrupt(found: Loaded) -> CorruptSession:
+    menu = form.recovery(os.path.basename(_aside(found.path)))
+    error = CorruptSession(menu.message, why=found.why, hint="holdfast doctor", file=found.path)
+    error.choices, error.menu = menu.choices, form.recovery_text(menu)
+    return error
+
+
+def _aside(path: str) -> str:
+    """The next free name under which a file that cannot be read is kept."""
+    names = (f"{path}.corrupt{f'-{n}' if n > 1 else ''}" for n in range(1, 10_000))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _clear_the_way(hf: Holdfast, root: Root, state: State) -> None:
+    """Make room for a session's file, without losing what is there."""
+    found = look(root)
+    if found.kind == "corrupt":
+        files.move(found.path, _aside(found.path))
+    elif found.kind == "incompatible":
+        raise Refused(f"{found.path} is not written over", why=found.why, hint="move it away first")
+    elif found.state and found.state.get("session_id") != state.get("session_id"):
+        owner = _owner(hf, root)
+        if owner is not None:
+            hf.mirror.archive(owner)
+        else:
+            _put_away(root, found)
+
+
+def _put_away(root: Root, found: Loaded) -> None:
+    """Archive the file of another session, byte for byte."""
+    try:
+        id = clean_id((found.state or {}).get("session_id", ""), "session_id")
+        target = os.path.join(_folder(root), form.archive_name(id))
+    except InvalidInput:
+        target = _aside(found.path)
+    if os.path.lexists(target):
+        target = _aside(found.path)
+    files.make_folder(os.path.dirname(target))
+    files.move(found.path, target)
+
+
+def _write(hf: Holdfast, root: Root, state: State) -> None:
+    """Write the current file; where it is a session's, what was saved goes into the journal."""
+    path, data = _current(root), _bytes(state)
+    files.make_folder(os.path.dirname(path))
+    owner = _owner(hf, root)
+    if owner is None:
+        return files.replace(path, data, mode=0o644)
+    # What others wrote meanwhile is not written over: it is taken up first, or lies beside.
+    hf.take_up(owner.session)
+    with files.locked(os.path.dirname(path), clock=hf.clock):
+        files.exchange(path, data, mode=0o644)
+    hf.take_up(owner.session)
+
+
+def _archive_file(root: Root, name: str, state: State) -> None:
+    target = os.path.join(_folder(root), name)
+    files.make_folder(os.path.dirname(target))
+    files.replace(target, _bytes(state), mode=0o644)
+    found = look(root)
+    if found.state and found.state.get("session_id") == state["session_id"]:
+        files.remove(found.path)
+
+
+def _bytes(state: State) -> bytes:
+    try:
+        return fresh("json", state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("the state cannot be written as JSON", why=str(error)) from error
+
+
+def _value(path: str) -> object:
+    try:
+        return Document.parse(files.read_bounded(path, _MAX_BYTES), "json").value
+    except HoldfastError:
+        return None
+
+
+# -- agents in the state -----------------------------------------------------------------------
+
+
+def _agent_word(status: str) -> str:
+    known = unit_status(form.ID, status)
+    word = unit_word(form.ID, known) if known else status
+    if word not in form.AGENT_STATUSES:
+        raise InvalidInput(
+            f"an agent cannot be {status}", why=f"it is one of {', '.join(form.AGENT_STATUSES)}"
+        )
+    return word
+
+
+def _agent(state: State, agent_id: str, now: str) -> State:
+    agents = _list_of(state, "agents")
+    for agent in agents:
+        if isinstance(agent, dict) and agent.get("id") == agent_id:
+            return agent
+    kind = agent_id.rpartition("-")[0] or "custom"
+    new = {"id": agent_id, "type": kind, "task": "", "status": "in_progress", "started": now}
+    agents.append(new)
+    return new
+
+
+def _forget_the_end(agent: State) -> None:
+    for key in ("completed", "result_summary"):
+        agent.pop(key, None)
+
+
+def _list_of(state: State, key: str) -> list[Any]:
+    if not isinstance(state.get(key), list):
+        state[key] = []
+    found: list[Any] = state[key]
+    return found
+
+
+# -- phased workflows ------------------------------------------------------------------------------
+
+
+class WorkflowState(phases.WorkflowState):
+    """The state of one workflow session, with the time of this machine."""
+
+    def moment(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def start_workflow(
+    workflow_type: str,
+    target_file: str,
+    metadata: Mapping[str, Any],
+    *,
+    workflow_dir: Root = None,
+    session_id: str = "",
+    now: datetime | None = None,
+) -> WorkflowState:
+    """Begin a workflow: its definition decides how many phases there are and which is first."""
+    first = starting_phase(metadata, workflow_dir)
+    return create_session(
+        workflow_type,
+        target_file,
+        metadata,
+        starting_phase=first,
+        session_id=session_id,
+        now=now,
+    )
+
+
+def create_session(
+    workflow_type: str,
+    target_file: str,
+    metadata: Mapping[str, Any],
+    *,
+    starting_phase: int | None = None,
+    session_id: str = "",
+    now: datetime | None = None,
+) -> WorkflowState:
+    """A session at its first phase, with its own copy of the workflow's structure.
+
+    A number of phases that is not known yet (`dynamic`) is None until it is resolved.
+    """
+    first = _first_of(metadata) if starting_phase is None else starting_phase
+    now = now or datetime.now(UTC)
+    total = metadata.get("total_phases")
+    return WorkflowState(
+        session_id=session_id or str(uuid4()),
+        workflow_type=workflow_type,
+        target_file=target_file,
+        current_phase=first,
+        completed_phases=[],
+        phase_artifacts={},
+        checkpoints={},
+        created_at=now,
+        updated_at=now,
+        workflow_structure={
+            "total_phases": total if phases.is_count(total) else None,
+            "starting_phase": first,
+            "indexing_scheme": "zero_based" if first == 0 else "one_based",
+            "workflow_version": metadata.get("version"),
+        },
+        lifecycle={"completed": False, "paused": False, "resume_count": 0},
+        phase_timing={first: {"started_at": phases.stamp(now)}},
+    )
+
+
+def starting_phase(metadata: Mapping[str, Any], workflow_dir: Root = None) -> int:
+    """0 or 1: as the folder of the workflow shows, else as its definition says."""
+    if workflow_dir is not None:
+        return 0 if os.path.isdir(os.path.join(workflow_dir, "phases", "0")) else 1
+    return _first_of(metadata)
+
+
+def _first_of(metadata: Mapping[str, Any]) -> int:
+    listed = metadata.get("phases")
+    entries = listed[:_MAX_PHASES] if isinstance(listed, list) else []
+    numbers = [each.get("phase_number") for each in entries if isinstance(each, dict)]
+    said = [metadata.get("starting_phase"), metadata.get("start_phase")]
+    known = [number for number in (*said, *numbers) if phases.is_phase(number)]
+    return 0 if 0 in known else 1

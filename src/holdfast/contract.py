@@ -1,0 +1,65 @@
+"""The contract file of a folder: who has acknowledged the session-state contract, and is it valid.
+
+What is acknowledged is the project's own specification if one is given, else the contract that is
+shipped with Holdfast. All agents stand in one file; acknowledging changes an agent's own block
+and not one byte of the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from holdfast import files
+from holdfast.clock import Clock
+from holdfast.layout import contract as form
+from holdfast.layout.contract import Acknowledgment, Verdict
+
+_MAX_BYTES = 1024 * 1024
+
+
+class Contract:
+    """The specification and the acknowledgments in one folder, read when they are asked for."""
+
+    def __init__(self, folder: str, spec: str = "", clock: Clock | None = None) -> None:
+        self.path = os.path.join(folder, form.FILE)
+        self._clock = clock or Clock()
+        self.specification = files.read_bounded(spec, _MAX_BYTES) if spec else form.shipped()
+
+    @property
+    def version(self) -> str:
+        return form.version_of(self.specification)
+
+    @property
+    def checksum(self) -> str:
+        return form.checksum(self.specification)
+
+    def acknowledgments(self) -> list[Acknowledgment]:
+        """Every agent's block, in the order of the file."""
+        return form.parse(self._text() or "")
+
+    def verify(self, agent: str) -> Verdict:
+        """Whether an agent has acknowledged the contract as it is now."""
+        return form.verify(self._text(), agent, self.specification)
+
+    def verify_all(self) -> dict[str, Verdict]:
+        """The same for every agent that has acknowledged anything; "" where there is none."""
+        names: Sequence[str] = [each.agent for each in self.acknowledgments()] or [""]
+        return {name: self.verify(name) for name in names}
+
+    def summary(self) -> str:
+        return form.summary(self._text(), self.specification)
+
+    def acknowledge(self, agent: str) -> str:
+        """Write the agent's block, durably; returns the file."""
+        form.block(agent, 0, self.specification)  # a name that cannot be written makes no folder
+        folder = os.path.dirname(self.path)
+        files.make_folder(folder)
+        with files.locked(folder, clock=self._clock):
+            new = form.put(self._text(), agent, self._clock.now(), self.specification)
+            files.replace(self.path, new.encode("utf-8", "surrogateescape"), mode=0o644)
+        return self.path
+
+    def _text(self) -> str | None:
+        data = files.read_optional(self.path, _MAX_BYTES, follow=False)
+        return None if data is None else data.decode("utf-8", "surrogateescape")

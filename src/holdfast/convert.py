@@ -1,0 +1,78 @@
+"""Convert: the files of one layout as files of another, beside them and never in place.
+
+What the target has no field for travels in it as values under the key `holdfast`, and comes back
+from there: going there and back gives the same bytes, and what someone changed in between.
+"""
+
+from __future__ import annotations
+
+import os
+
+from msgspec import Struct
+
+from holdfast import files, found
+from holdfast.errors import Damaged, InvalidInput
+from holdfast.layout import REGISTRY, Where, carry, layout
+from holdfast.layout.manner import dress
+
+
+class Converted(Struct):
+    """The files made, by name, and what could not be said in the layout's own fields."""
+
+    layout: str
+    source: str
+    native: str
+    files: dict[str, bytes]
+    carried: list[str]
+    lost: list[str]
+
+
+def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
+    """The session at a path in another layout. Nothing is written."""
+    if to not in REGISTRY:
+        raise InvalidInput(f"there is no layout {to}", why=f"they are {', '.join(REGISTRY)}")
+    one = _only(path)
+    manners = {name: document.manner() for name, document in one.documents.items()}
+    lens = layout(to)
+    tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
+    made = {
+        name: dress(_kind(name), value, (back or {}).get(name))
+        for name, value in tree.items()
+        if value is not None
+    }
+    id = lens.get(tree, where).native_id
+    return Converted(to, one.layout, id, made, loss.carried, loss.lost)
+
+
+def write(made: Converted, out: str) -> list[str]:
+    """Write converted files: one to `out`, several below it. What is there is never replaced."""
+    if len(made.files) == 1 and not os.path.isdir(out):
+        targets = {out: next(iter(made.files.values()))}
+    else:
+        targets = {os.path.join(out, name): data for name, data in made.files.items()}
+    for target in targets:
+        if os.path.lexists(target):
+            raise InvalidInput(f"{target} is there already", hint="choose another -o", file=target)
+    for target, data in targets.items():
+        files.make_folder(os.path.dirname(os.path.abspath(target)))
+        files.create(target, data, mode=0o644)
+    return list(targets)
+
+
+def _only(path: str) -> found.Find:
+    finds = [one for one in found.find(path) if one.layout]
+    if len(finds) != 1:
+        why = f"{len(finds)} sessions are there" if finds else "no session file is there"
+        raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
+    if finds[0].faults or not finds[0].documents:
+        raise Damaged(
+            f"{finds[0].path} cannot be read whole",
+            why=finds[0].faults[0].message if finds[0].faults else "",
+            hint=f"holdfast check {path}",
+            file=finds[0].path,
+        )
+    return finds[0]
+
+
+def _kind(name: str) -> str:
+    return name.rsplit(".", 1)[-1]

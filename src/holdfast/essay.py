@@ -1,0 +1,178 @@
+"""Essay: sessions of the `essay` layout as their writers meet them.
+
+They lie in folders of their own, named after the moment they began: ours below the home, those of
+other programs in `/tmp`. Here they are listed, their unfinished work is saved, and the document's
+sentences on pausing and resuming are made from what the session's file says.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import adopt, files, found, recover
+from holdfast.errors import HoldfastError, InvalidInput, NoSession, Refused
+from holdfast.home import Holdfast
+from holdfast.layout import ERROR, essay
+from holdfast.layout.document import Document
+from holdfast.layout.essay import STATE
+from holdfast.recover import Unusable
+from holdfast.session import Session
+from holdfast.store.bound import Binding
+
+MAX_PARTIAL = 4 * 1024 * 1024
+_LIMIT = 16 * 1024 * 1024
+
+
+class Listed(Struct):
+    """An essay's folder; `state` is None where its session file cannot be read."""
+
+    folder: str
+    state: dict[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.folder)
+
+
+def new_folder(home: Holdfast) -> str:
+    """Where a new essay of this home lies: not in `/tmp`, which is emptied at every start."""
+    wanted = essay.folder_name(home.clock.now(), home.settings.naive_time)
+    path = os.path.join(home.essay_root, wanted)
+    moment = home.clock.now()
+    while os.path.lexists(path):
+        moment += 1000
+        path = os.path.join(home.essay_root, essay.folder_name(moment, home.settings.naive_time))
+    return path
+
+
+def listed(home: Holdfast) -> list[Listed]:
+    """The essays of this user, newest first."""
+    return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in home.essay_folders()]
+
+
+def list_text(home: Holdfast, essays: list[Listed]) -> str:
+    """The list as the document words it."""
+    rows = [(one.name, one.state) for one in essays]
+    return essay.session_list(rows, home.mirror.where(""))
+
+
+def chosen(home: Holdfast, text: str) -> Listed:
+    """The essay that a number of the list, a name, or the beginning of one means."""
+    essays = listed(home)
+    if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= len(essays):
+        return essays[int(text) - 1]
+    near = [one for one in essays if one.name == text] or [
+        one for one in essays if text and text in one.name
+    ]
+    if len(near) != 1:
+        why = f"{len(near)} essays are called like that" if near else "there is no such essay"
+        raise NoSession(f"{text}: {why}", hint="holdfast essay list")
+    return near[0]
+
+
+def faults(home: Holdfast, one: Listed) -> list[str]:
+    """What makes the state of an essay unfit to go on from: every error, in words."""
+    (find,) = found.find(os.path.join(one.folder, STATE))
+    report = found.check(find, home.mirror.where(one.folder))
+    return [finding.message for finding in report.findings if finding.severity == ERROR]
+
+
+class Faulty(Refused):
+    """The state of an essay contradicts its files; how to proceed is the user's to say."""
+
+    def __init__(self, name: str, faults: list[str]) -> None:
+        super().__init__(
+            f"the state of {name} is at fault",
+            why=faults[0],
+            hint=f"put it right, or go on all the same: holdfast essay resume {name} --anyway",
+        )
+        self.name = name
+        self.faults = faults
+
+
+def take(home: Holdfast, which: str, *, anyway: bool = False) -> Session:
+    """The session of an essay, its state loaded and validated first."""
+    one = chosen(home, which)
+    case = recover.examine(home, one.folder)
+    if case is not None:
+        raise Unusable(case)
+    wrong = [] if anyway else faults(home, one)
+    if wrong:
+        raise Faulty(one.name, wrong)
+    (taken,) = adopt.adopt(home, one.folder)
+    return home.use(taken.session)
+
+
+def _state(path: str) -> dict[str, Any] | None:
+    try:
+        data = files.read_bounded(path, _LIMIT, follow=False)
+        value = Document.parse(data, "yaml").value
+    except HoldfastError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# -- a session of ours -------------------------------------------------------------------------
+
+
+def binding_of(home: Holdfast, session: str) -> Binding | None:
+    """The essay files of a session, if it has any."""
+    bound = home.store.bound.bindings(session)
+    return next((b for b in bound if b.layout == "essay"), None)
+
+
+def pause_message(home: Holdfast, session: str) -> str:
+    return _sentence(home, session, essay.pause_message)
+
+
+def resume_summary(home: Holdfast, session: str) -> str:
+    return _sentence(home, session, essay.resume_summary)
+
+
+def _sentence(home: Holdfast, session: str, say: Any) -> str:
+    """A sentence about the session's file; empty for a session without one."""
+    binding = binding_of(home, session)
+    state = _state(binding.place) if binding else None
+    return str(say(state)) if state is not None else ""
+
+
+def save_partial(home: Holdfast, session: str, partial: dict[str, str]) -> list[str]:
+    """Write unfinished work into the essay's folder, durably; returns where it is.
+
+    What a file held before stays: as the beginning of the new text, or as a version of its own.
+    """
+    binding = binding_of(home, session)
+    if binding is None:
+        raise Refused(
+            f"session {session} has no folder for unfinished work",
+            why="only an essay has one",
+            hint="holdfast layouts add essay",
+        )
+    for name, text in partial.items():
+        _require_name(name)
+        if len(text) > MAX_PARTIAL:
+            raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
+    files.make_folder(binding.root)
+    return [_save(binding.root, name, text) for name, text in partial.items()]
+
+
+def _require_name(name: str) -> None:
+    plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
+    if not plain or len(os.fsencode(name)) > 200 or not name.isprintable():
+        raise InvalidInput(
+            f"{name[:100]!r} cannot be the name of unfinished work",
+            why="it is a Markdown file of the essay's folder, such as stage-4-draft.md",
+        )
+
+
+def _save(folder: str, name: str, text: str) -> str:
+    path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
+    old = files.read_optional(path, _LIMIT, follow=False)
+    if old is not None and not data.startswith(old.rstrip()):
+        files.move(path, os.path.join(folder, essay.version_name(name, os.listdir(folder))))
+    if old != data:
+        files.replace(path, data, mode=0o644)
+    return path

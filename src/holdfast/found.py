@@ -1,0 +1,570 @@
+"""Found: session files on disk, whatever program made them.
+
+`find` looks at a file, a folder or a whole project and says which sessions of which layouts are
+there, by what is in the files and not by their names. A *find* is one session: its layout, the
+files it has as bytes, and what of them could be parsed; a file that cannot be is a *fault* of it.
+
+Nothing is ever written here, links are not followed, and what is too large or too much is said to
+be skipped, not read. A name is believed only where nothing is left to read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import files
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.layout import (
+    ERROR,
+    REGISTRY,
+    WARNING,
+    Bundle,
+    Finding,
+    Layout,
+    Reading,
+    Salvaged,
+    Tree,
+    Where,
+    carry,
+    layout,
+)
+from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.document import Document
+from holdfast.layout.facts import Facts
+from holdfast.layout.guarded import Unreadable
+
+MAX_BYTES = 16 * 1024 * 1024
+CORRUPT = ".corrupt-"
+"""What follows the name of a file that was set aside because it could not be read."""
+AI_ROOT = ".ai-session"
+ARTIFACTS = "artifacts"
+CURRENT = "orchestrator-session.json"
+ESSAY = "essay-pipeline-"
+ESSAY_ROOTS = ("/tmp",)
+"""Where essays are made by other programs."""
+_MOST_FILES = 50_000
+SURE = 0.3
+_SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".hg"})
+_ENDINGS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".jsonl": "jsonl"}
+
+# What tells a layout apart in bytes that do not parse, in this order; then what its name says.
+_HINTS = (
+    ("praxis", rb'"workflow_type"|"completed_phases"'),
+    ("craft", rb'"teleportation"|session-state-v1\.json'),
+    ("orchestrator", rb'"schema_version"\s*:\s*"1\.0"|"decisions_made"|"completed_work"'),
+    ("essay", rb"(?m)^pipeline_id:|^current_stage(_name)?:"),
+    (
+        "ai-session",
+        rb'(?m)active_features:|^\s*current_state:|model_in_use:|^feature:|"duration_ms"',
+    ),
+)
+_NAMES = (
+    ("essay", r"session-state\.ya?ml"),
+    ("ai-session", r"state\..*ya?ml|active-features\..*|implementation-plan\..*|history\.jsonl"),
+    ("orchestrator", r"orchestrator-session\.json|\d{4}-\d\d-\d\d-[0-9a-z]+\.json"),
+    ("praxis", r"(workflow_default_)?[0-9a-f]{8}-[0-9a-f-]{27}\.json"),
+)
+# Without any of these words a file is of no layout, and need not be parsed.
+_TELLING = re.compile(
+    rb"session_id|workflow_type|completed_phases|pipeline_id|current_stage|active_features"
+    rb"|current_state|schema_version|completed_work|<<<<<<< "
+)
+_ROLES = ((INDEX, "active_features"), (STATE, "current_state"), (PLAN, "feature"))
+
+
+class Find(Struct):
+    """One session in files. `paths` says where each file of its tree really is."""
+
+    layout: str
+    native: str
+    paths: dict[str, str]
+    bundle: Bundle
+    documents: dict[str, Document]
+    faults: list[Finding]
+
+    @property
+    def lens(self) -> Layout:
+        return layout(self.layout)
+
+    @property
+    def tree(self) -> Tree:
+        return {name: document.value for name, document in self.documents.items()}
+
+    @property
+    def path(self) -> str:
+        """The main file, or the first one that is there."""
+        return next(iter(self.paths.values()))
+
+    @property
+    def root(self) -> str:
+        """The folder that the names in the tree are relative to."""
+        name, path = next(iter(self.paths.items()))
+        return path[: -len(name) - 1] if path.endswith(f"/{name}") else os.path.dirname(path)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether the file is not where its layout has it, so that nothing around it is its."""
+        name, path = next(iter(self.paths.items()))
+        return not path.endswith(f"/{name}")
+
+    def facts(self, where: Where) -> Facts:
+        return carry.read(self.lens, self.tree, where)
+
+    def salvage(self, where: Where) -> Salvaged | None:
+        return self.lens.salvage(self.bundle, where)
+
+
+class Report(Struct):
+    """What `check` says of one session's files."""
+
+    path: str
+    reading: Reading
+    findings: list[Finding]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity == ERROR for finding in self.findings)
+
+
+def check(find: Find, where: Where, *, strict: bool = False) -> Report:
+    """Every deviation of one session's files from its document."""
+    findings = [*find.faults]
+    reading = Reading(layout=find.layout)
+    if find.documents and find.layout:
+        findings += find.lens.check(find.tree, where, strict=strict)
+        reading = find.lens.reading(find.tree, where)
+    return Report(find.path, reading, [_placed(find, finding) for finding in findings])
+
+
+def _placed(find: Find, finding: Finding) -> Finding:
+    """A finding with the line it speaks of, and the file as the user knows it."""
+    document = find.documents.get(finding.file)
+    line = finding.line
+    if not line and document is not None and finding.where:
+        line = document.line(finding.where)
+    return replace(finding, file=find.paths.get(finding.file, finding.file), line=line)
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def find(path: str) -> list[Find]:
+    """The sessions in a file or below a folder; one that cannot be told is a find without layout.
+
+    A folder without any gives an empty list; what is not a file or folder is refused.
+    """
+    return list(walk(path))
+
+
+def walk(path: str) -> Iterator[Find]:
+    """Like `find`, one after the other as they are met."""
+    kind = _kind_of(path)
+    if kind == "file":
+        return iter([_of_file(os.path.abspath(path))])
+    if kind == "folder":
+        return _of_folder(os.path.abspath(path))
+    raise InvalidInput(f"{path} is neither a file nor a folder", why=f"it is {kind}", file=path)
+
+
+def _kind_of(path: str) -> str:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)[:200]
+        raise InvalidInput(f"{path[:200]} cannot be looked at", why=why) from None
+    return _KINDS.get(stat.S_IFMT(mode), "a device")
+
+
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFLNK: "a link",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def _of_file(path: str) -> Find:
+    try:
+        data = files.read_bounded(path, MAX_BYTES)
+    except HoldfastError as error:
+        return _unreadable(path, "unreadable", str(error))
+    return told(path, data) or Find("", "", {"": path}, {"": data}, {}, [_unknown(path)])
+
+
+def _unreadable(path: str, code: str, message: str) -> Find:
+    """A file that was not read: its name is all that tells what it would be."""
+    id = _hinted(path, b"")
+    name = _named_role(id, path, b"") if id else ""
+    fault = Finding(code, ERROR, message, name, "", _UNREADABLE.get(id, ""))
+    return Find(id, "", {name: path}, {}, {}, [fault])
+
+
+def told(path: str, data: bytes) -> Find | None:
+    """A single file as a find, by its bytes and its name; None if it is of no layout."""
+    kind = _kind_by_content(path, data)
+    try:
+        document = Document.parse(data, kind)
+    except Unreadable as error:
+        return _broken(path, data, error)
+    scores = {id: layout(id).recognise(path, document.value) for id in REGISTRY}
+    best = max(scores, key=lambda id: scores[id])
+    if scores[best] < SURE:
+        return _in_the_place(path, data)
+    name = _role(best, path, document.value)
+    return _made(best, {name: path}, {name: data}, {name: document})
+
+
+def _in_the_place(path: str, data: bytes) -> Find | None:
+    """A file that parses and is of no layout, but has the very place of a session's file."""
+    name = os.path.basename(path)
+    id = _FIXED.get(name, "") or _at_home(path)
+    if not id:
+        return None
+    fault = Finding("not-a-session", ERROR, f"this is no {id} session", name, "", _UNREADABLE[id])
+    return Find(id, "", {name: path}, {name: data}, {}, [fault])
+
+
+_FIXED = {"session-state.yaml": "essay", CURRENT: "orchestrator"}
+
+
+def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
+    id = _hinted(path, data)
+    if not id:
+        return None
+    name = _named_role(id, path, data)
+    fault = Finding(error.code, ERROR, error.what, name, "", _UNREADABLE[id], error.line)
+    return Find(id, "", {name: path}, {name: data}, {}, [fault])
+
+
+_UNREADABLE = {
+    "ai-session": "S0-78",
+    "praxis": "S1-25",
+    "craft": "S2-85",
+    "essay": "S3-94",
+    "orchestrator": "S4-79",
+}
+
+
+def _made(id: str, paths: dict[str, str], bundle: Bundle, documents: dict[str, Document]) -> Find:
+    faults = [
+        Finding("bad-line", ERROR, bad.message, name, "", "S0-37", bad.number)
+        for name, document in documents.items()
+        for bad in document.bad
+    ]
+    faults += [
+        Finding(
+            remark.code,
+            WARNING,
+            "this YAML is read, but not as others may",
+            name,
+            "",
+            "",
+            remark.line,
+        )
+        for name, document in documents.items()
+        for remark in document.remarks
+    ]
+    tree = {name: document.value for name, document in documents.items()}
+    native = layout(id).get(tree, Where()).native_id
+    return Find(id, native, paths, bundle, documents, faults)
+
+
+def _kind_by_content(path: str, data: bytes) -> str:
+    named = _ENDINGS.get(os.path.splitext(path)[1].lower())
+    if named:
+        return named
+    start = data.lstrip()[:1]
+    if start != b"{":
+        return "yaml"
+    lines = data.split(b"\n", 2)
+    whole = len(lines) > 1 and lines[0].rstrip().endswith(b"}") and lines[1].startswith(b"{")
+    return "jsonl" if whole else "json"
+
+
+def _hinted(path: str, data: bytes) -> str:
+    for id, pattern in _HINTS:
+        if re.search(pattern, data):
+            return id
+    name = os.path.basename(path)
+    named = (id for id, pattern in _NAMES if re.fullmatch(pattern, name))
+    return _at_home(path) or next(named, "")
+
+
+def _at_home(path: str) -> str:
+    """The layout in whose own folder a file is, where such a folder holds nothing else."""
+    folder, name = os.path.split(path)
+    own = (id for id in ("praxis", "craft") if folder.endswith(f"/{REGISTRY[id][1]}"))
+    return next(own, "") if name.endswith(".json") else ""
+
+
+def _role(id: str, path: str, value: object) -> str:
+    """The name that a file has in its layout's trees."""
+    lens = layout(id)
+    if id != "ai-session":
+        native = lens.get({os.path.basename(path): value}, Where()).native_id
+        return lens.files(native or os.path.basename(path).removesuffix(".json"))[0]
+    if isinstance(value, list):
+        return f"{os.path.basename(os.path.dirname(path))}/{LOG}"
+    keys = value if isinstance(value, dict) else {}
+    role = next((role for role, key in _ROLES if key in keys), STATE)
+    return role if role == INDEX else f"{_feature(path, value)}/{role}"
+
+
+def _feature(path: str, value: object) -> str:
+    said = value.get("feature_id") if isinstance(value, dict) else ""
+    return said if isinstance(said, str) and said else os.path.basename(os.path.dirname(path))
+
+
+def _named_role(id: str, path: str, data: bytes) -> str:
+    if id != "ai-session":
+        return os.path.basename(path)
+    folder = os.path.basename(os.path.dirname(path))
+    if b"active_features" in data or os.path.basename(path).startswith("active-features"):
+        return INDEX
+    return f"{folder}/{PLAN if b'phases:' in data else LOG if path.endswith('.jsonl') else STATE}"
+
+
+def _unknown(path: str) -> Finding:
+    message = "this is not a session file of any of the five layouts"
+    return Finding("unknown-layout", ERROR, message, path)
+
+
+def _unread(path: str, error: HoldfastError) -> Finding:
+    return Finding("unreadable", ERROR, str(error), path)
+
+
+# -- folders -----------------------------------------------------------------------------------
+
+
+def _of_folder(folder: str) -> Iterator[Find]:
+    if _is_ai_session(folder):
+        yield _ai_session(os.path.dirname(folder), os.path.basename(folder))
+        return
+    roots: set[str] = set()
+    # Of two files that claim to be one session, the one in its own place is met first.
+    for below, names in sorted(_folders(folder), key=lambda found: not _is_home(found[0])):
+        if os.path.dirname(below) in roots or os.path.dirname(os.path.dirname(below)) in roots:
+            continue
+        if os.path.basename(below) == AI_ROOT or INDEX in names:
+            roots.add(below)
+            yield from _ai_sessions(below)
+        else:
+            yield from _loose(below, names)
+
+
+def _is_home(folder: str) -> bool:
+    return any(folder.endswith(f"/{place}") for _, place in REGISTRY.values() if place)
+
+
+def _is_ai_session(folder: str) -> bool:
+    """Whether the folder itself is that of one session of the `ai-session` layout."""
+    there = any(_is_file(folder, part) for part in (STATE, PLAN, LOG))
+    above = os.path.dirname(folder)
+    return there and (os.path.basename(above) == AI_ROOT or _is_file(above, INDEX))
+
+
+def _ai_sessions(root: str) -> Iterator[Find]:
+    names = [name for name in _listed(root) if _is_started(os.path.join(root, name))]
+    for name in names:
+        yield _ai_session(root, name)
+    if not names and os.path.lexists(os.path.join(root, INDEX)):
+        yield _of_plain_file(os.path.join(root, INDEX))
+
+
+def _is_started(folder: str) -> bool:
+    """Whether a session's folder is there; half of its files make one too."""
+    parts = (STATE, PLAN, LOG, ARTIFACTS)
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    return any(os.path.lexists(os.path.join(folder, part)) for part in parts)
+
+
+def _ai_session(root: str, name: str) -> Find:
+    parts = {f"{name}/{part}": os.path.join(root, name, part) for part in (STATE, PLAN, LOG)}
+    paths = {**parts, INDEX: os.path.join(root, INDEX)}
+    bundle: Bundle = {}
+    documents: dict[str, Document] = {}
+    faults: list[Finding] = []
+    for key, path in paths.items():
+        if not os.path.lexists(path):
+            continue
+        try:
+            bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
+            documents[key] = Document.parse(bundle[key], _ENDINGS[os.path.splitext(key)[1]])
+        except HoldfastError as error:
+            code, what, line = _what_is_wrong(path, error)
+            faults.append(Finding(code, ERROR, what, key, "", "S0-78", line))
+    there = {key: path for key, path in paths.items() if os.path.lexists(path)}
+    there = there or {f"{name}/{STATE}": parts[f"{name}/{STATE}"]}
+    made = _made("ai-session", there, bundle, documents)
+    return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+def _what_is_wrong(path: str, error: HoldfastError) -> tuple[str, str, int]:
+    if isinstance(error, Unreadable):
+        return error.code, error.what, error.line
+    if files.is_odd(path):
+        return "odd-file", f"this is {_odd_kind(path)}, not a file", 0
+    return "unreadable", str(error), 0
+
+
+def _odd_kind(path: str) -> str:
+    kind = _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "a device")
+    return "a folder" if kind == "folder" else kind
+
+
+def _loose(folder: str, names: list[str]) -> Iterator[Find]:
+    """The sessions among the files of one folder, of those layouts that have one file each."""
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.splitext(name)[1].lower() in _ENDINGS and not _is_backup_of(name, names):
+            found = _look(path)
+            if found is not None and found.layout not in ("", "ai-session"):
+                yield found
+
+
+def _is_backup_of(name: str, names: list[str]) -> bool:
+    """Files that we set aside are named after the one they were."""
+    return CORRUPT in name and name.partition(CORRUPT)[0] in names
+
+
+def _look(path: str) -> Find | None:
+    """A file met on the way; one that only its name makes a session's is told, if not read."""
+    if not _is_small_file(path):
+        return _of_plain_file(path) if _hinted(path, b"") else None
+    data = _bytes(path)
+    # Without its zeros UTF-16 tells, too.
+    tells = _TELLING.search(data.replace(b"\0", b"") if b"\0" in data else data)
+    return told(path, data) if tells or _hinted(path, b"") else None
+
+
+def _of_plain_file(path: str) -> Find:
+    """A file in the place of a session's, which no link may stand in for."""
+    if files.is_odd(path):
+        return _unreadable(path, "odd-file", f"this is {_odd_kind(path)}, not a file")
+    return _of_file(path)
+
+
+def _folders(folder: str) -> Iterator[tuple[str, list[str]]]:
+    """Each folder and what is in it that is no folder, or has the name of a session's file."""
+    count = 0
+    for here, below, found in os.walk(folder):
+        odd = [name for name in below if os.path.splitext(name)[1].lower() in _ENDINGS]
+        below[:] = sorted(name for name in below if name not in _SKIPPED)
+        count += len(found)
+        if count > _MOST_FILES:
+            return
+        yield here, sorted([*found, *odd])
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _is_file(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
+
+
+def _is_small_file(path: str) -> bool:
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(facts.st_mode) and facts.st_size <= MAX_BYTES
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return files.read_bounded(path, MAX_BYTES, follow=False)
+    except HoldfastError:
+        return b""
+
+
+# -- definitions -------------------------------------------------------------------------------
+
+
+def around(one: Find, where: Where, workflows: str = "") -> Where:
+    """What of the surroundings of a session's files counts for it."""
+    where = replace(where, total=phases(one, workflows))
+    return replace(where, root="", names=frozenset()) if one.is_loose else where
+
+
+def phases(one: Find, folder: str = "") -> int | None:
+    """How many phases the definition of a session's workflow gives, if one is at hand.
+
+    Definitions are in `TYPE/metadata.json`, below the folder given or that of the session's own
+    project. One that only says that the number changes is none.
+    """
+    kind = _workflow(one)
+    folder = folder or _definitions(one.path)
+    if not folder or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind):
+        return None
+    try:
+        data = files.read_bounded(os.path.join(folder, kind, "metadata.json"), MAX_BYTES)
+        value = Document.parse(data, "json").value
+    except HoldfastError:
+        return None
+    total = value.get("total_phases") if isinstance(value, dict) else None
+    return total if type(total) is int and 0 < total < 10_000 else None
+
+
+def _workflow(one: Find) -> str:
+    value = next(iter(one.tree.values()), None) if one.layout == "praxis" else None
+    kind = value.get("workflow_type") if isinstance(value, dict) else ""
+    return kind if isinstance(kind, str) else ""
+
+
+def _definitions(path: str) -> str:
+    above, found, _ = path.partition("/.praxis-os/")
+    return f"{above}/.praxis-os/workflows" if found else ""
+
+
+# -- essays ------------------------------------------------------------------------------------
+
+
+def essay_folders(roots: Iterable[str]) -> list[str]:
+    """The folders of essays directly below some folders, newest name first.
+
+    Below `/tmp` anybody may make such a folder. Only one that is the user's own, that is no link
+    and that nobody else can write to is looked at.
+    """
+    found = [
+        os.path.join(root, name)
+        for root in roots
+        for name in _listed(root)
+        if name.startswith(ESSAY) and _is_private_folder(os.path.join(root, name))
+    ]
+    return sorted(found, key=lambda path: (os.path.basename(path), path), reverse=True)
+
+
+def _is_private_folder(path: str) -> bool:
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return False
+    mine = facts.st_uid == os.geteuid()
+    return stat.S_ISDIR(facts.st_mode) and mine and not facts.st_mode & 0o022
+
+
+# -- what nobody has taken up ------------------------------------------------------------------
+
+
+def places(root: str) -> list[str]:
+    """Where the layouts keep sessions in a project, as far as something is there; a glance."""
+    spots = [os.path.join(root, folder) for _, folder in REGISTRY.values() if folder]
+    told = [os.path.join(s, CURRENT) if s.endswith("/.claude") else s for s in spots]
+    return [path for path in told if os.path.isfile(path) or _holds_something(path)]
+
+
+def _holds_something(folder: str) -> bool:
+    return any(os.path.splitext(name)[1] in _ENDINGS for name in _listed(folder))

@@ -1,0 +1,149 @@
+"""Orchestrator: the one current session of a project, as the `orchestrator` layout knows it.
+
+The project has one current file and an archive. What *continue* means depends on the file: there is
+`none`, it is of a version that is `incompatible`, it is `corrupt`, or it is `ok`. A file that
+another program wrote becomes a session here when it is continued or aborted; beginning a new one
+moves it into the archive, every byte as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import adopt, files, found, recover
+from holdfast.errors import HoldfastError, InvalidInput, NoSession, Outdated, Refused
+from holdfast.found import CURRENT, MAX_BYTES, Find
+from holdfast.home import Holdfast
+from holdfast.layout import REGISTRY
+from holdfast.layout import orchestrator as layout
+from holdfast.layout.document import Document
+from holdfast.recover import Case, Unusable
+from holdfast.session import Session
+
+NOTHING = "No session to resume"
+NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
+
+
+class Loaded(Struct):
+    """What the current file of a project is."""
+
+    kind: str
+    path: str
+    find: Find | None = None
+    version: str = ""
+    case: Case | None = None
+
+
+def folder(home: Holdfast) -> str:
+    return os.path.join(home.workspace.tree.root, REGISTRY[layout.ID][1])
+
+
+def load(home: Holdfast) -> Loaded:
+    """Look at the current file; nothing is written, and an unknown version is never \"none\"."""
+    path = os.path.join(folder(home), CURRENT)
+    if not os.path.lexists(path):
+        return Loaded(NONE, path)
+    case = recover.examine(home, path)
+    if case is not None:
+        return Loaded(CORRUPT, path, case=case)
+    (find,) = found.find(path)
+    reading = find.lens.reading(find.tree, home.mirror.where(find.root))
+    if not reading.writable:
+        return Loaded(INCOMPATIBLE, path, find, reading.version)
+    return Loaded(OK, path, find, reading.version)
+
+
+def take(home: Holdfast) -> Session:
+    """The current session, made one of ours if it is not yet."""
+    loaded = load(home)
+    if loaded.kind == NONE:
+        raise NoSession(NOTHING, hint='holdfast orchestrator new "GOAL"')
+    _require_usable(loaded)
+    (taken,) = adopt.adopt(home, loaded.path)
+    if not taken.session:
+        raise Refused(f"{loaded.path} could not be taken up", why="; ".join(taken.problems))
+    return home.use(taken.session)
+
+
+def _require_usable(loaded: Loaded) -> None:
+    if loaded.kind == INCOMPATIBLE:
+        raise Outdated(
+            f"{loaded.path} is of version {loaded.version or 'unknown'}",
+            why=f"only version {layout.VERSION} can be resumed; the file stays as it is",
+            hint=f"holdfast check {loaded.path}",
+            file=loaded.path,
+        )
+    if loaded.case is not None:
+        raise Unusable(loaded.case)
+
+
+def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session, str]:
+    """Begin a new current session; returns where the one before it is archived, if any was."""
+    loaded = load(home)
+    archived = ""
+    if loaded.kind == CORRUPT:
+        _require_usable(loaded)
+    owner = home.store.bound.owner(os.path.realpath(loaded.path))
+    if loaded.find is not None and owner is None:
+        archived = _archive(loaded)
+    elif owner is not None:
+        archived = os.path.join(owner.root, layout.archive_name(owner.native))
+    return home.start(goal, mode=mode, layouts=[layout.ID]), archived
+
+
+def _archive(loaded: Loaded) -> str:
+    """Move a file of another program into the archive; nothing there is replaced."""
+    assert loaded.find is not None
+    name = loaded.find.native if not layout.LAYOUT.valid_id(loaded.find.native) else ""
+    name = name or f"unnamed-{os.stat(loaded.path).st_mtime_ns // 10**9}"
+    target = os.path.join(os.path.dirname(loaded.path), layout.archive_name(name))
+    files.make_folder(os.path.dirname(target))
+    if os.path.lexists(target):
+        target = f"{target.removesuffix('.json')}-{os.stat(loaded.path).st_mtime_ns}.json"
+    files.move(loaded.path, target)
+    return target
+
+
+# -- the archive -------------------------------------------------------------------------------
+
+
+def history(home: Holdfast, limit: int = 10) -> list[dict[str, str]]:
+    """A row per archived session, newest first: id, goal, status, created, and its file."""
+    names = sorted(_archived(home), reverse=True)[: max(0, limit)]
+    rows = [(name, layout.list_history({name: _value(home, name)})[0]) for name in names]
+    return [{**row, "path": _path(home, name)} for name, row in rows]
+
+
+def archived(home: Holdfast, text: str) -> dict[str, str]:
+    """The row that a number of the list, or an id, means."""
+    rows = history(home, limit=10_000)
+    if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= len(rows):
+        return rows[int(text) - 1]
+    near = [row for row in rows if row["id"] == text] or [
+        row for row in rows if text and text in row["id"]
+    ]
+    if len(near) != 1:
+        raise InvalidInput(
+            f"no one archived session is {text}", hint="holdfast orchestrator history"
+        )
+    return near[0]
+
+
+def _archived(home: Holdfast) -> list[str]:
+    there = files.entries(os.path.join(folder(home), layout.HISTORY))
+    return [os.path.basename(p) for p in there if p.endswith(".json") and not files.is_odd(p)]
+
+
+def _path(home: Holdfast, name: str) -> str:
+    return os.path.join(folder(home), layout.HISTORY, name)
+
+
+def _value(home: Holdfast, name: str) -> Any:
+    try:
+        data = files.read_bounded(_path(home, name), MAX_BYTES, follow=False)
+        return Document.parse(data, "json").value
+    except HoldfastError:
+        return {}

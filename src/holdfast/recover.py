@@ -1,0 +1,550 @@
+"""Recover: session files that cannot be read, by the first rung of a ladder that holds.
+
+    journal      the session is ours: its files are written anew from what was recorded
+    backup       the layout's own backup beside the file can still be read
+    artifacts    what is left of the bytes, and the files around them, tell the rest
+    user         nothing does, or the files cannot decide: somebody must say
+
+A *case* is one session whose files are damaged or missing, with the rung that holds, what was
+inferred and what is lost, and what would be written. A case may carry a *question*: choices, each
+with the command that takes it, and one that is recommended. Nothing is asked here.
+
+The secret is that nothing gets lost on the way: damaged bytes are moved beside, under a name that
+says so, before anything takes their place, and what is written is on disk before this returns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import files, found
+from holdfast.clock import Clock, iso
+from holdfast.doctor import Advice
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.found import CORRUPT, MAX_BYTES, Find
+from holdfast.home import Holdfast
+from holdfast.layout import Bundle, Finding, Tree, Where, layout
+from holdfast.layout import orchestrator as orch
+from holdfast.layout.ai_session import salvage_index
+from holdfast.layout.ai_session_read import INDEX
+from holdfast.layout.document import Document, fresh
+from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
+from holdfast.layout.guarded import Unreadable
+from holdfast.layout.torn import recover as torn
+from holdfast.place import find_tree, git_operation
+from holdfast.store.bound import Binding
+
+JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
+RECOVERED_FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
+_CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
+_MOST_FILES = 2000
+
+
+class Choice(Struct, frozen=True):
+    """One answer to a question, and the command that gives it."""
+
+    id: str
+    title: str
+    says: str = ""
+    command: str = ""
+
+
+class Question(Struct, frozen=True):
+    text: str
+    choices: list[Choice]
+    recommended: str
+    files: list[str] = []
+    menu: str = ""
+    """The whole question as the layout's document words it, where it does."""
+
+
+class Case(Struct):
+    """Damaged or missing files of one session, and what can be done about them."""
+
+    layout: str
+    path: str
+    session: str = ""
+    what: str = ""
+    rung: str = ""
+    message: str = ""
+    inferred: list[str] = []
+    lost: list[str] = []
+    question: Question | None = None
+    damaged: list[str] = []
+    """The files that cannot be read."""
+    missing: list[str] = []
+    writes: dict[str, bytes] = {}
+    """Path → what it would hold."""
+    kept: list[str] = []
+    """Where damaged bytes are now."""
+    written: list[str] = []
+
+
+class Unusable(Refused):
+    """The files of a session cannot be read; `case` holds the choices."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(
+            f"{case.path} cannot be read", why=case.what, hint=f"holdfast doctor {case.path}"
+        )
+        self.case = case
+
+
+# -- bound files -------------------------------------------------------------------------------
+
+
+def cases(home: Holdfast, session: str = "") -> list[Case]:
+    """What is wrong with the files of one session, or of all; changes nothing."""
+    found = (_case_of(home, binding) for binding in home.store.bound.bindings(session))
+    return [case for case in found if case is not None]
+
+
+def _case_of(home: Holdfast, binding: Binding) -> Case | None:
+    damaged, missing, why = [], [], ""
+    once = home.store.bound.renderings(binding)
+    for name, path in _paths(binding):
+        fault = _fault(path)
+        if fault is None:
+            missing += [path] if once.get(name) else []
+        elif fault:
+            damaged.append(path)
+            why = why or fault
+    if not (damaged or missing):
+        return None
+    said = f"{damaged[0]}: {why}" if damaged else f"{missing[0]} is missing"
+    return Case(
+        layout=binding.layout,
+        path=binding.place,
+        session=binding.session,
+        what=said,
+        rung=JOURNAL,
+        message=f"written anew from the journal of session {binding.session}",
+        damaged=damaged,
+        missing=missing,
+    )
+
+
+def _paths(binding: Binding) -> list[tuple[str, str]]:
+    names = layout(binding.layout).files(binding.native)
+    main = names[0]
+    return [(n, binding.place if n == main else os.path.join(binding.root, n)) for n in names]
+
+
+def _fault(path: str) -> str | None:
+    """Why a file cannot be read; empty when it can be, None when it is not there."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        Document.parse(data, path.rsplit(".", 1)[-1])
+    except Unreadable as error:
+        return str(error)
+    except HoldfastError as error:
+        return "it is not a regular file" if files.is_odd(path) else str(error)
+    return ""
+
+
+def restore(home: Holdfast, case: Case) -> Case:
+    """Write a session's files anew from its journal; what was in their place is kept beside."""
+    binding = home.store.bound.owner(case.path)
+    if binding is None:
+        raise Refused(f"{case.path} belongs to no session any more", file=case.path)
+    require_calm(binding.root)
+    for path in case.damaged:
+        index = _saved_index(path, binding.native) if path.endswith(f"/{INDEX}") else None
+        case.kept.append(set_aside(path, home.clock))
+        if index is not None:
+            # It belongs to all sessions of the folder: ours alone would hide the others.
+            files.create(path, index, mode=0o644)
+    said = home.mirror.write(binding.session, force=True)
+    left = _case_of(home, binding)
+    if left is not None:
+        raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
+    case.written = [*case.damaged, *case.missing]
+    return case
+
+
+def _saved_index(path: str, native: str) -> bytes | None:
+    """The entries of the other sessions, as far as a damaged index still tells them."""
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+    except HoldfastError:
+        return None
+    value, _ = salvage_index(data)
+    entries = [e for e in value.get("active_features") or [] if e.get("feature_id") != native]
+    return fresh("yaml", {**value, "active_features": entries}) if entries else None
+
+
+def require_calm(folder: str) -> None:
+    """Refuse while git is in the middle of something there: it may still put the file right."""
+    operation = git_operation(find_tree(_existing(folder)))
+    if operation:
+        raise Refused(
+            f"git is in the middle of a {operation}",
+            why="what it is doing may change these files",
+            hint=f"finish it, or: git {operation} --abort",
+        )
+
+
+def _existing(folder: str) -> str:
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def set_aside(path: str, clock: Clock) -> str:
+    """Move a file beside, every byte kept, and say where it is now."""
+    target = aside_name(path, clock)
+    files.move(path, target)
+    return target
+
+
+def aside_name(path: str, clock: Clock) -> str:
+    stamp = re.sub("[-:]", "", iso(clock.now()))
+    names = (f"{path}{CORRUPT}{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+# -- for the doctor ----------------------------------------------------------------------------
+
+
+def advice(home: Holdfast) -> list[Advice]:
+    """What the doctor says about files of layouts; nothing where the store cannot tell."""
+    try:
+        return _advised(home)
+    except HoldfastError:
+        return []
+
+
+def _advised(home: Holdfast) -> list[Advice]:
+    told = [_advice(case) for case in cases(home)]
+    suspended = (b for b in home.store.bound.bindings() if b.suspended)
+    known = {a.file for a in told}
+    return [*told, *(_waiting(b) for b in suspended if b.place not in known)]
+
+
+def _advice(case: Case) -> Advice:
+    return Advice(
+        code="layout-damaged" if case.damaged else "layout-missing",
+        severity="error" if case.damaged else "warning",
+        what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
+        why="nothing is lost: the journal has it all",
+        fix="holdfast doctor --fix",
+        fixable=files.is_writable(_existing(os.path.dirname(case.path))),
+        session=case.session,
+        file=case.path,
+    )
+
+
+def _waiting(binding: Binding) -> Advice:
+    return Advice(
+        code="layout-suspended",
+        severity="warning",
+        what=f"the {binding.layout} files of session {binding.session} are left alone",
+        why=binding.suspended,
+        fix=f"holdfast layouts restore {binding.layout} --session {binding.session}",
+        session=binding.session,
+        file=binding.place,
+    )
+
+
+def blocked(left: list[Advice]) -> bool:
+    """Whether the journal itself is not whole, so that no file should be made from it."""
+    return any(a.severity == "error" and not a.code.startswith("layout-") for a in left)
+
+
+def mend(home: Holdfast) -> list[str]:
+    """Write anew what is damaged or missing; says what was done and what could not be."""
+    return [line for case in cases(home) for line in _mended(home, case)]
+
+
+def _mended(home: Holdfast, case: Case) -> Iterator[str]:
+    try:
+        restore(home, case)
+    except HoldfastError:
+        return  # the next look tells it
+    yield f"wrote the {case.layout} files of session {case.session} anew"
+    for path in case.kept:
+        yield f"kept what was there as {path}"
+
+
+# -- files that are nobody's -------------------------------------------------------------------
+
+
+def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
+    """What can be made of damaged files at a path; None when they can be read.
+
+    `choose` answers the question that the case would carry.
+    """
+    one = _one(path)
+    owner = home.store.bound.owner(os.path.realpath(one.path))
+    if owner is not None:
+        return _case_of(home, owner)
+    where = home.mirror.where(one.root)
+    bad = [f.file for f in one.faults if f.severity == "error" and f.code != "bad-line"]
+    if not bad:
+        return None
+    case = Case(
+        layout=one.layout,
+        path=one.path,
+        what=f"{one.path}: {one.faults[0].message}",
+        damaged=[one.paths.get(name, one.path) for name in dict.fromkeys(bad)],
+    )
+    return _climbed(home, one, case, where, choose)
+
+
+def _one(path: str) -> Find:
+    finds = [one for one in found.find(path) if one.layout]
+    if not finds and os.path.isdir(path):
+        finds = [one] if (one := _essay_without_state(path)) else []
+    if len(finds) != 1:
+        why = f"{len(finds)} sessions are there" if finds else "no session file is there"
+        raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
+    return finds[0]
+
+
+def _essay_without_state(folder: str) -> Find | None:
+    """The folder of an essay that has lost its session file, but not its stages."""
+    names = [name for name in files.entries(folder) if os.path.isfile(name)]
+    bundle = {os.path.basename(path): b"" for path in names}
+    if not any(name.startswith("stage-") or name == BACKUP for name in bundle):
+        return None
+    path = os.path.join(os.path.abspath(folder), STATE)
+    gone = Finding("missing-file", "error", f"{STATE} is missing", STATE, "", "S3-94")
+    return Find("essay", "", {STATE: path}, {}, {}, [gone])
+
+
+def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -> Case:
+    conflicted = [n for n, data in one.bundle.items() if _CONFLICT.search(data)]
+    if conflicted and len(one.paths) == 1:
+        return _sides(one, case, conflicted[0], choose)
+    if one.layout == "essay":
+        return _essay(one, case, where, choose)
+    if one.layout == "orchestrator":
+        return _orchestrator(home, one, case, where, choose)
+    return _backed_up(one, case) or _salvaged(one, case, where) or _nothing(case, home.clock)
+
+
+def _backed_up(one: Find, case: Case) -> Case | None:
+    """A backup beside the file, if it is one of the same session's."""
+    for path in case.damaged:
+        try:
+            data = files.read_bounded(f"{path}.bak", MAX_BYTES, follow=False)
+            value = Document.parse(data, path.rsplit(".", 1)[-1]).value
+        except HoldfastError:
+            return None
+        if one.lens.recognise(path, value) < found.SURE:
+            return None
+        case.writes[path] = data
+    case.lost = ["what changed after the backup was made"]
+    return replace(case, rung=FROM_BACKUP, message=RECOVERED_FROM_BACKUP)
+
+
+def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
+    saved = one.salvage(where) if one.bundle else None
+    if saved is None:
+        return None
+    tree = _rebuilt(one, saved.facts, where)
+    names = {path: name for name, path in one.paths.items()}
+    for path in case.damaged:
+        value = tree.get(names[path])
+        if value is not None:
+            case.writes[path] = fresh(path.rsplit(".", 1)[-1], value)
+    return replace(
+        case, rung=ARTIFACTS, message=saved.message, inferred=saved.inferred, lost=saved.lost
+    )
+
+
+def _rebuilt(one: Find, facts: Any, where: Where) -> Tree:
+    """New files for what was saved, with the keys that no layout knows but the bytes still hold."""
+    facts.native_id = facts.native_id or one.native
+    old: Tree = dict(one.tree)
+    for name, data in one.bundle.items():
+        if name not in old and os.path.basename(name) == INDEX:
+            old[name] = salvage_index(data)[0]
+    tree = one.lens.put(old or None, facts, where)
+    if one.layout != "ai-session":
+        # One file, whatever it is called here.
+        tree = {next(iter(one.paths)): next(iter(tree.values()))}
+    for name, data in one.bundle.items():
+        left = torn(data) if name.endswith(".json") and name not in one.tree else None
+        if left is not None and isinstance(tree.get(name), dict):
+            tree[name] = {
+                **tree[name],
+                **{k: v for k, v in left.value.items() if k not in tree[name]},
+            }
+    return tree
+
+
+def _nothing(case: Case, clock: Clock) -> Case:
+    """No rung holds: the user may begin anew, or leave everything as it is."""
+    kept = os.path.basename(aside_name(case.path, clock))
+    choices = [
+        _choice(case, "fresh", "Start fresh", f"move it away (kept as {kept})"),
+        Choice("stop", "Stop here", "change nothing"),
+    ]
+    question = Question("What shall become of it?", choices, "stop")
+    return replace(case, rung=USER, message="Nothing in it can be read.", question=question)
+
+
+def _choice(case: Case, id: str, title: str, says: str = "") -> Choice:
+    return Choice(id, title, says, command_of(case.path, id))
+
+
+def command_of(path: str, choice: str = "") -> str:
+    chosen = f" --choose {choice}" if choice else ""
+    return f"holdfast doctor {shlex.quote(path)} --fix{chosen}"
+
+
+# -- both sides of a merge ---------------------------------------------------------------------
+
+
+def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
+    """A file in the middle of a merge: which side counts is not for us to say."""
+    data = one.bundle[name]
+    sides = {"first": _side(data, first=True), "second": _side(data, first=False)}
+    if choose in sides:
+        case.writes = {one.paths[name]: sides[choose]}
+        return replace(case, rung=USER, message=f"The {choose} side of the conflict was taken.")
+    choices = [
+        _choice(case, side, f"The {side} side", _told(one, name, sides[side])) for side in sides
+    ]
+    choices.append(Choice("stop", "Stop here", "and resolve the conflict in an editor"))
+    question = Question("Two versions are in conflict. Which one counts?", choices, "stop")
+    return replace(case, rung=USER, message="The file holds a merge conflict.", question=question)
+
+
+def _side(data: bytes, *, first: bool) -> bytes:
+    kept, side = [], ""
+    for line in data.splitlines(keepends=True):
+        mark = _MARKS.get(line[:7])
+        if mark is not None:
+            side = mark
+        elif side in ("", "first" if first else "second"):
+            kept.append(line)
+    return b"".join(kept)
+
+
+_MARKS = {b"<<<<<<<": "first", b"|||||||": "base", b"=======": "second", b">>>>>>>": ""}
+
+
+def _told(one: Find, name: str, data: bytes) -> str:
+    try:
+        value = Document.parse(data, name.rsplit(".", 1)[-1]).value
+    except Unreadable as error:
+        return f"which cannot be read: {error.what}"
+    reading = one.lens.reading({name: value}, Where())
+    return f"which says {reading.status or 'nothing of a status'}"
+
+
+# -- essays ------------------------------------------------------------------------------------
+
+
+def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
+    """The three levels of the essay's document."""
+    bundle = _bundle(os.path.dirname(case.path))
+    made = recovery(bundle, where)
+    if made is None:
+        return case
+    if choose:
+        return _begun(case, bundle, where, choose)
+    if made.question is not None:
+        choices = [_choice(case, c.id, c.text, ", ".join(c.files)) for c in made.question.choices]
+        question = Question(
+            made.question.text, choices, made.question.recommended, made.question.files
+        )
+        return replace(case, rung=USER, message=made.message, question=question, lost=made.lost)
+    case.writes = {case.path: made.data or fresh("yaml", made.state)}
+    rung = FROM_BACKUP if made.level == "backup" else ARTIFACTS
+    return replace(case, rung=rung, message=made.message, inferred=made.inferred, lost=made.lost)
+
+
+def _begun(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
+    match = re.fullmatch(r"stage[-_]?([1-4])", choose)
+    if match is None:
+        raise InvalidInput(f"{choose} is no stage", why="they are stage-1 to stage-4")
+    state = begin_at(int(match[1]), bundle, where)
+    case.writes = {case.path: fresh("yaml", state)}
+    return replace(case, rung=USER, message=f"Begun at stage {match[1]}, as you said.")
+
+
+def _bundle(folder: str) -> Bundle:
+    bundle: Bundle = {}
+    for path in files.entries(folder)[:_MOST_FILES]:
+        name = os.path.basename(path)
+        if name in (STATE, BACKUP) or name.endswith(".md"):
+            try:
+                bundle[name] = files.read_bounded(path, MAX_BYTES, follow=False)
+            except HoldfastError:
+                continue
+    return bundle
+
+
+# -- orchestrators -----------------------------------------------------------------------------
+
+
+def _orchestrator(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -> Case:
+    """The menu of the orchestrator's document, the old file kept."""
+    kept = aside_name(case.path, home.clock)
+    menu = orch.recovery(os.path.basename(kept))
+    saved = _backed_up(one, case) or _salvaged(one, case, where)
+    if choose == "fresh":
+        return replace(case, rung=USER, writes={}, message="The way is free for a new session.")
+    if choose == "manual":
+        if saved is None:
+            raise Refused("nothing can be extracted", hint=command_of(case.path, "fresh"))
+        return saved
+    choices = [Choice(c.name, c.title, c.says, _menu_command(case, c.name)) for c in menu.choices]
+    archived = os.path.isdir(os.path.join(os.path.dirname(case.path), orch.HISTORY))
+    best = "manual" if saved is not None else "history" if archived else "fresh"
+    question = Question(menu.question, choices, best, menu=orch.recovery_text(menu))
+    found = saved or case
+    return replace(found, rung=USER, writes={}, message=menu.message, question=question)
+
+
+def _menu_command(case: Case, choice: str) -> str:
+    return "holdfast orchestrator history" if choice == "history" else command_of(case.path, choice)
+
+
+# -- acting ------------------------------------------------------------------------------------
+
+
+def fix(home: Holdfast, case: Case) -> Case:
+    """Do what a case says, in place: the damaged bytes are moved beside first."""
+    if case.rung == JOURNAL:
+        return restore(home, case)
+    if case.question is not None:
+        raise Refused(
+            f"somebody must say what becomes of {case.path}",
+            why=case.question.text,
+            hint=f"look at the choices: holdfast doctor {shlex.quote(case.path)}",
+            file=case.path,
+        )
+    require_calm(os.path.dirname(case.path))
+    for path in case.damaged:
+        if os.path.lexists(path) and (path in case.writes or not case.writes):
+            case.kept.append(set_aside(path, home.clock))
+    for path, data in case.writes.items():
+        files.create(path, data, mode=0o644)
+        case.written.append(path)
+    return case
+
+
+def write(case: Case, out: str) -> Case:
+    """Write what was recovered somewhere else; nothing that is there is replaced."""
+    if not case.writes:
+        raise Refused(f"nothing of {case.path} can be written elsewhere", why=case.message)
+    single = len(case.writes) == 1 and not os.path.isdir(out)
+    for path, data in case.writes.items():
+        target = out if single else os.path.join(out, os.path.basename(path))
+        files.make_folder(os.path.dirname(os.path.abspath(target)))
+        files.create(target, data, mode=0o644)
+        case.written.append(target)
+    return case

@@ -1,0 +1,51 @@
+"""docs/companions.md answers every line X of the requirements, and says what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conformance import read
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"^\| (X\d-\d+) \| (\w+) \| (\S.*) \|$", re.M)
+
+# What an answer may be called in the list of requirements.
+CLASSES = {
+    "adopted": {"tested"},
+    "adapted": {"tested", "documented"},
+    "refused": {"refused"},
+    "later": {"later"},
+}
+
+
+def answers() -> list[tuple[str, str, str]]:
+    found = ROW.findall((ROOT / "docs/companions.md").read_text(encoding="utf-8"))
+    return [(number, word, how) for number, word, how in found]
+
+
+def requirements() -> dict[str, tuple[str, str]]:
+    listed = read((ROOT / "docs/requirements.md").read_text(encoding="utf-8"))
+    return {n: (e.kind, e.detail) for n, e in listed.entries.items() if n.startswith("X")}
+
+
+def test_every_companion_is_answered_exactly_once() -> None:
+    assert sorted(number for number, _, _ in answers()) == sorted(requirements())
+
+
+def test_every_answer_is_one_of_four_words_and_agrees_with_the_requirements() -> None:
+    listed = requirements()
+    for number, word, how in answers():
+        kind, detail = listed[number]
+        assert kind in CLASSES[word], f"{number} is {word} here and [{kind}] there"
+        if word == "later":
+            assert how.startswith(f"{detail}: "), f"{number} comes with {detail}"
+
+
+def test_what_is_adopted_has_a_test() -> None:
+    marks = re.compile(r"mark\.req\(([^)]*)\)")
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    marked = {
+        n for text in texts for mark in marks.findall(text) for n in re.findall(r"X\d-\d+", mark)
+    }
+    assert {number for number, word, _ in answers() if word == "adopted"} <= marked

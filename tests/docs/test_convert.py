@@ -1,0 +1,285 @@
+"""docs/convert.md says what each layout has fields for. To bring its tables up to date:
+
+python -m tests.docs.test_convert
+
+A *probe* is a fact, told in one or more *shapes* (a step may be a task, a phase or a stage). A
+layout keeps it *natively* if its own fields give it back; it goes from one layout into another
+natively if the fields of both, one after the other, give it back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.layout import REGISTRY, Where, carry, layout
+from holdfast.layout.facts import (
+    AgentFact,
+    CheckpointFact,
+    ClaimFact,
+    CommandFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    NoteFact,
+    StepFact,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
+NOW = 1_769_853_600_000
+HERE = Where(now=NOW + 9_000_000, project_path="/elsewhere", device="here")
+T = [NOW + 60_000 * n for n in range(10)]
+SUM = "d" * 64
+
+BASE = Facts(goal="Add the login page", began_at=T[0], updated_at=T[5])
+SESSION: dict[str, list[dict[str, Any]]] = {
+    "goal": [{"goal": "Another goal"}],
+    "status": [{"status": "paused", "paused_at": T[4], "pause_reason": "user_request"}],
+    "mode": [{"mode": "debug"}],
+    "model": [{"model": "opus"}],
+    "progress": [{"progress": 0.42}],
+    "began_at": [{"began_at": T[1]}],
+    "updated_at": [{"updated_at": T[6]}],
+    "ended_at": [{"status": "completed", "ended_at": T[5]}],
+    "paused_at": [{"status": "paused", "paused_at": T[4]}],
+    "pause_reason": [{"status": "paused", "paused_at": T[4], "pause_reason": "checkpoint_failed"}],
+    "resumes": [{"resumes": 3, "resumed_at": T[3]}],
+    "device": [{"device": "desk"}],
+    "project": [{"project": "app", "project_path": "/home/me/app"}],
+    "project_path": [{"project_path": "/home/me/app"}],
+    "git_branch": [{"git_branch": "main"}],
+    "git_commit": [{"git_commit": "a" * 40}],
+    "workflow": [{"workflow": "spec", "target": "a.md", "plan_total": 3, "plan_base": 0}],
+    "workflow_version": [{"workflow": "spec", "workflow_version": "v2", "plan_total": 3}],
+    "target": [{"workflow": "spec", "target": "a.md", "plan_total": 3, "plan_base": 0}],
+    "plan_total": [{"workflow": "spec", "plan_total": 3, "plan_base": 0}],
+    "tokens": [{"tokens": 25_000}],
+    "compressed_at": [{"compressions": 1, "compressed_at": T[3]}],
+}
+SHAPES: list[tuple[StepFact, ...]] = [
+    (StepFact("Core", id="P1", unit="phase"), StepFact("Write it", id="T1", parent="P1")),
+    (StepFact("Write it"),),
+    (StepFact("Phase 0", id="phase-0", unit="phase"),),
+    (StepFact("Thesis development", id="stage-1", unit="stage"),),
+]
+PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
+    "steps": (
+        StepFact,
+        {
+            "title": {"title": "Another title"},
+            "status": {"status": "done", "started_at": T[1], "ended_at": T[2]},
+            "agent": {"agent": "code-1"},
+            "outcome": {"status": "done", "outcome": "two pages"},
+            "because": {"status": "blocked", "because": "no network"},
+            "files": {"status": "done", "files": ["a.py"]},
+            "started_at": {"status": "running", "started_at": T[1]},
+            "ended_at": {"status": "done", "started_at": T[1], "ended_at": T[2]},
+        },
+    ),
+    "agents": (
+        AgentFact,
+        {
+            "id": {},
+            "type": {"type": "feature-dev"},
+            "task": {"task": "Write it"},
+            "status": {"status": "done", "ended_at": T[2], "result": "ok"},
+            "started_at": {},
+            "ended_at": {"status": "done", "ended_at": T[2], "result": "ok"},
+            "fraction": {"fraction": 0.6},
+            "result": {"status": "done", "ended_at": T[2], "result": "ok"},
+            "error": {"status": "failed", "ended_at": T[2], "error": "no", "category": "permanent"},
+            "retries": {"retries": 2, "error": "no", "status": "failed", "ended_at": T[2]},
+            "blocking_on": {"status": "blocked", "blocking_on": "code-0"},
+            "tokens": {"tokens": 3200},
+            "modified": {"modified": ["a.py"]},
+        },
+    ),
+    "decisions": (
+        DecisionFact,
+        {
+            "what": {},
+            "because": {"because": "simple"},
+            "options": {"options": ["JWT", "cookies"], "chosen": "JWT"},
+            "chosen": {"options": ["JWT", "cookies"], "chosen": "JWT"},
+            "at": {},
+        },
+    ),
+    "files": (
+        FileFact,
+        {
+            "path": {},
+            "action": {"action": "created"},
+            "agent": {"agent": "code-1"},
+            "at": {},
+            "added": {"added": 3, "removed": 1},
+            "after": {"after": SUM},
+        },
+    ),
+    "commands": (
+        CommandFact,
+        {
+            "name": {},
+            "arguments": {"arguments": "-v"},
+            "status": {"status": "failure", "error": "no"},
+            "duration_ms": {"duration_ms": 12},
+            "task": {"task": "T1"},
+            "model": {"model": "opus"},
+            "at": {},
+        },
+    ),
+    "errors": (
+        ErrorFact,
+        {
+            "message": {},
+            "category": {"category": "permanent"},
+            "agent": {"agent": "code-1"},
+            "at": {},
+        },
+    ),
+    "checkpoints": (
+        CheckpointFact,
+        {"verdict": {}, "evidence": {"evidence": {"tests": 3}}, "at": {}},
+    ),
+    "claims": (ClaimFact, {"text": {}, "reason": {"reason": "timeout"}, "section": {"section": 1}}),
+    "notes": (NoteFact, {"text": {}}),
+}
+LEAST: dict[str, dict[str, Any]] = {
+    "agents": {"id": "code-1", "started_at": T[1]},
+    "decisions": {"what": "How to sign in", "at": T[2]},
+    "files": {"path": "a.py", "at": T[2]},
+    "commands": {"name": "test", "at": T[2]},
+    "errors": {"message": "no network", "at": T[2]},
+    "checkpoints": {"step": "phase-0", "verdict": "passed", "at": T[2]},
+    "claims": {"text": "The sky is blue", "at": T[2]},
+    "notes": {"text": "remember", "at": T[2]},
+}
+SURROUNDED: dict[str, dict[str, Any]] = {
+    "checkpoints": {
+        "workflow": "spec",
+        "plan_total": 3,
+        "plan_base": 0,
+        "steps": [StepFact("Phase 0", id="phase-0", unit="phase", status="done")],
+    }
+}
+
+
+# -- probing -----------------------------------------------------------------------------------
+
+
+def probes() -> dict[str, list[Facts]]:
+    """Every fact by name, in all its shapes."""
+    found = {name: [replace(BASE, **each) for each in told] for name, told in SESSION.items()}
+    for part, (kind, fields) in PARTS.items():
+        for field, more in fields.items():
+            found[f"{part}.{field}"] = _shapes(part, kind, more)
+    return found
+
+
+def _shapes(part: str, kind: type[Struct], more: dict[str, Any]) -> list[Facts]:
+    if part == "steps":
+        return [replace(BASE, steps=[*s[:-1], replace(s[-1], **more)]) for s in SHAPES]
+    around = SURROUNDED.get(part, {})
+    return [replace(BASE, **around, **{part: [kind(**{**LEAST[part], **more})]})]
+
+
+def told(name: str, facts: Facts) -> Any:
+    """What some facts say of a probe."""
+    part, _, field = name.partition(".")
+    value = getattr(facts, part)
+    if not field:
+        return value
+    want = [step for step in value if getattr(step, "title", "") != "Core"]
+    return getattr(want[0], field) if want else None
+
+
+def goes(name: str, *way: str) -> bool:
+    """Whether a probe gets through layouts in their own fields alone, in any of its shapes."""
+    for facts in probes()[name]:
+        seen, kept = facts, True
+        for id in way:
+            seen = through(id, seen)
+            kept = kept and told(name, seen) == told(name, facts)
+        if kept:
+            return True
+    return False
+
+
+def through(id: str, facts: Facts) -> Facts:
+    lens = layout(id)
+    return lens.get(lens.put(None, _named(id, facts), HERE), HERE)
+
+
+def _named(id: str, facts: Facts) -> Facts:
+    return replace(facts, native_id=layout(id).new_id(facts, HERE, frozenset()))
+
+
+# -- the page ----------------------------------------------------------------------------------
+
+
+def layouts_table() -> str:
+    head = ["fact", *REGISTRY]
+    lines = [_row(head), _row(["---"] * len(head))]
+    for name in probes():
+        lines.append(_row([f"`{name}`", *("●" if goes(name, id) else "" for id in REGISTRY)]))
+    return "\n".join(lines)
+
+
+def pairs_table() -> str:
+    lines = [_row(["from", "to", "goes natively"]), _row(["---"] * 3)]
+    for a in REGISTRY:
+        for b in REGISTRY:
+            if a != b:
+                lines.append(_row([a, b, _listed([n for n in probes() if goes(n, a, b)])]))
+    return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        part, _, field = name.partition(".")
+        parts.setdefault(part, []).extend([field] if field else [])
+    return ", ".join(f"{p} ({', '.join(fields)})" if fields else p for p, fields in parts.items())
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+GENERATED = {"layouts": layouts_table, "pairs": pairs_table}
+
+
+def brought_up_to_date(page: str) -> str:
+    for name, make in GENERATED.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+        head, rest = page.split(begin)
+        page = head + begin + make() + "\n" + end + rest.split(end)[1]
+    return page
+
+
+def test_the_page_says_what_the_layouts_do() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == brought_up_to_date(page)
+
+
+@pytest.mark.parametrize("id", REGISTRY)
+def test_what_has_no_field_travels_beside_and_comes_back(id: str) -> None:
+    for name, shapes in probes().items():
+        for facts in shapes:
+            tree = carry.write(layout(id), None, _named(id, facts), HERE, full=True)
+            assert told(name, carry.read(layout(id), tree, HERE)) == told(name, facts), name
+
+
+def test_every_field_of_the_facts_is_probed() -> None:
+    left_out = {"native_id", "because", "pause_context", "resumed_at", "plan_base", "position"}
+    left_out |= {"artifacts", "compressions", "tokens_by_agent", "attributes"}
+    known = {name.partition(".")[0] for name in probes()}
+    assert known | left_out == set(Facts.__struct_fields__) and not known & left_out
+
+
+if __name__ == "__main__":
+    PAGE.write_text(brought_up_to_date(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

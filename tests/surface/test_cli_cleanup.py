@@ -1,0 +1,297 @@
+"""Cleanup, report and update: what programs of the ai-session layout are used to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.surface.support import Cli
+
+ROOT = Path(".ai-session")
+ARCHIVE = Path(".ai-session-archive")
+OLD = "2025-01-09T10:00:00Z"
+
+
+def feature(name: str, status: str, *, stamp: str = OLD, full: bool = True) -> Path:
+    """A session that another program left."""
+    id = f"{name}-2025-01-09"
+    folder = ROOT / id
+    (folder / "artifacts").mkdir(parents=True)
+    current = {
+        "active_task": None,
+        "model_in_use": "opus",
+        "started_at": OLD,
+        "last_updated": stamp,
+    }
+    _dump(folder / "state.yaml", {"version": "1.0", "feature_id": id, "current_state": current})
+    tasks = [{"task_id": "t1", "description": "x", "status": "completed"}] if full else []
+    phases = [{"phase_id": "p1", "name": "P", "tasks": tasks}] if full else []
+    head = {"id": id, "name": name, "description": "d", "created_at": OLD}
+    _dump(folder / "implementation-plan.yaml", {"feature": head, "phases": phases})
+    line = {"timestamp": OLD, "command": "run", "model": "opus", "status": "success"}
+    log = json.dumps({**line, "duration_ms": 5, "task_id": None, "arguments": ""}) + "\n"
+    (folder / "history.jsonl").write_text(log if full else "")
+    index = ROOT / "active-features.yaml"
+    rows = yaml.safe_load(index.read_text())["active_features"] if index.exists() else []
+    rows.append({"feature_id": id, "started_at": OLD, "last_active": stamp, "status": status})
+    _dump(index, {"active_features": rows})
+    return folder
+
+
+def _dump(path: Path, value: object) -> None:
+    path.write_text(yaml.safe_dump(value, sort_keys=False))
+
+
+def ours(cli: Cli) -> None:
+    """A session of this home with files in the layout."""
+    cli.start("Add login")
+    cli.ok("layouts", "add", "ai-session:login-2026-01-31")
+
+
+def statuses() -> dict[str, str]:
+    rows = yaml.safe_load((ROOT / "active-features.yaml").read_text())["active_features"]
+    return {row["feature_id"]: row["status"] for row in rows}
+
+
+def tree() -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(Path().rglob("*")) if p.is_file()}
+
+
+@pytest.mark.req("X0-7", "S0-62", "S0-63", "S0-64")
+def test_completed_sessions_are_moved_to_the_archive_and_active_ones_stay(cli: Cli) -> None:
+    over, active = feature("over", "completed"), feature("live", "active")
+    (over / "artifacts" / "a.txt").write_text("kept")
+    before = {name: data for name, data in tree().items() if "over" in name}
+    cli.ok("cleanup", "--completed", "--yes")
+    assert not over.exists() and active.is_dir()
+    moved = {name.replace("-session-archive", "-session"): d for name, d in tree().items()}
+    assert {name: moved[name] for name in before} == before
+    assert statuses() == {over.name: "completed", active.name: "active"}
+
+
+@pytest.mark.req("X0-7")
+def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
+    feature("over", "completed")
+    before = tree()
+    answer = cli.ok("cleanup", "--completed", "--dry-run")
+    assert answer.out.startswith("Would remove: over-2025-01-09")
+    assert tree() == before and not ARCHIVE.exists()
+
+
+@pytest.mark.req("X0-7", "S0-62")
+def test_stale_takes_paused_ones_after_seven_days_and_marks_them_completed(cli: Cli) -> None:
+    feature("old", "paused")
+    feature("young", "paused", stamp="2999-01-01T00:00:00Z")
+    cli.ok("cleanup", "--stale", "--yes")
+    assert [path.name for path in ARCHIVE.iterdir()] == ["old-2025-01-09"]
+    assert statuses() == {"old-2025-01-09": "completed", "young-2025-01-09": "paused"}
+
+
+@pytest.mark.req("X0-7")
+def test_days_say_how_long_stale_is(cli: Cli) -> None:
+    feature("old", "paused")
+    assert "nothing to clean up" in cli.ok("cleanup", "--stale", "--days", "99999", "--yes").out
+    cli.ok("cleanup", "--stale", "--days", "0", "--yes")
+    assert (ARCHIVE / "old-2025-01-09").is_dir()
+    assert cli("cleanup", "--stale", "--days=-1").code == 2
+
+
+@pytest.mark.req("X0-7", "S0-64")
+@pytest.mark.parametrize("asked", [("--stale",), ("--empty",), ("--pattern", "*")])
+def test_active_session_is_never_touched_whatever_is_asked(cli: Cli, asked: tuple[str]) -> None:
+    feature("live", "active", full=False)
+    before = tree()
+    answer = cli("cleanup", *asked, "--yes")
+    assert tree() == before
+    if asked[0] != "--pattern":
+        assert answer.code == 4 and "it is active" in answer.out
+
+
+@pytest.mark.req("X0-7")
+def test_empty_and_pattern_choose(cli: Cli) -> None:
+    feature("empty-a", "paused", full=False)
+    feature("empty-b", "paused", full=False)
+    feature("full", "paused")
+    cli.ok("cleanup", "--empty", "--pattern", "*-b-*", "--yes")
+    assert [path.name for path in ARCHIVE.iterdir()] == ["empty-b-2025-01-09"]
+    cli.ok("cleanup", "--empty", "--yes")
+    assert len(list(ARCHIVE.iterdir())) == 2 and (ROOT / "full-2025-01-09").is_dir()
+
+
+@pytest.mark.req("X0-7")
+def test_artifacts_may_stay(cli: Cli) -> None:
+    folder = feature("over", "completed")
+    (folder / "artifacts" / "a.txt").write_text("kept")
+    cli.ok("cleanup", "--completed", "--preserve-artifacts", "--archive", "--yes")
+    assert [p.name for p in folder.iterdir()] == ["artifacts"]
+    assert (folder / "artifacts" / "a.txt").read_text() == "kept"
+    assert (ARCHIVE / folder.name / "state.yaml").is_file()
+
+
+def test_moving_it_back_undoes_it(cli: Cli) -> None:
+    folder = feature("over", "completed")
+    before = tree()
+    cli.ok("cleanup", "--yes")
+    os.rename(ARCHIVE / folder.name, folder)
+    (folder / ".state.lock").unlink()
+    assert tree() == before
+
+
+def test_without_yes_off_a_terminal_nothing_is_moved(cli: Cli) -> None:
+    feature("over", "completed")
+    before = tree()
+    answer = cli("cleanup")
+    assert answer.code == 2 and "--yes" in answer.err and tree() == before
+    assert cli("cleanup", source="no\n", terminal=True).code == 1 and tree() == before
+    cli.ok("cleanup", source="yes\n", terminal=True)
+    assert (ARCHIVE / "over-2025-01-09").is_dir()
+
+
+def test_second_session_of_a_name_does_not_replace_the_first(cli: Cli) -> None:
+    for text in ("one", "two"):
+        folder = feature("over", "completed")
+        (folder / "artifacts" / "a.txt").write_text(text)
+        cli.ok("cleanup", "--yes")
+        (ROOT / "active-features.yaml").unlink()
+    kept = [(ARCHIVE / f"over-2025-01-09{n}/artifacts/a.txt").read_text() for n in ("", "-2")]
+    assert kept == ["one", "two"]
+
+
+def test_entries_and_comments_of_others_in_the_index_stay(cli: Cli) -> None:
+    feature("over", "paused")
+    feature("live", "active")
+    index = ROOT / "active-features.yaml"
+    index.write_text("# ours\n" + index.read_text() + "mine: 1  # kept\n")
+    before = index.read_text()
+    cli.ok("cleanup", "--stale", "--pattern", "over*", "--yes")
+    assert index.read_text() == before.replace("status: paused", "status: completed")
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda folder: (folder / "state.yaml").write_text("a: [\n"),
+        lambda folder: (folder / "state.yaml").write_text("version: '99'\nfeature_id: x\n"),
+        lambda folder: (ROOT / "active-features.yaml").write_text("<<<<<<< a\n"),
+        lambda folder: (ROOT / "active-features.yaml").unlink(),
+        lambda folder: (folder / "history.jsonl").write_text('{"torn'),
+    ],
+)
+def test_session_that_cannot_be_read_is_kept(cli: Cli, break_it: object) -> None:
+    folder = feature("over", "completed")
+    assert callable(break_it)
+    break_it(folder)
+    before = tree()
+    cli("cleanup", "--pattern", "over*", "--yes")
+    assert tree() == before
+
+
+def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:
+    folder = feature("over", "completed")
+    with open(folder / ".state.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = cli("cleanup", "--yes")
+    assert answer.code == 4 and folder.is_dir() and "another process" in answer.out
+
+
+def test_linked_folder_is_kept(cli: Cli, tmp_path: Path) -> None:
+    folder = feature("over", "completed")
+    os.rename(folder, tmp_path / "real")
+    folder.symlink_to(tmp_path / "real")
+    cli("cleanup", "--yes")
+    assert folder.is_symlink() and (tmp_path / "real" / "state.yaml").is_file()
+
+
+def test_files_of_an_open_session_of_ours_are_kept(cli: Cli) -> None:
+    ours(cli)
+    cli.ok("pause")
+    answer = cli("cleanup", "--stale", "--days", "0", "--yes")
+    assert answer.code == 4 and "is paused" in answer.out
+    assert (ROOT / "login-2026-01-31").is_dir()
+
+
+def test_finished_session_of_ours_does_not_write_its_files_again(cli: Cli) -> None:
+    ours(cli)
+    cli.ok("complete")
+    cli.ok("cleanup", "--completed", "--yes")
+    cli.ok("note", "later")
+    assert not (ROOT / "login-2026-01-31").exists()
+    assert (ARCHIVE / "login-2026-01-31" / "state.yaml").is_file()
+
+
+# -- report and update -----------------------------------------------------------------------------
+
+
+@pytest.mark.req("X0-8")
+def test_report_has_the_figures(cli: Cli) -> None:
+    feature("one", "active")
+    feature("two", "paused", full=False)
+    text = cli.ok("layouts", "report", "one-2025-01-09").out
+    assert "Status:      active (Stale)" in text and "Active task: none" in text
+    assert "Tasks:       1/1 (100%)" in text and "run (success)" in text
+    reports = cli.json("layouts", "report")["reports"]
+    assert [one["feature_id"] for one in reports] == ["one-2025-01-09", "two-2025-01-09"]
+    assert reports[0]["commands"] == {"run": 1} and reports[0]["models"] == {"opus": 1}
+    assert (reports[0]["failures"], reports[0]["average_ms"], reports[0]["total_ms"]) == (0, 5, 5)
+    assert reports[0]["active_task"] == "none" and reports[0]["health"] == "Stale"
+
+
+def test_report_of_what_is_not_there_is_an_error(cli: Cli) -> None:
+    assert cli("layouts", "report", "nothing-2025-01-09").code == 2
+    assert cli.json("layouts", "report")["reports"] == []
+
+
+@pytest.mark.req("X0-6")
+def test_update_sets_task_model_and_status_in_the_files(cli: Cli) -> None:
+    ours(cli)
+    cli.ok("task", "add", "Write it", "--id", "t1")
+    before = _entry()["last_active"]
+    cli.ok("layouts", "update", "login-2026-01-31", "--task=t1", "--model=opus", "--status=paused")
+    state = yaml.safe_load((ROOT / "login-2026-01-31" / "state.yaml").read_text())
+    assert state["current_state"]["active_task"] == "t1"
+    assert state["current_state"]["model_in_use"] == "opus"
+    assert _entry()["status"] == "paused" and _entry()["last_active"] >= before
+    cli.ok("layouts", "update", "--status=active")
+    assert _entry()["status"] == "active"
+
+
+def _entry() -> dict[str, str]:
+    rows = yaml.safe_load((ROOT / "active-features.yaml").read_text())["active_features"]
+    return dict(rows[0])
+
+
+@pytest.mark.req("S0-76", "S0-61")
+@pytest.mark.parametrize(
+    "wrong", ["--model=gpt", "--status=gone", "--task=nothing", "--status=completed --task=x"]
+)
+def test_update_refuses_what_the_layout_does_not_know_and_records_nothing(
+    cli: Cli, wrong: str
+) -> None:
+    ours(cli)
+    before = tree()
+    assert cli("layouts", "update", *wrong.split()).code == 2
+    assert tree() == before
+
+
+def test_update_of_nothing_or_of_a_stranger_is_an_error(cli: Cli) -> None:
+    feature("one", "active")
+    assert cli("layouts", "update", "one-2025-01-09", "--status=paused").code == 2
+    cli.start()
+    assert cli("layouts", "update").code == 2
+
+
+@pytest.mark.req("X0-2")
+@pytest.mark.parametrize("root", ["sessions", "{tmp}/sessions"])
+def test_session_root_is_where_files_are_kept(
+    cli: Cli, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SESSION_ROOT", root.format(tmp=tmp_path))
+    ours(cli)
+    assert Path(root.format(tmp=tmp_path), "login-2026-01-31", "state.yaml").is_file()
+    assert not ROOT.exists()
+    assert len(cli.json("layouts", "report")["reports"]) == 1

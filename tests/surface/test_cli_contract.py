@@ -1,0 +1,125 @@
+"""`holdfast contract`: acknowledging, and finding out that it no longer holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.layout.contract import checksum, shipped
+from tests.surface.support import Cli
+
+FILE = Path(".ai-session/contract-acknowledgment.md")
+
+
+@pytest.mark.req("S0-94", "S0-95", "S0-96", "S0-97", "S0-98", "S0-99", "S0-100")
+def test_acknowledging_writes_the_file_in_the_given_form(cli: Cli) -> None:
+    answer = cli.json("contract", "ack", "--agent", "claude")
+    assert answer["agent"] == "claude" and answer["checksum"] == checksum(shipped())
+    lines = FILE.read_text().splitlines()
+    assert lines[0] == "# Contract Acknowledgment"
+    assert lines[2] == "Agent: claude"
+    assert lines[3].startswith("Date: 20") and lines[3].endswith("Z")
+    assert lines[4:6] == ["Contract Version: 1.0", f"Checksum: {checksum(shipped())}"]
+    assert lines[-1] == (
+        "I acknowledge that I have read and will adhere to the Session State Specification v1.0."
+    )
+
+
+@pytest.mark.req("S0-94")
+def test_several_agents_stand_in_one_file_and_keep_their_bytes(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "claude")
+    first = FILE.read_bytes() + b"\n\xff odd bytes of someone\r\n"
+    FILE.write_bytes(first)
+    cli.ok("contract", "ack", "--agent", "gemini")
+    assert FILE.read_bytes().startswith(first)
+    cli.ok("contract", "ack", "--agent", "gemini")
+    assert FILE.read_bytes().startswith(first) and FILE.read_bytes().count(b"Agent: gemini") == 1
+    agents = cli.json("contract", "show")["agents"]
+    assert [(one["agent"], one["current"]) for one in agents] == [
+        ("claude", True),
+        ("gemini", True),
+    ]
+
+
+def test_contract_alone_shows_who_acknowledged(cli: Cli) -> None:
+    assert "acknowledged by nobody" in cli.ok("contract").out
+    cli.ok("contract", "ack", "--agent", "claude")
+    assert "claude: version 1.0" in cli.ok("contract").out
+    assert cli.ok("contract", "show", "--text").out == shipped().decode()
+
+
+@pytest.mark.req("X0-9")
+def test_verify_fails_where_nothing_is_acknowledged(cli: Cli) -> None:
+    answer = cli("contract", "verify")
+    assert answer.code == 5 and "no acknowledgment" in answer.out
+    assert not FILE.parent.exists()
+
+
+@pytest.mark.req("X0-9", "S0-104")
+def test_verify_tells_that_the_contract_changed(cli: Cli) -> None:
+    spec = Path("contract.md")
+    spec.write_text("# Ours\n\nVersion: 1.0\n")
+    cli.ok("contract", "ack", "--agent", "claude", "--spec", "contract.md")
+    cli.ok("contract", "verify", "--agent", "claude", "--spec", "contract.md")
+    spec.write_text("# Ours!\n\nVersion: 1.0\n")
+    answer = cli("contract", "verify", "--agent", "claude", "--spec", "contract.md")
+    assert answer.code == 5
+    assert "Contract has changed since acknowledgment" in answer.out
+    assert "Re-acknowledgment required" in answer.out
+    cli.ok("contract", "ack", "--agent", "claude", "--spec", "contract.md")
+    cli.ok("contract", "verify", "--agent", "claude", "--spec", "contract.md")
+
+
+@pytest.mark.req("X0-9")
+def test_verify_fails_for_another_version(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "claude")
+    FILE.write_text(FILE.read_text().replace("Version: 1.0", "Version: 0.9"))
+    answer = cli("--json", "contract", "verify", "--agent", "claude")
+    (agent,) = answer.json["agents"]
+    assert answer.code == 5 and agent["findings"][0]["code"] == "contract-version"
+
+
+@pytest.mark.req("X0-9")
+def test_verify_only_warns_of_another_agents_name(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "claude")
+    answer = cli.ok("contract", "verify", "--agent", "gemini")
+    assert "acknowledged by claude, not by gemini" in answer.out
+
+
+def test_verify_without_a_name_fails_if_any_agent_is_behind(cli: Cli) -> None:
+    Path("contract.md").write_text("one")
+    cli.ok("contract", "ack", "--agent", "old", "--spec", "contract.md")
+    cli.ok("contract", "ack", "--agent", "new")
+    answer = cli("--json", "contract", "verify")
+    assert answer.code == 5
+    assert {one["agent"]: one["ok"] for one in answer.json["agents"]} == {"old": False, "new": True}
+
+
+def test_acknowledgment_is_recorded_in_the_current_session(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "first")
+    cli.start()
+    cli.ok("contract", "ack", "--agent", "claude")
+    kinds = [line["kind"] for line in cli.ok("--json", "log").lines]
+    assert kinds.count("contract.acknowledged") == 1
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nAgent: b", "\x1b[31m"])
+def test_name_that_would_break_the_file_is_refused(cli: Cli, name: str) -> None:
+    assert cli("contract", "ack", f"--agent={name}").code == 2
+    assert not FILE.parent.exists()
+
+
+@pytest.mark.req("X0-2")
+def test_other_folders_are_used_when_asked_for(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("contract", "ack", "--agent", "claude", "--root", "elsewhere")
+    assert Path("elsewhere", FILE.name).is_file()
+    monkeypatch.setenv("SESSION_ROOT", str(tmp_path / "sessions"))
+    cli.ok("contract", "ack", "--agent", "claude")
+    assert (tmp_path / "sessions" / FILE.name).is_file() and not FILE.exists()
+
+
+def test_missing_specification_is_told(cli: Cli) -> None:
+    assert cli("contract", "verify", "--spec", "none.md").code == 2

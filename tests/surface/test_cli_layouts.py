@@ -1,0 +1,358 @@
+"""Layout files on the command line: what people see, programs get, and documents word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import found
+from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, fill
+from tests.surface.support import Cli
+
+KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
+
+
+@pytest.fixture(autouse=True)
+def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+
+
+def essay_in_tmp(project: Path, name: str = "essay-pipeline-20260214-143022") -> Path:
+    fill(project, kinds=["essay"])
+    folder = project.parent / "tmp" / name
+    folder.parent.mkdir(exist_ok=True)
+    (project / ESSAY).parent.rename(folder)
+    return folder
+
+
+# -- check -------------------------------------------------------------------------------------
+
+
+def test_check_answers_with_the_fields_of_the_contract(cli: Cli, project: Path) -> None:
+    fill(project)
+    (project / CRAFT).write_text((project / CRAFT).read_text().replace("1.0.0", "one"))
+    answer = cli("--json", "check", CRAFT)
+    assert answer.code == 5
+    said = answer.json
+    assert {"layout", "version", "findings", "complete", "status", "progress"} <= said.keys()
+    assert said["layout"] == "craft" and said["ok"] is False
+    wanted = {"code", "severity", "file", "where", "requirement", "message"}
+    assert all(wanted <= finding.keys() for finding in said["findings"])
+
+
+def test_findings_that_repeat_are_counted_and_all_are_shown_when_asked(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    value = json.loads((project / ORCHESTRATOR).read_text())
+    value["completed_work"] = [f"bare {n}" for n in range(12)]
+    (project / ORCHESTRATOR).write_text(json.dumps(value, indent=2))
+    short = cli("check", ORCHESTRATOR)
+    assert short.out.count("must be an object") == 3
+    assert "9 more like this: bare-text" in short.out
+    assert cli("check", ORCHESTRATOR, "--all").out.count("must be an object") == 12
+    assert len(cli("--json", "check", ORCHESTRATOR).json["findings"]) >= 12
+
+
+def test_lines_of_check_fit_a_terminal_of_80_columns(cli: Cli, project: Path) -> None:
+    fill(project)
+    answer = cli("check", ".", "--no-color", terminal=True)
+    own = [line for line in answer.out.splitlines() if not line.startswith((" " * 9, "good"))]
+    assert all(len(line) <= 80 for line in own), own
+    assert "5 sessions: 5 good, 0 faulty" in answer.out
+
+
+# -- adopt -------------------------------------------------------------------------------------
+
+
+def test_adopt_says_what_became_of_each_and_of_all(cli: Cli, project: Path) -> None:
+    fill(project)
+    (project / CRAFT).write_text("{")
+    answer = cli.ok("adopt")
+    assert answer.out.count("adopted") == 5 and "unreadable" in answer.out
+    assert answer.out.splitlines()[-1] == "5 sessions: 4 adopted, 1 unreadable"
+    assert "4 known" in cli.ok("adopt").out
+
+
+def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    text = (project / CRAFT).read_text()
+    for n in range(60):
+        id = f"7e57d004-2b97-4e7a-b45f-{n:012d}"
+        path = (project / CRAFT).with_name(f"{id}.json")
+        path.write_text(text.replace("7e57d004-2b97-4e7a-b45f-5387367791cd", id))
+    answer = cli.ok("adopt", "--no-color", terminal=True)
+    assert "21 more like these" in answer.out
+    assert "61 sessions: 61 adopted" in answer.out
+    assert "\r" in answer.err and "looked at" in answer.err
+    assert len(cli.json("adopt")["adopted"]) == 61
+    assert len(cli.ok("adopt").out.splitlines()) == 62
+
+
+def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
+    fill(project)
+    answer = cli("resume")
+    assert answer.code == 3
+    assert ".ai-session" in answer.err and "holdfast adopt" in answer.err
+    assert cli.json("list", "--all")["sessions"] == []
+    cli.start()
+    assert "holdfast adopt" in cli.ok("resume").err
+    cli.ok("adopt")
+    assert "holdfast adopt" not in cli("resume", "2026-02-14-abc123").err
+
+
+# -- recovery ----------------------------------------------------------------------------------
+
+
+def test_the_doctor_tells_and_mends_files_of_layouts(cli: Cli, project: Path) -> None:
+    cli.ok("start", "Add login", "--layout", "craft")
+    (binding,) = cli.json("layouts")["layouts"]
+    whole = Path(binding["path"]).read_bytes()
+    Path(binding["path"]).write_bytes(b'{"torn')
+    assert "not whole" in cli("doctor").out
+    answer = cli.ok("doctor", "--fix")
+    assert "kept what was there as" in answer.out
+    assert Path(binding["path"]).read_bytes() == whole
+    Path(binding["path"]).unlink()
+    assert "recovered" in cli.ok("layouts", "restore").out
+    assert cli.ok("layouts", "restore").out == "No file of this session is damaged or missing.\n"
+
+
+def test_a_question_is_shown_with_the_command_for_each_answer(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / ORCHESTRATOR).write_text("{")
+    answer = cli("doctor", ORCHESTRATOR)
+    assert answer.code == 5
+    assert "## ⚠️ SESSION RECOVERY" in answer.out
+    question = cli("--json", "doctor", ORCHESTRATOR).json["case"]["question"]
+    assert [choice["id"] for choice in question["choices"]] == ["fresh", "history", "manual"]
+    for choice in question["choices"]:
+        assert choice["command"] in answer.out
+    cli.ok("doctor", ORCHESTRATOR, "--fix", "--choose", "fresh")
+    assert not (project / ORCHESTRATOR).exists()
+
+
+def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    whole = (project / CRAFT).read_bytes()
+    (project / CRAFT).write_bytes(whole[:-20])
+    said = cli.json("doctor", CRAFT, "-o", "out.json")
+    assert said["case"]["written"] == ["out.json"] and said["case"]["lost"] is not None
+    assert json.loads((project / "out.json").read_text())["goal"] == "Add login"
+    assert (project / CRAFT).read_bytes() == whole[:-20]
+    assert cli("doctor", CRAFT, "-o", "out.json").code == 2
+    (project / CRAFT).write_bytes(whole)
+    assert "readable" in cli.ok("doctor", CRAFT).out
+
+
+# -- essays ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S3-120", "S3-121", "S3-122")
+def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
+    assert cli.ok("essay", "list").out == "No sessions found.\n"
+    essay_in_tmp(project)
+    essay_in_tmp(project, "essay-pipeline-20260301-090000")
+    lines = cli.ok("essay", "list").out.splitlines()
+    assert lines[0] == "Sessions found:"
+    assert lines[1].startswith("1. essay-pipeline-20260301-090000 -- Stage 1 -- Last active: ")
+    assert lines[2].startswith("2. essay-pipeline-20260214-143022 -- Stage 1 -- Last active: ")
+    assert lines[1].endswith(" ago")
+
+
+@pytest.mark.req("S3-123", "S3-124", "S3-125", "S3-126")
+def test_the_essay_that_is_selected_is_loaded_validated_and_resumed(
+    cli: Cli, project: Path
+) -> None:
+    folder = essay_in_tmp(project)
+    (folder / "session-state.yaml").write_text("stages: [")
+    cli.ok("doctor", str(folder), "--fix", "--choose", "stage-2")
+    answer = cli.ok("essay", "resume", "1")
+    assert answer.out.startswith("Resuming at Stage 2. Here's where you left off: ")
+    session = cli.json("status")["session"]
+    cli.ok("pause")
+    state = folder / "session-state.yaml"
+    assert 'status: "paused"' in state.read_text()
+    assert cli.json("resume")["summary"].startswith("Resuming at Stage 2.")
+    assert "current_stage: 2" in state.read_text()
+    assert 'status: "in_progress"' in state.read_text()
+    assert cli.json("status")["session"] == session
+
+
+@pytest.mark.req("S3-124")
+def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Path) -> None:
+    folder = essay_in_tmp(project)
+    state = folder / "session-state.yaml"
+    text = state.read_text()
+    at = text.index("stage_1:")
+    changed = text[at:].replace('"not_started"', '"completed"', 1)
+    changed = changed.replace("artifact: null", 'artifact: "missing.md"', 1)
+    state.write_text(text[:at] + changed)
+    answer = cli("essay", "resume", "1")
+    assert answer.code == 5 and "How do you want to proceed?" in answer.out
+    assert cli.json("list", "--all")["sessions"] == []
+    cli.ok("essay", "resume", "1", "--anyway")
+
+
+def test_an_essay_that_cannot_be_read_leads_to_its_recovery(cli: Cli, project: Path) -> None:
+    folder = essay_in_tmp(project)
+    (folder / "session-state.yaml").write_text("stages: [")
+    answer = cli("essay", "resume", "1")
+    assert answer.code == 5
+    assert "Session state could not be automatically recovered." in answer.out
+    assert "State unreadable" in cli.ok("essay", "list").out
+    assert cli("essay", "resume", "7").code == 3
+
+
+@pytest.mark.req("S3-116", "S3-117", "S3-118", "S3-119")
+def test_pausing_an_essay_saves_its_work_first_and_says_where_it_stands(
+    cli: Cli, project: Path, home: Path
+) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    (binding,) = cli.json("layouts")["layouts"]
+    folder = Path(binding["path"]).parent
+    assert folder.parent == home / "essays"
+    assert folder.name.startswith("essay-pipeline-")
+    answer = cli.ok("pause", "--save", "stage-4-draft.md=-", source="First words.\n")
+    message = "Session paused at Stage 1. To resume, invoke essay-pipeline and select this session."
+    assert message in answer.out
+    assert (folder / "stage-4-draft.md").read_text() == "First words.\n"
+    assert 'status: "paused"' in (folder / "session-state.yaml").read_text()
+
+
+@pytest.mark.req("S3-116", "S3-117")
+def test_work_that_cannot_be_saved_keeps_the_session_from_being_paused(
+    cli: Cli, project: Path
+) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    (binding,) = cli.json("layouts")["layouts"]
+    for name in ("../escape.md", "session-state.yaml", ".hidden.md", "a/b.md", "x\x1b.md"):
+        assert cli("pause", "--save", f"{name}=text").code == 2
+    (Path(binding["path"]).parent / "stage-4-draft.md").mkdir()
+    assert cli("pause", "--save", "stage-4-draft.md=text").code != 0
+    assert cli.json("status")["status"] == "active"
+    cli.start("Another")
+    assert cli("pause", "--save", "stage-4-draft.md=text").code == 4
+
+
+def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    (binding,) = cli.json("layouts")["layouts"]
+    folder = Path(binding["path"]).parent
+    for text in ("One.", "One.\n\nTwo.", "Something else."):
+        cli.ok("pause", "--save", f"stage-4-draft.md={text}")
+        cli.ok("resume")
+    assert (folder / "stage-4-draft.md").read_text() == "Something else."
+    assert (folder / "stage-4-draft.v1.md").read_text() == "One.\n\nTwo."
+    assert len(list(folder.glob("stage-4*"))) == 2
+
+
+# -- the orchestrator --------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-86", "S4-45")
+def test_continue_without_a_session_says_so(cli: Cli) -> None:
+    answer = cli("orchestrator", "continue")
+    assert (answer.code, answer.out) == (3, "No session to resume\n")
+    assert cli("--json", "orchestrator", "continue").json["kind"] == "none"
+
+
+@pytest.mark.req("S4-44", "S4-47", "S4-85", "X4-1")
+def test_continue_takes_the_current_file_up_and_resumes_it(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    answer = cli.ok("orchestrator", "continue")
+    assert "## 🔄 RESUMING SESSION" in answer.out and "2026-02-14-abc123" in answer.out
+    assert cli.json("status")["session"] == "2026-02-14-abc123"
+    assert json.loads((project / ORCHESTRATOR).read_text())["session_id"] == "2026-02-14-abc123"
+
+
+@pytest.mark.req("S4-46")
+def test_another_version_is_refused_with_the_reason_and_kept(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"1.0"', '"2.0"', 1))
+    before = path.read_bytes()
+    answer = cli("orchestrator", "continue")
+    assert answer.code == 6 and "version 2.0" in answer.err
+    assert path.read_bytes() == before
+
+
+def test_continuing_a_corrupted_file_gives_the_menu(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / ORCHESTRATOR).write_text("{")
+    for verb in (["continue"], ["new", "Another"], ["abort"]):
+        answer = cli("orchestrator", *verb)
+        assert answer.code == 5 and "## ⚠️ SESSION RECOVERY" in answer.out
+    assert (project / ORCHESTRATOR).read_text() == "{"
+
+
+@pytest.mark.req("S4-48", "S4-49", "S4-50", "S4-52", "S4-53", "X4-1")
+@pytest.mark.parametrize("ours", [False, True])
+def test_new_archives_the_current_one(cli: Cli, project: Path, ours: bool) -> None:
+    fill(project, kinds=["orchestrator"])
+    before = (project / ORCHESTRATOR).read_bytes()
+    if ours:
+        cli.ok("adopt")
+    said = cli.json("orchestrator", "new", "Another goal")
+    archive = project / ".claude/orchestrator-history/2026-02-14-abc123.json"
+    assert said["archived"] == str(archive)
+    assert archive.read_bytes() == before
+    assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Another goal"
+
+
+@pytest.mark.req("S4-54", "S4-55", "S4-56", "S4-57", "X4-1")
+def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) -> None:
+    assert cli.json("orchestrator", "history")["history"] == []
+    fill(project, kinds=["orchestrator"])
+    folder = project / ".claude" / "orchestrator-history"
+    folder.mkdir()
+    text = (project / ORCHESTRATOR).read_text()
+    for day in range(1, 13):
+        id = f"2026-01-{day:02}-abc123"
+        (folder / f"{id}.json").write_text(text.replace("2026-02-14-abc123", id))
+    (folder / "2026-01-13-broken.json").write_text("{")
+    rows = cli.json("orchestrator", "history")["history"]
+    assert len(rows) == 10
+    assert [row["id"] for row in rows[:2]] == ["2026-01-13-broken", "2026-01-12-abc123"]
+    assert {"id", "goal", "status", "created"} <= rows[1].keys()
+    assert len(cli.json("orchestrator", "history", "--limit", "3")["history"]) == 3
+    one = cli.json("orchestrator", "history", "2")
+    assert (one["id"], one["goal"], one["complete"]) == ("2026-01-12-abc123", "Add login", False)
+    assert "Add login" in cli.ok("orchestrator", "history", "2026-01-03").out
+    assert cli("orchestrator", "history", "99").code == 2
+
+
+@pytest.mark.req("S4-40", "S4-51", "S4-52", "X4-1")
+def test_abort_saves_the_state_and_archives_it(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("orchestrator", "abort", "--because", "no time")
+    archive = project / ".claude/orchestrator-history/2026-02-14-abc123.json"
+    assert json.loads(archive.read_text())["status"] == "aborted"
+    assert '\n  "session_id"' in archive.read_text()
+    assert not (project / ORCHESTRATOR).exists()
+    assert cli("orchestrator", "continue").code == 3
+
+
+@pytest.mark.req("S4-76", "S4-42", "S4-43", "X4-1")
+def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
+    cli.ok("orchestrator", "new", "Add login")
+    (project / ORCHESTRATOR).unlink()
+    assert ORCHESTRATOR in cli.ok("orchestrator", "save").out
+    assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Add login"
+    assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
+
+
+@pytest.mark.req("S4-89", "S4-90")
+def test_at_the_end_a_complete_session_is_archived_and_another_is_kept(
+    cli: Cli, project: Path
+) -> None:
+    cli.ok("orchestrator", "new", "Add login")
+    cli.ok("pause")
+    assert json.loads((project / ORCHESTRATOR).read_text())["status"] == "paused"
+    cli.ok("resume")
+    cli.ok("complete")
+    assert not (project / ORCHESTRATOR).exists()
+    (row,) = cli.json("orchestrator", "history")["history"]
+    assert row["status"] == "complete"

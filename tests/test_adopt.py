@@ -1,0 +1,272 @@
+"""Adopting: every kind, once; edits, rivals, templates, and what a file may do to us."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import found
+from holdfast.adopt import Adopted
+from holdfast.home import Holdfast
+from tests.layouts import CRAFT, ESSAY, INDEX, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    return path
+
+
+@pytest.fixture
+def hf(tmp_path: Path, project: Path) -> Holdfast:
+    return holdfast.open(str(tmp_path / "home"), trust_env=False)
+
+
+def outcomes(adopted: list[Adopted]) -> list[tuple[str, str]]:
+    return [(one.layout, one.outcome) for one in adopted]
+
+
+def by_layout(adopted: list[Adopted]) -> dict[str, Adopted]:
+    return {one.layout: one for one in adopted}
+
+
+ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
+
+
+def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    before = snapshot(project)
+    adopted = list(hf.adopt())
+    assert sorted(outcomes(adopted)) == sorted((kind, "adopted") for kind in ALL)
+    assert all(one.events and one.bound and not one.problems for one in adopted), adopted
+    assert snapshot(project) == before
+    assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
+
+
+def test_twice_is_once(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    first = list(hf.adopt())
+    seqs = {one.session: len(list(hf.session(one.session).log())) for one in first}
+    again = list(hf.adopt())
+    assert [one.outcome for one in again] == ["known"] * 5
+    assert {one.session: len(list(hf.session(one.session).log())) for one in again} == seqs
+
+
+def test_a_bound_file_that_changed_in_between_is_an_edit(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    list(hf.adopt())
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"in_progress"', '"paused"', 1))
+    again = by_layout(list(hf.adopt()))
+    assert again["orchestrator"].outcome == "edited"
+    assert hf.session(again["orchestrator"].session).status()["status"] == "paused"
+    assert again["craft"].outcome == "known"
+
+
+def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
+    hf: Holdfast, tmp_path: Path, project: Path
+) -> None:
+    other = tmp_path / "elsewhere.json"
+    fill(project)
+    text = (project / ORCHESTRATOR).read_text()
+    other.write_text(text)
+    (one,) = hf.adopt(str(other))
+    assert (one.outcome, one.bound) == ("adopted", False)
+    session = hf.session(one.session)
+    session.note("work of our own")
+    other.write_text(text.replace("Write docs", "Write better docs"))
+    (edited,) = hf.adopt(str(other))
+    assert edited.outcome == "edited"
+    titles = [row.title for row in session.state().rows.select("step")]  # type: ignore[attr-defined]
+    assert "Write better docs" in titles
+    other.write_text(text)
+    (back,) = hf.adopt(str(other))
+    assert back.outcome == "edited"
+    (known,) = hf.adopt(str(other))
+    assert known.outcome == "known"
+
+
+def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    text = (project / CRAFT).read_text()
+    rival, copy = project / "a-rival.json", project / "b-copy.json"
+    rival.write_text(text.replace("Add login", "Something else"))
+    copy.write_text(text)
+    by_path = {Path(one.path).name: one for one in hf.adopt()}
+    assert by_path[Path(CRAFT).name].outcome == "adopted"
+    assert by_path["a-rival.json"].outcome == "rival"
+    assert "says something else" in by_path["a-rival.json"].problems[-1]
+    assert by_path["a-rival.json"].session == ""
+    assert by_path["b-copy.json"].outcome == "copy"
+    (later,) = hf.adopt(str(rival))
+    assert later.outcome == "rival"
+    goals = {row["goal"] for row in hf.list()}
+    assert "Something else" not in goals
+
+
+def test_a_legacy_praxis_file_is_read_and_never_bound(hf: Holdfast, project: Path) -> None:
+    path = project / ".praxis-os/.cache/state/0a1b2c3d-0000-4000-8000-000000000001.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        json.dumps(
+            {
+                "session_id": path.stem,
+                "workflow_type": "spec_creation_v1",
+                "target_file": "x",
+                "current_phase": 1,
+                "completed_phases": [0],
+                "phase_artifacts": {},
+                "checkpoints": {"0": "passed"},
+                "created_at": "2025-10-08T10:00:00",
+                "updated_at": "2025-10-08T11:00:00",
+                "metadata": {},
+            }
+        )
+    )
+    before = path.read_bytes()
+    (one,) = hf.adopt()
+    assert (one.outcome, one.bound) == ("adopted", False)
+    hf.session(one.session).note("goes on")
+    assert path.read_bytes() == before
+
+
+def test_a_template_is_adopted_only_if_asked(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.write_text(path.read_text().replace(_essay_id(path), '"essay-{uuid}"'))
+    (one,) = hf.adopt(str(path.parent))
+    assert (one.outcome, one.session) == ("template", "")
+    (one,) = hf.adopt(str(path.parent), templates=True)
+    assert one.outcome == "adopted" and one.session
+
+
+def _essay_id(path: Path) -> str:
+    line = next(line for line in path.read_text().splitlines() if line.startswith("pipeline_id"))
+    return line.partition(": ")[2]
+
+
+@pytest.mark.req("S0-85")
+def test_bad_lines_of_a_log_are_told_and_the_rest_is_adopted(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    log = project / STATE.replace("state.yaml", "history.jsonl")
+    log.write_bytes(log.read_bytes() + b'{"torn": "li\n' + log.read_bytes())
+    (one,) = hf.adopt()
+    assert one.outcome == "adopted" and not one.bound
+    assert any("history.jsonl" in problem for problem in one.problems)
+
+
+def test_artifacts_beside_a_session_are_kept_with_it(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["ai-session", "essay"])
+    kept = (project / STATE).parent / "artifacts"
+    (kept / "deep").mkdir(parents=True, exist_ok=True)
+    (kept / "design.md").write_text("# Design")
+    (kept / "deep" / "notes.txt").write_text("notes")
+    os.symlink("/etc/passwd", kept / "link.txt")
+    (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
+    adopted = by_layout(list(hf.adopt()))
+    assert (adopted["ai-session"].artifacts, adopted["essay"].artifacts) == (2, 1)
+    rows = hf.session(adopted["ai-session"].session).state().rows.select("artifact")
+    assert sorted(row.path for row in rows) == [  # type: ignore[attr-defined]
+        "artifacts/deep/notes.txt",
+        "artifacts/design.md",
+    ]
+
+
+def test_essays_of_the_user_are_found_without_a_path(
+    hf: Holdfast, project: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tmp" / "essay-pipeline-20260214-143022"
+    fill(project, kinds=["essay"])
+    folder.parent.mkdir()
+    (project / ESSAY).parent.rename(folder)
+    folder.chmod(0o755)
+    (one,) = hf.adopt()
+    assert one.layout == "essay" and one.outcome == "adopted"
+    assert [one.outcome for one in hf.adopt(str(project))] == []
+
+
+@pytest.mark.req("S3-120")
+@pytest.mark.parametrize("why", ["writable", "link", "foreign", "file"])
+def test_a_folder_that_others_may_have_made_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    root = tmp_path / "tmp"
+    folder = root / "essay-pipeline-20260214-143022"
+    root.mkdir()
+    if why == "file":
+        folder.write_text("")
+    elif why == "link":
+        (tmp_path / "real").mkdir()
+        folder.symlink_to(tmp_path / "real")
+    else:
+        folder.mkdir(mode=0o777 if why == "writable" else 0o755)
+        folder.chmod(0o777 if why == "writable" else 0o755)
+    if why == "foreign":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert found.essay_folders([str(root)]) == []
+    if why == "writable":
+        folder.chmod(0o755)
+        assert found.essay_folders([str(root)]) == [str(folder)]
+
+
+def test_a_dry_run_changes_nothing(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    told = list(hf.adopt(dry_run=True))
+    assert [one.outcome for one in told] == ["adopted"] * 5
+    assert not any(one.events or one.bound for one in told)
+    assert hf.list(all=True) == []
+
+
+def test_one_that_fails_keeps_no_other_from_being_adopted(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    (project / CRAFT).write_bytes(b"")
+    (project / PRAXIS).write_bytes(b"\0" * 100)
+    adopted = by_layout(list(hf.adopt()))
+    assert adopted["craft"].outcome == adopted["praxis"].outcome == "unreadable"
+    assert adopted["ai-session"].outcome == adopted["essay"].outcome == "adopted"
+    assert adopted["craft"].problems
+
+
+def test_an_id_that_is_a_path_names_no_file(hf: Holdfast, project: Path, tmp_path: Path) -> None:
+    fill(project, kinds=["orchestrator", "craft"])
+    for name in (ORCHESTRATOR, CRAFT):
+        value = json.loads((project / name).read_text())
+        value["session_id"] = "../../../escaped"
+        (project / name).write_text(json.dumps(value))
+    before = snapshot(tmp_path)
+    adopted = list(hf.adopt())
+    assert [one.bound for one in adopted] == [False, False]
+    for one in adopted:
+        hf.session(one.session).note("goes on")
+    after = snapshot(tmp_path)
+    assert {name: data for name, data in after.items() if "home/" not in name} == before
+
+
+def test_more_events_than_fit_one_step_are_all_recorded(
+    hf: Holdfast, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast import adopt
+
+    monkeypatch.setattr(adopt, "_AT_ONCE", 3)
+    fill(project, kinds=["craft"])
+    (one,) = hf.adopt()
+    assert one.events > 6 and one.events == len(list(hf.session(one.session).log()))
+    (again,) = hf.adopt()
+    assert again.outcome == "known"
+
+
+def test_an_index_alone_is_told(hf: Holdfast, project: Path) -> None:
+    (project / ".ai-session").mkdir()
+    (project / INDEX).write_text("active_features: []\n")
+    assert all(not one.session or one.layout == "ai-session" for one in hf.adopt())

@@ -1,0 +1,312 @@
+"""Finding and checking: by content, told with line and requirement, and safe on any input.
+
+Every bad input goes through check, adopt and convert, in the place of each layout's main file: no
+exception but ours, less than a second of work, and not a byte changed outside the home.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import found
+from holdfast.errors import HoldfastError
+from holdfast.home import Holdfast
+from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
+from tests.layouts import snapshot as whole_snapshot
+
+KINDS = list(MAIN)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    return path
+
+
+@pytest.fixture
+def hf(tmp_path: Path, project: Path) -> Iterator[Holdfast]:
+    with holdfast.open(str(tmp_path / "home"), trust_env=False) as opened:
+        yield opened
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """What is in a folder apart from the home."""
+    home = str(folder / "home")
+    return {n: d for n, d in whole_snapshot(folder).items() if not n.startswith(home)}
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def test_every_kind_is_told_by_its_content_whatever_its_name(project: Path) -> None:
+    fill(project)
+    for number, (kind, name) in enumerate(MAIN.items()):
+        path = project / f"file-{number}"
+        path.write_bytes((project / name).read_bytes())
+        (one,) = found.find(str(path))
+        assert one.layout == kind and not one.faults
+
+
+def test_a_folder_gives_each_session_once(project: Path) -> None:
+    fill(project)
+    (project / "package.json").write_text('{"name": "x", "version": "1.0"}')
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "copy.json").write_bytes((project / CRAFT).read_bytes())
+    assert sorted(one.layout for one in found.find(str(project))) == sorted(KINDS)
+
+
+def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    other = project / ".ai-session" / "other-2026-01-01"
+    other.mkdir()
+    (other / "state.yaml").write_bytes((project / STATE).read_bytes())
+    assert len(found.find(str(project))) == 2
+    (one,) = found.find(str(other))
+    assert one.native == "other-2026-01-01"
+
+
+def test_a_state_yaml_of_something_else_makes_no_session_of_what_is_around(project: Path) -> None:
+    (project / "state.yaml").write_text("resources: []\n")
+    (project.parent / "active.yaml").write_text("x: 1\n")
+    assert found.find(str(project)) == []
+
+
+def test_findings_say_line_place_and_requirement(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    lines = path.read_text().splitlines()
+    at = next(n for n, line in enumerate(lines, 1) if '"status": "in_progress"' in line)
+    path.write_text(path.read_text().replace('"in_progress"', '"wandering"', 1))
+    (report,) = hf.check(str(path))
+    (finding,) = [f for f in report.findings if f.severity == "error"]
+    assert (finding.line, finding.file, finding.requirement[:3]) == (at, str(path), "S4-")
+
+
+def test_definitions_of_workflows_say_how_many_phases_there_are(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["praxis"])
+    path = project / PRAXIS
+    value = json.loads(path.read_text())
+    value["workflow_type"] = "spec_v1"
+    path.write_text(json.dumps(value, indent=2))
+    (before,) = hf.check(str(path))
+    assert "total-unknown" in [finding.code for finding in before.findings]
+    folder = project / ".praxis-os" / "workflows" / "spec_v1"
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text('{"workflow_type": "spec_v1", "total_phases": 4}')
+    (after,) = hf.check(str(path))
+    assert "total-unknown" not in [finding.code for finding in after.findings]
+    (folder / "metadata.json").write_text('{"total_phases": "dynamic"}')
+    assert hf.check(str(path))[0].findings == before.findings
+
+
+@pytest.mark.parametrize("kind", ["../../secret", "/etc", "a/b", "", "x\0y"])
+def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str) -> None:
+    fill(project, kinds=["praxis"])
+    (project / "secret").mkdir()
+    (project / "secret" / "metadata.json").write_text('{"total_phases": 4}')
+    path = project / PRAXIS
+    value = json.loads(path.read_text())
+    value["workflow_type"] = kind
+    path.write_text(json.dumps(value))
+    (one,) = found.find(str(path))
+    assert found.phases(one, str(project / "secret" / "x" / "y")) is None
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+def _bomb() -> bytes:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    return ("pipeline_id: x\ncurrent_state: {}\n" + "\n".join(lines)).encode()
+
+
+def _merge_bomb() -> bytes:
+    lines = ["m0: &m0 {a: 1}"]
+    lines += [f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12)]
+    return "\n".join(lines).encode()
+
+
+DEEP = 40_000
+BAD: dict[str, Callable[[bytes], bytes]] = {
+    "object tag": lambda d: b"!!python/object/apply:os.system ['touch /tmp/pwned']\n" + d,
+    "tagged value": lambda d: d + b"\nx: !!python/object:os.system {}\n",
+    "alias bomb": lambda d: _bomb(),
+    "merge bomb": lambda d: _merge_bomb(),
+    "deep lists": lambda d: b"[" * DEEP + b"]" * DEEP,
+    "deep maps": lambda d: b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "deep in key": lambda d: d[:-2] + b',"x":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "deep blocks": lambda d: b"".join(b" " * n + b"a:\n" for n in range(2000)),
+    "deep dashes": lambda d: b"- " * DEEP + b"x",
+    "duplicate keys": lambda d: d.replace(b"\n", b"\n", 1) + d,
+    "NaN": lambda d: b'{"session_id": NaN, "workflow_type": Infinity, "progress": -Infinity}',
+    "yaml NaN": lambda d: b"pipeline_id: .nan\ncurrent_stage: .inf\nstages: {stage_1: .nan}\n",
+    "5,000 digits": lambda d: b'{"session_id": ' + b"9" * 5000 + b', "workflow_type": "x"}',
+    "huge exponent": lambda d: b'{"session_id": 1e999999, "workflow_type": 1E400}',
+    "invalid UTF-8": lambda d: d[:40] + b"\xff\xfe\xc3\x28" + d[40:],
+    "BOM": lambda d: b"\xef\xbb\xbf" + d,
+    "UTF-16": lambda d: d.decode().encode("utf-16"),
+    "UTF-16 big": lambda d: b"\xfe\xff" + d.decode().encode("utf-16-be"),
+    "lone surrogate": lambda d: b'{"session_id": "\\ud800", "workflow_type": "\\udfff"}',
+    "raw surrogate": lambda d: d[:30] + b"\xed\xa0\x80" + d[30:],
+    "NUL tail": lambda d: d + b"\0" * 4096,
+    "all NUL": lambda d: b"\0" * 4096,
+    "torn": lambda d: d[: len(d) // 2],
+    "torn last line": lambda d: d[:-3],
+    "zero bytes": lambda d: b"",
+    "one newline": lambda d: b"\n",
+    "conflict": lambda d: b"<<<<<<< HEAD\n" + d + b"=======\n" + d[::-1] + b"\n>>>>>>> other\n",
+    "only a number": lambda d: b"7",
+    "only null": lambda d: b"null",
+    "a list": lambda d: b"[1, 2, 3]",
+    "control characters": lambda d: d[:20] + b"\x1b[2J\x07\x08" + d[20:],
+    "a very long line": lambda d: b'{"session_id": "' + b"x" * 3_000_000 + b'"}',
+    "many keys": lambda d: (
+        b"{" + b",".join(b'"k%d": 1' % n for n in range(60_000)) + b', "workflow_type": "x"}'
+    ),
+    "brackets": lambda d: b"{[" * 50_000,
+    "quotes": lambda d: b'"\\' * 50_000,
+    "colons": lambda d: b"a: " * 50_000,
+    "comments": lambda d: b"#" * 500_000 + b"\n" + d,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("harm", BAD)
+def test_bad_input_is_told_and_does_no_harm(
+    hf: Holdfast, project: Path, tmp_path: Path, kind: str, harm: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    path.write_bytes(BAD[harm](path.read_bytes()))
+    before = snapshot(tmp_path)
+    _all_commands(hf, path, tmp_path)
+    after = snapshot(tmp_path)
+    made = {name for name in after if name not in before}
+    assert all(name.startswith(str(tmp_path / "out")) for name in made), made
+    assert {name: after[name] for name in before} == before
+    assert not os.path.exists("/tmp/pwned")
+
+
+def _all_commands(hf: Holdfast, path: Path, tmp_path: Path) -> None:
+    folder = str(path.parent)
+    _quick(lambda: [r.reading.status for r in hf.check(str(path), strict=True)])
+    _quick(lambda: hf.check(folder))
+    _quick(lambda: list(hf.adopt(str(path))))
+    _quick(lambda: list(hf.adopt(folder)))
+    _quick(lambda: hf.convert(str(path), "craft", str(tmp_path / "out-1")))
+    _quick(lambda: hf.convert(str(path), "ai-session", str(tmp_path / "out-2")))
+    _quick(lambda: hf.recover(str(path)))
+
+
+def _quick(act: Callable[[], object]) -> None:
+    """Our errors are answers; anything else, or a second of work, is a fault."""
+    start = time.process_time()
+    with suppress(HoldfastError):
+        act()
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["folder", "pipe", "link", "dead link", "loop", "1 GB"])
+def test_something_else_in_the_place_of_a_file_is_told(
+    hf: Holdfast, project: Path, tmp_path: Path, kind: str, what: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    target = tmp_path / "target"
+    path.rename(target)
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "1 GB":
+        with path.open("wb") as file:
+            file.truncate(1 << 30)
+    else:
+        path.symlink_to({"link": target, "dead link": tmp_path / "no", "loop": path}[what])
+    before = target.read_bytes()
+    _quick(lambda: hf.check(str(path)))
+    _quick(lambda: list(hf.adopt(str(path))))
+    reports = hf.check(str(project))
+    assert reports and not reports[0].ok, reports
+    adopted = list(hf.adopt(str(project)))
+    assert not any(one.bound for one in adopted)
+    for one in adopted:
+        if one.session:
+            hf.session(one.session).note("goes on")
+    assert target.read_bytes() == before
+    assert what != "pipe" or path.is_fifo()
+
+
+@pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
+def test_version_99_is_the_same_bytes_after_every_command(
+    hf: Holdfast, project: Path, tmp_path: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    for old in (b'"1.0.0"', b'"1.0"'):
+        path.write_bytes(path.read_bytes().replace(old, b'"99"', 1))
+    assert b"99" in path.read_bytes()
+    before = snapshot(project)
+    _all_commands(hf, path, tmp_path)
+    for one in list(hf.adopt()):
+        if one.session:
+            session = hf.session(one.session)
+            session.resume()
+            session.note("goes on")
+            session.pause()
+    hf.doctor(fix=True)
+    assert snapshot(project) == before
+
+
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize("left", ["state.yaml", "implementation-plan.yaml", "history.jsonl", ""])
+def test_a_half_written_tree_is_found_and_told(hf: Holdfast, project: Path, left: str) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    (folder / "artifacts").mkdir(exist_ok=True)
+    for name in ("state.yaml", "implementation-plan.yaml", "history.jsonl"):
+        if name != left:
+            (folder / name).unlink()
+    (project / INDEX).unlink()
+    finds = found.find(str(project))
+    assert [one.native for one in finds] == [folder.name]
+    for one in hf.adopt():
+        assert one.session or one.problems or one.outcome
+
+
+def test_case_only_differences_are_two_sessions(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    value = json.loads(path.read_text())
+    value["session_id"] = value["session_id"].upper()
+    path.with_name(f"{value['session_id']}.json").write_text(json.dumps(value))
+    adopted = list(hf.adopt())
+    assert len(adopted) == 2
+    assert len({one.session.lower() for one in adopted if one.session}) == len(
+        [one for one in adopted if one.session]
+    )
+
+
+def test_what_a_mangled_essay_or_log_still_says_is_adopted_or_told(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["essay", "ai-session"])
+    (project / ESSAY).write_bytes((project / ESSAY).read_bytes() + b"\n  odd: [")
+    (project / LOG).write_bytes((project / LOG).read_bytes()[:-9])
+    for one in hf.adopt():
+        assert one.problems

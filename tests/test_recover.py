@@ -1,0 +1,405 @@
+"""Recovery: the first rung that holds, in order; damaged bytes are kept; questions are data."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import found, recover
+from holdfast.errors import InvalidInput, Refused
+from holdfast.home import Holdfast
+from holdfast.recover import Case
+from holdfast.session import Session
+from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, STATE, fill, snapshot
+
+KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
+TORN = b'{"torn": "in the mid\0\0\0'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    return path
+
+
+@pytest.fixture
+def hf(tmp_path: Path, project: Path) -> Holdfast:
+    return holdfast.open(str(tmp_path / "home"), trust_env=False)
+
+
+def a_session(hf: Holdfast) -> Session:
+    session = hf.start("Add login", layouts=KINDS)
+    session.task_add("Write tests", id="t1")
+    session.task_start("t1")
+    session.command("pytest", arguments="-q")
+    Path("x.py").write_text("1")
+    session.file("x.py")
+    return session
+
+
+def main_file(session: Session, kind: str) -> Path:
+    return Path(next(b.place for b in session.layouts_list() if b.layout == kind))
+
+
+def aside(path: Path) -> list[bytes]:
+    return [p.read_bytes() for p in path.parent.glob(f"{path.name}.corrupt-*")]
+
+
+def examined(hf: Holdfast, path: Path, choose: str = "") -> Case:
+    case = hf.recover(str(path), choose=choose)
+    assert case is not None
+    return case
+
+
+# -- the journal -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
+def test_bound_files_come_back_from_the_journal(hf: Holdfast, kind: str, harm: str) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    whole = path.read_bytes()
+    path.unlink()
+    if harm == "torn":
+        path.write_bytes(TORN)
+    elif harm == "folder":
+        path.mkdir()
+        (path / "precious").write_text("kept")
+    codes = [advice.code for advice in hf.doctor().left if advice.file == str(path)]
+    assert codes == ["layout-missing" if harm == "gone" else "layout-damaged"]
+    mended = hf.doctor(fix=True)
+    assert path.read_bytes() == whole
+    assert any(line.startswith(f"wrote the {kind} files") for line in mended.done)
+    assert not [advice for advice in mended.left if advice.code.startswith("layout-")]
+    if harm == "torn":
+        assert aside(path) == [TORN]
+    if harm == "folder":
+        (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
+        assert (kept / "precious").read_text() == "kept"
+
+
+def test_looking_changes_nothing(hf: Holdfast, project: Path) -> None:
+    session = a_session(hf)
+    main_file(session, "craft").write_bytes(TORN)
+    before = snapshot(project)
+    hf.doctor()
+    hf.recover(str(main_file(session, "craft")))
+    assert snapshot(project) == before
+
+
+@pytest.mark.req("S0-85")
+def test_a_log_that_is_gone_comes_back_with_every_command(hf: Holdfast) -> None:
+    session = a_session(hf)
+    log = main_file(session, "ai-session").parent / "history.jsonl"
+    session.command("ruff")
+    whole = log.read_bytes()
+    log.unlink()
+    session.command("mypy")
+    assert log.read_bytes().startswith(whole)
+    names = [json.loads(line)["command"] for line in log.read_bytes().splitlines()]
+    assert names == ["pytest", "ruff", "mypy"]
+
+
+def test_an_index_that_is_damaged_still_names_the_sessions_of_others(hf: Holdfast) -> None:
+    session = a_session(hf)
+    root = main_file(session, "ai-session").parents[1]
+    index = root / "active-features.yaml"
+    index.write_text(
+        "active_features:\n"
+        '  - feature_id: "other-2026-01-01"\n'
+        '    started_at: "2026-01-01T00:00:00Z"\n'
+        '    last_active: "2026-01-01T00:00:00Z"\n'
+        '    status: "active"\n'
+        '      broken: "indent\n'
+    )
+    hf.doctor(fix=True)
+    assert "other-2026-01-01" in index.read_text()
+    assert main_file(session, "ai-session").parent.name in index.read_text()
+    reports = [r for r in hf.check(str(root)) if r.reading.layout == "ai-session"]
+    assert all(report.ok for report in reports)
+
+
+def test_restore_writes_the_files_of_one_layout_anew(hf: Holdfast) -> None:
+    session = a_session(hf)
+    for kind in ("craft", "praxis"):
+        main_file(session, kind).write_bytes(TORN)
+    (case,) = session.layouts_restore("craft")
+    assert (case.layout, case.rung, len(case.kept)) == ("craft", "journal", 1)
+    assert main_file(session, "praxis").read_bytes() == TORN
+    assert [c.layout for c in session.layouts_restore()] == ["praxis"]
+    assert session.layouts_restore() == []
+
+
+def test_while_git_is_in_the_middle_of_something_nothing_is_restored(
+    hf: Holdfast, project: Path
+) -> None:
+    session = a_session(hf)
+    (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / ".git" / "MERGE_HEAD").write_text("0" * 40)
+    path = main_file(session, "craft")
+    path.write_bytes(TORN)
+    with pytest.raises(Refused, match="git is in the middle of a merge"):
+        session.layouts_restore()
+    assert path.read_bytes() == TORN
+
+
+def test_a_version_that_is_not_known_is_never_restored_over(hf: Holdfast) -> None:
+    session = a_session(hf)
+    path = main_file(session, "orchestrator")
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({**value, "schema_version": "99"}))
+    bytes_of_99 = path.read_bytes()
+    session.note("goes on")
+    hf.doctor(fix=True)
+    session.layouts_restore()
+    hf.recover(str(path))
+    assert path.read_bytes() == bytes_of_99
+    assert "layout-suspended" in [advice.code for advice in hf.doctor().left]
+
+
+# -- files that are nobody's -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ai-session", "praxis", "craft"])
+def test_what_is_left_of_a_torn_file_is_written_only_when_asked(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    fill(project)
+    path = project / MAIN[kind]
+    torn = path.read_bytes()[:-25]
+    path.write_bytes(torn + b"\0\0\0")
+    before = snapshot(project)
+    case = examined(hf, path.parent if kind == "ai-session" else path)
+    assert (case.rung, case.damaged) == ("artifacts", [str(path)])
+    assert snapshot(project) == before
+    out = project / "out"
+    done = hf.recover(str(path.parent if kind == "ai-session" else path), out=str(out))
+    assert done is not None and done.written == [str(out)]
+    assert path.read_bytes() == torn + b"\0\0\0"
+    hf.recover(str(path.parent if kind == "ai-session" else path), fix=True)
+    assert path.read_bytes() == out.read_bytes()
+    assert aside(path) == [torn + b"\0\0\0"]
+    (report,) = hf.check(str(path.parent if kind == "ai-session" else path))
+    assert not [f for f in report.findings if f.code in ("nul-byte", "yaml-syntax")]
+
+
+@pytest.mark.req("S0-85")
+def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_told(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    (project / STATE).write_bytes(b"")
+    case = examined(hf, (project / STATE).parent)
+    assert any("began_at" in line for line in case.inferred)
+    assert any("model" in line for line in case.inferred)
+    hf.recover(str((project / STATE).parent), fix=True)
+    made = (project / STATE).read_text()
+    assert "started_at: " in made and '"opus"' in made
+    assert (project / LOG).exists() and (project / INDEX).exists()
+
+
+def test_keys_that_no_layout_knows_survive_a_recovery(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    path = project / CRAFT
+    value = {"mine": {"a": 1}, **json.loads(path.read_text())}
+    path.write_text(json.dumps(value, indent=2)[:-2])
+    hf.recover(str(path), fix=True)
+    again = json.loads(path.read_text())
+    assert again["mine"] == {"a": 1}
+    assert again["session_id"] == value["session_id"]
+
+
+def test_nothing_that_can_be_read_leaves_the_choice_to_the_user(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    path = project / CRAFT
+    path.write_bytes(b"\0" * 64)
+    case = examined(hf, path)
+    assert case.question is not None and case.rung == "user"
+    assert case.question.recommended == "stop"
+    with pytest.raises(Refused):
+        hf.recover(str(path), fix=True)
+    assert path.read_bytes() == b"\0" * 64
+
+
+def test_a_conflict_is_never_resolved_by_itself(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    path = project / CRAFT
+    text = path.read_text()
+    line = next(line for line in text.splitlines(keepends=True) if '"goal"' in line)
+    other = line.replace("Add login", "Add logout")
+    path.write_text(
+        text.replace(line, f"<<<<<<< HEAD\n{line}=======\n{other}>>>>>>> theirs\n"),
+    )
+    case = examined(hf, path)
+    assert case.question is not None
+    assert [choice.id for choice in case.question.choices] == ["first", "second", "stop"]
+    with pytest.raises(Refused):
+        hf.recover(str(path), fix=True)
+    conflicted = path.read_bytes()
+    hf.recover(str(path), fix=True, choose="second")
+    assert path.read_text() == text.replace(line, other)
+    assert aside(path) == [conflicted]
+
+
+def test_a_readable_file_is_no_case(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    assert hf.recover(str(project / CRAFT)) is None
+    with pytest.raises(InvalidInput, match="is not one session"):
+        hf.recover(str(project))
+
+
+# -- essays ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def essay(project: Path) -> Path:
+    fill(project, kinds=["essay"])
+    return project / ESSAY
+
+
+@pytest.mark.req("S3-94", "S3-95", "S3-96", "S3-97")
+def test_level_1_takes_the_backup(hf: Holdfast, essay: Path) -> None:
+    backup = essay.with_name("session-state.yaml.bak")
+    backup.write_bytes(essay.read_bytes())
+    essay.write_text("stages: [")
+    case = hf.recover(str(essay.parent), fix=True)
+    assert case is not None and case.rung == "backup"
+    message = "Session state recovered from backup. Last state update may be lost."
+    assert case.message == message
+    assert essay.read_bytes() == backup.read_bytes()
+    assert aside(essay) == [b"stages: ["]
+
+
+@pytest.mark.req("S3-98", "S3-99", "S3-100", "S3-101", "S3-102", "S3-103", "S3-104")
+def test_level_2_takes_the_artifacts(hf: Holdfast, essay: Path) -> None:
+    essay.write_text("stages: [")
+    essay.with_name("session-state.yaml.bak").write_text("also: [broken")
+    write = {
+        "stage-1-thesis.md": "## Thesis Statement\n\nCats.\n\n## Approved By User\n\nYes\n",
+        "stage-2-outline.md": "- **Sections**: 2\n\n### Section 1: One (~100 words)\n\n"
+        "### Section 2: Two (~100 words)\n\n## Approved By User\n\nYes\n",
+        "stage-3-section-1-arguments.md": "- **Verified**: YES\n\n## Approved By User\n\nYes\n",
+        "stage-3-section-2-arguments.md": "- **Verified**: YES\n\n## Approved By User\n\nYes\n",
+        "stage-4-draft.md": "## One\n\nFirst.\n\nSecond.\n\n---\n\n## Two\n\nThird.\n",
+    }
+    for name, text in write.items():
+        essay.with_name(name).write_text(text)
+    case = hf.recover(str(essay.parent), fix=True)
+    assert case is not None and case.rung == "artifacts"
+    message = "Session state reconstructed from artifact files. Some metadata may be approximate."
+    assert case.message == message
+    (report,) = hf.check(str(essay))
+    assert report.reading.layout == "essay"
+    (one,) = found.find(str(essay))
+    stages = one.tree["session-state.yaml"]["stages"]
+    assert stages["stage_1"]["status"] == stages["stage_2"]["status"] == "completed"
+    assert [s["status"] for s in stages["stage_3"]["sections"]] == ["completed"] * 2
+    drafted = stages["stage_4"]["sections"]
+    assert [s["completed_paragraphs"] for s in drafted] == [2, 1]
+    assert stages["stage_4"]["status"] == "in_progress"
+
+
+@pytest.mark.req("S3-105", "S3-106", "S3-107", "S3-108")
+def test_level_3_asks_where_to_resume_and_begins_there(hf: Holdfast, essay: Path) -> None:
+    essay.write_text("stages: [")
+    essay.with_name("notes.md").write_text("some notes")
+    case = examined(hf, essay.parent)
+    assert case.rung == "user" and case.question is not None
+    assert case.message == "Session state could not be automatically recovered."
+    assert case.question.text == "Where do you want to resume?"
+    assert case.question.files == ["notes.md"]
+    assert len(case.question.choices) == 4
+    assert case.question.recommended in [choice.id for choice in case.question.choices]
+    assert all("--choose" in choice.command for choice in case.question.choices)
+    with pytest.raises(Refused):
+        hf.recover(str(essay.parent), fix=True)
+    chosen = case.question.choices[1].id
+    hf.recover(str(essay.parent), fix=True, choose=chosen)
+    (one,) = found.find(str(essay))
+    assert one.tree["session-state.yaml"]["current_stage"] == 2
+    essay.write_text("stages: [")
+    with pytest.raises(InvalidInput, match="is no stage"):
+        hf.recover(str(essay.parent), fix=True, choose="stage-9")
+
+
+def test_an_essay_whose_state_is_gone_is_found_by_its_stages(hf: Holdfast, essay: Path) -> None:
+    essay.unlink()
+    essay.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    case = examined(hf, essay.parent)
+    assert (case.rung, case.layout) == ("artifacts", "essay")
+    hf.recover(str(essay.parent), fix=True)
+    assert essay.is_file()
+
+
+# -- the orchestrator --------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
+def test_a_corrupted_orchestrator_file_gives_the_menu_as_data_and_as_text(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_bytes(path.read_bytes()[:400])
+    case = examined(hf, path)
+    assert case.question is not None
+    assert [choice.id for choice in case.question.choices] == ["fresh", "history", "manual"]
+    assert case.question.recommended == "manual"
+    lines = case.question.menu.splitlines()
+    assert lines[0] == "## ⚠️ SESSION RECOVERY"
+    assert "The previous session file appears corrupted." in lines
+    at = lines.index("**Options**:")
+    prefix = "1. **Start fresh**: Begin new session (old file kept as orchestrator-session.json."
+    assert lines[at + 1].startswith(prefix)
+    assert lines[at + 2] == "2. **View history**: Check archived sessions"
+    assert lines[at + 3] == "3. **Manual recovery**: I'll try to extract what I can"
+    assert lines[-1] == "Which would you prefer?"
+
+
+@pytest.mark.req("S4-81")
+def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_bytes(b"{")
+    case = hf.recover(str(path), fix=True, choose="fresh")
+    assert case is not None and not path.exists()
+    assert [os.path.basename(kept) for kept in case.kept] == [p.name for p in path.parent.iterdir()]
+    assert aside(path) == [b"{"]
+    hf.orchestrator_new("Begin again")
+    assert json.loads(path.read_text())["goal"] == "Begin again"
+
+
+@pytest.mark.req("S4-83")
+def test_manual_recovery_extracts_what_it_can(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    case = hf.recover(str(path), fix=True, choose="manual")
+    assert case is not None and case.written == [str(path)]
+    assert json.loads(path.read_text())["goal"] == "Add login"
+    assert json.loads(path.read_text())["session_id"] == json.loads(whole)["session_id"]
+    assert aside(path) == [whole[:-30]]
+
+
+def test_what_is_set_aside_never_takes_a_name_that_is_taken(hf: Holdfast, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    names = set()
+    for n in range(3):
+        path.write_text(str(n))
+        names.add(recover.set_aside(str(path), hf.clock))
+    assert sorted(Path(name).read_text() for name in names) == ["0", "1", "2"]

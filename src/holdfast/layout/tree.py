@@ -405,7 +405,8 @@ def _patch_list(change: Delta, current: list[Any]) -> list[Any]:
     for index, _, inner in at:
         if index in found:
             _change_slot(slots[found[index]], inner)
-    head = _insert(slots, [each for each in new if len(each) > 3 or not _is_there(each[2], current)], found)
+    missing = [each for each in new if len(each) > 3 or not _is_there(each[2], current)]
+    head = _insert(slots, missing, found)
     if order:
         slots = _reorder(slots, [found[i] for i, _ in order if i in found])
     return head + [element for slot in slots for element in slot]

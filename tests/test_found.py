@@ -213,11 +213,14 @@ def _all_commands(hf: Holdfast, path: Path, tmp_path: Path) -> None:
 
 
 def _quick(act: Callable[[], object]) -> None:
-    """Our errors are answers; anything else, or a second of work, is a fault."""
+    """Our errors are answers; anything else, or work without an end in sight, is a fault.
+
+    The bound is far above what is needed: it tells a hang, not a slow machine.
+    """
     start = time.process_time()
     with suppress(HoldfastError):
         act()
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -165,3 +165,15 @@ def test_no_agent_is_the_process_that_everything_descends_from(cli: Cli, pid: st
     cli.start()
     assert cli("agent", "start", "a", "--pid", pid).code == 2
     assert cli.json("status")["seq"] == 1
+
+
+@pytest.mark.parametrize("line", ["note x", "attr k v", "rename x", "model x"])
+def test_a_finished_session_is_described_only_when_it_is_named(cli: Cli, line: str) -> None:
+    cli.start("First", "--id", "first")
+    cli.start("Second", "--id", "second")
+    cli.ok("complete")
+    answer = cli(*line.split())
+    assert (answer.code, "→ holdfast use first" in answer.err) == (3, True)
+    named = cli.ok(*line.split(), "--session", "second")
+    assert "session second is completed" in named.err
+    assert cli.ok(*line.split(), "--session", "first").err == ""

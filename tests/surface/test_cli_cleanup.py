@@ -219,7 +219,7 @@ def test_finished_session_of_ours_does_not_write_its_files_again(cli: Cli) -> No
     ours(cli)
     cli.ok("complete")
     cli.ok("cleanup", "--completed", "--yes")
-    cli.ok("note", "later")
+    cli.ok("note", "later", "--session", cli.json("status")["session"])
     assert not (ROOT / "login-2026-01-31").exists()
     assert (ARCHIVE / "login-2026-01-31" / "state.yaml").is_file()
 

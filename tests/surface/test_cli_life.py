@@ -56,11 +56,13 @@ def test_use_chooses_by_a_shortened_id_and_shows_it(cli: Cli) -> None:
 
 @pytest.mark.parametrize("end", ["complete", "abort", "abandon"])
 def test_after_the_end_work_exits_3_and_remarks_are_taken(cli: Cli, end: str) -> None:
-    cli.start()
+    session = cli.start()
     cli.ok(end)
     for line in ("error x", "command x", "tokens 1", "pause", "task add x", end):
         assert cli(*line.split()).code == 3, line
-    for line in ("note x", "attr k v", "rename y", "model m", "undo", "archive", "unarchive"):
+    for line in ("note x", "attr k v", "rename y", "model m"):
+        cli.ok(*line.split(), "--session", session)
+    for line in ("undo", "archive", "unarchive"):
         cli.ok(*line.split())
     for line in ("status", "log", "show", "brief", "verify", "export x.hfpack", "diff 1 2"):
         cli.ok(*line.split())

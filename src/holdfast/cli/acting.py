@@ -6,6 +6,8 @@ may hold a secret that was taken out.
 
 from __future__ import annotations
 
+from holdfast.choice import FINISHED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -84,6 +86,14 @@ def tell_outvoted(session: Session, screen: Screen) -> None:
     who = f"{origin} names" if named else "a process above this one works on"
     how = (f"holdfast … --session {session.id}", "cyan")
     screen.aside(("but ", "yellow"), f"{who} {meant}, so commands go there; to mean it: ", how)
+
+
+def tell_finished(session: Session, screen: Screen) -> None:
+    """Say that what was described is over; only a session that was named can be."""
+    if session.home.settings.session and not screen.json:
+        status = session.status()["status"]
+        if status in FINISHED:
+            screen.aside(("attention: ", "yellow"), f"session {session.id} is {status}")
 
 
 def tell_others(others: list[dict[str, Any]], screen: Screen) -> None:

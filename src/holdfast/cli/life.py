@@ -9,6 +9,7 @@ from holdfast.cli.acting import (
     left_out,
     meant,
     recorded,
+    tell_finished,
     tell_others,
     tell_outvoted,
 )
@@ -116,11 +117,12 @@ def _rename_arguments(parser: Parser) -> None:
 
 
 def run_rename(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session = meant(hf, finished=True)
+    session = meant(hf)
     goal = spoken(options.goal, screen)
     event = session.rename(goal, key=options.key)
     body: Any = event.body
     confirm(session, event, screen, "the goal is now: ", shorten(body.goal, _GOAL))
+    tell_finished(session, screen)
 
 
 def _model_arguments(parser: Parser) -> None:
@@ -129,10 +131,11 @@ def _model_arguments(parser: Parser) -> None:
 
 
 def run_model(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session = meant(hf, finished=True)
+    session = meant(hf)
     event = session.model(options.name, key=options.key)
     body: Any = event.body
     confirm(session, event, screen, "model: ", shorten(str(body.value), _GOAL))
+    tell_finished(session, screen)
 
 
 def _attr_arguments(parser: Parser) -> None:
@@ -143,12 +146,13 @@ def _attr_arguments(parser: Parser) -> None:
 
 
 def run_attr(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session = meant(hf, finished=True)
+    session = meant(hf)
     value = options.value if options.text else scalar(options.value)
     event = session.attr(options.name, value, key=options.key)
     body: Any = event.body
     shown = body.value if isinstance(body.value, str) else json_text(body.value)
     confirm(session, event, screen, f"{body.key} = ", shorten(shown, _GOAL))
+    tell_finished(session, screen)
 
 
 def scalar(text: str) -> str | int | float | bool | None:

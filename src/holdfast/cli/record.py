@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.choice import ACTIONS, CATEGORIES, COMMAND_STATUSES, undecided
-from holdfast.cli.acting import confirm, meant
+from holdfast.cli.acting import confirm, meant, tell_finished
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.text import shorten
 
@@ -38,11 +38,12 @@ def _note_arguments(parser: Parser) -> None:
 
 
 def run_note(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session = meant(hf, finished=True)
+    session = meant(hf)
     text = spoken(options.text, screen)
     event = session.note(text, for_next=options.for_next, key=options.key)
     kept = "noted for whoever comes next" if options.for_next else "noted"
     confirm(session, event, screen, kept)
+    tell_finished(session, screen)
 
 
 def _decide_arguments(parser: Parser) -> None:

@@ -29,7 +29,7 @@ from holdfast.model.rules import (
     validate,
 )
 from holdfast.model.state import State
-from holdfast.testing.histories import World, image, random_body
+from holdfast.testing.histories import Machine, World, image, random_body
 from tests.golden import events as golden
 
 START = ev.SessionStarted(goal="hold fast")
@@ -616,6 +616,36 @@ def test_a_refused_value_names_what_is_allowed() -> None:
     )
 
 
+# -- the truth, told later ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body", [ev.AgentFinished(agent="a"), ev.AgentFailed(agent="a", error="no space")]
+)
+def test_what_became_of_an_agent_that_died_may_be_told_later(body: Body) -> None:
+    died = ev.SessionInterrupted(doing="a", agents=["a"])
+    session = Session(START, ev.AgentStarted(agent="a"), died)
+    session.do(body)
+    agent = session.state.agent("a")
+    assert agent and agent.category != "interrupted"
+
+
+def test_stating_a_disputed_task_again_settles_the_dispute() -> None:
+    world = World(Random(3))
+    a, b = world.machines[0], Machine("zz")
+    b.take([world.write(a, START), world.write(a, ev.StepAdded(step="t", title="t"))])
+    world.write(a, ev.StepCompleted(step="t"))
+    world.write(b, ev.StepSkipped(step="t", because="not needed"))
+    a.take(world.events)
+    state = fold(world.events)
+    assert state.count("dispute.open") == 1
+    for body in decide(state, ev.StepCompleted(step="t")):
+        world.write(a, body)
+    settled = fold(world.events)
+    step = settled.step("t")
+    assert settled.count("dispute.open") == 0 and step and step.status == "done"
+
+
 # -- random walks ------------------------------------------------------------------------------
 
 WALKS, STEPS = 20, 500
@@ -680,7 +710,9 @@ def _check_unit(
     status = getattr(unit, "status", "")
     for verb, (body, _) in commands.items():
         fields = {name: getattr(body, name) for name in type(body).__struct_fields__}
-        allowed = verb in transitions[status] or (status, verb) in ALSO
+        died = status == "failed" and getattr(unit, "category", "") == "interrupted"
+        told_later = died and verb in ("done", "fail", "timeout")
+        allowed = verb in transitions[status] or (status, verb) in ALSO or told_later
         assert _accepts(state, type(body)(**{**fields, field: key})) == allowed
 
 

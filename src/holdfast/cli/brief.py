@@ -49,7 +49,7 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
-    return _warned(exit_code(brief, strict=options.strict), screen)
+    return _warned(brief, exit_code(brief, strict=options.strict), screen)
 
 
 def essay_summary(hf: Holdfast, session: Session) -> str:
@@ -77,10 +77,10 @@ def run_brief(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _to_brief(options.chosen, hf)
     brief = session.brief(**_manner(options, screen))
     tell_brief(brief, session, options, screen)
-    return _warned(exit_code(brief, strict=options.strict), screen)
+    return _warned(brief, exit_code(brief, strict=options.strict), screen)
 
 
-def _warned(code: int, screen: Screen) -> int:
+def _warned(brief: Briefing, code: int, screen: Screen) -> int:
     """Say on the error stream what an exit code other than 0 means here."""
     meaning = {
         DAMAGED: "this session is damaged; do not rely on it: holdfast verify",
@@ -88,6 +88,12 @@ def _warned(code: int, screen: Screen) -> int:
     }
     if code:
         screen.aside(("attention: ", "yellow"), meaning[code])
+    if code == UNSETTLED and brief.unknown_outcomes:
+        screen.aside("  when you know what became of it: holdfast agent done|fail|retry ID")
+    if code == UNSETTLED and brief.disputes:
+        screen.aside(
+            "  when you know what is true: holdfast task done|skip|fail ID, agent done ID …"
+        )
     return code
 
 

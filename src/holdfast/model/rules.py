@@ -26,7 +26,7 @@ from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import KIND_OF, Body
 from holdfast.model.merge import KEPT
-from holdfast.model.state import State, Step, Unit
+from holdfast.model.state import Agent, Dispute, State, Step, Unit
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),
@@ -370,6 +370,7 @@ def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
 
 
 _TABLES = {"task": "step", "agent": "agent"}
+_OUTCOMES = ("done", "failed", "timed_out", "skipped", "blocked")
 
 
 def _the_unit(what: str, state: State, body: Any) -> Unit:
@@ -388,12 +389,24 @@ def _move(
         unit = _the_unit(what, state, body)
         if what == "task" and to in ("done", "blocked") and unit.status == "pending":
             return [ev.StepStarted(step=unit.id), body]
+        if _may_be_told_again(state, what, unit, to):
+            return [body]
         allowed = to in UNIT_MOVES.get(unit.status, ())
         if not allowed or (only_from and unit.status not in only_from):
             raise _refuse_unit(unit, to)
         return [body]
 
     return rule
+
+
+def _may_be_told_again(state: State, what: str, unit: Unit, to: str) -> bool:
+    """Whether the truth about a unit is still owed: its outcome is disputed, or nobody saw it."""
+    if to in _OUTCOMES and state.count("dispute.open"):
+        dispute = state.rows.get("dispute", f"{_TABLES[what]}:{unit.id}")
+        if isinstance(dispute, Dispute) and dispute.is_open:
+            return True
+    died = isinstance(unit, Agent) and unit.category == "interrupted"
+    return died and unit.status == "failed" and to in ("done", "failed", "timed_out")
 
 
 def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:

@@ -235,7 +235,7 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 def _unknown(known: Known) -> Topic:
     found = [Entry(a.id, _died(a)) for a in known.dead]
-    hint = "find out before doing any of it again"
+    hint = "find out before doing any of it again, then: holdfast agent done|fail|retry ID"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 
 
@@ -363,10 +363,15 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
 )
 
 
+_HOW_TO_SETTLE = (
+    "record what is true, as with holdfast task done ID or agent done ID; both sides are kept"
+)
+
+
 def _disputes(known: Known) -> Topic:
     rows = known.still_open("dispute", Dispute)
     found = [Entry(d.subject, _sides(d, known.around.device_names)) for d in rows]
-    total, hint = known.state.count("dispute.open"), "record what is true; both sides are kept"
+    total, hint = known.state.count("dispute.open"), _HOW_TO_SETTLE
     return Topic("disputes", "Disputed", found, total, LOG, hint=hint)
 
 

@@ -117,6 +117,14 @@ def test_forget_refuses_without_being_told_and_names_what_would_go(cli: Cli) -> 
     assert cli("--json", "forget", "plan").code == 2
 
 
+def test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up(cli: Cli) -> None:
+    cli.ok("start", "a plan", "--id", "plan")
+    told = cli.ok("forget", "plan", "--yes")
+    assert "not touched: exports" in told.out + told.err
+    again = cli("start", "a plan", "--id", "plan")
+    assert again.code != 0 and "choose another" in again.err
+
+
 def test_forget_asks_on_a_terminal(cli: Cli) -> None:
     cli.start("Secret plan", "--id", "plan")
     answer = cli("forget", "plan", source="no\n", terminal=True)

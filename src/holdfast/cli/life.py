@@ -293,6 +293,9 @@ def _forget_arguments(parser: Parser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
+_NOT_TOUCHED = "exports, and backups that were written or copied elsewhere"
+
+
 def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = hf.session(options.chosen)
     shown, going = session.status(), what_goes(session)
@@ -300,8 +303,13 @@ def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.line("nothing was erased")
         return 1
     left = session.forget()
-    screen.answer({**shown, "status": "forgotten", "forgotten": going, "left": left})
+    told = {"status": "forgotten", "forgotten": going, "left": left, "not_touched": _NOT_TOUCHED}
+    screen.answer({**shown, **told})
     screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
+    screen.line(
+        f"backups of this home looked through, and cleaned if they had it: {going['backups']}"
+    )
+    screen.line(f"not touched: {_NOT_TOUCHED}")
     for path in left:
         screen.line(f"may still hold some of it, look yourself: {path}")
     return 0

@@ -135,7 +135,8 @@ def _check_acting_is_safe(state: State) -> None:
             session=core.session,
         )
     if core.forgotten:
-        raise Refused(f"session {core.session} was forgotten", session=core.session)
+        hint = 'an id is used once; choose another: holdfast start "GOAL" --id ID'
+        raise Refused(f"session {core.session} was forgotten", hint=hint, session=core.session)
 
 
 # -- values ------------------------------------------------------------------------------------

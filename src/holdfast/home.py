@@ -430,7 +430,11 @@ class Holdfast:
             where |= {"archived": int(archived), "project": self.workspace.project()}
         rows = self.store.catalogue(where=where, limit=limit)
         names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
-        return [{**listing(row), "project": names[row["project"]]} for row in rows]
+        died = self.workspace.left_by_the_dead()
+        return [
+            {**listing(row, died=row["id"] in died), "project": names[row["project"]]}
+            for row in rows
+        ]
 
     def _project_name(self, number: object) -> str:
         return self.store.local.project_name(number) if isinstance(number, int) else ""

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from holdfast.store.local import Holder
 
 
-def listing(row: dict[str, object]) -> dict[str, Any]:
-    """One session as `list` shows it."""
+def listing(row: dict[str, object], *, died: bool = False) -> dict[str, Any]:
+    """One session as `list` shows it; `died` if all who held it are dead."""
+    shown = _listing(row)
+    if died and "interrupted" not in shown["attention"]:
+        shown["attention"].insert(0, "interrupted")
+    return shown
+
+
+def _listing(row: dict[str, object]) -> dict[str, Any]:
     summary = _summary(row)
     return {
         "session": row["id"],

@@ -152,3 +152,15 @@ def test_forget_erases_the_words_from_every_file_of_the_home(
             assert b"nusualword" not in path.read_bytes(), path
     assert cli("use", "plan").code == 3
     assert cli.json("search", "unusualword")["results"] == []
+
+
+def test_a_list_shows_a_death_as_status_does(cli: Cli) -> None:
+    import subprocess
+    import sys
+
+    cli.ok("start", "a plan", "--id", "plan")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        cli.ok("agent", "start", "a1", "--pid", str(child.pid))
+    assert '"attention": ["interrupted"]' in cli.ok("--json", "list").out
+    assert '"attention": ["interrupted"]' in cli.ok("--json", "status").out
+    assert "! needs attention" in cli.ok("list").out

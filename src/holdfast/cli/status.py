@@ -138,6 +138,8 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         _tell_nothing(options, hf, screen)
     if any("damaged" in one["attention"] for one in shown):
         screen.line(("What is listed of some is damaged: ", "red"), "holdfast doctor --fix")
+    if any(one["attention"] for one in shown):
+        screen.line(("! needs attention: holdfast status --session SESSION", "dim"))
     if more:
         screen.line(("… and more; all of them: holdfast list -n 0", "dim"))
 

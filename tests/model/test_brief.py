@@ -769,3 +769,10 @@ def test_the_smallest_budget_is_readable_for_an_ordinary_session() -> None:
     assert not any(item.cut for item in made.items if item.section in ("goal", "where", "next"))
     assert "Next: settle a1, then unblock t2\n" in made.text
     assert made.counts["blockers"] == made.counts["unknown"] == (1, 1)
+
+
+def test_nobody_is_told_to_wait_for_an_agent_that_died() -> None:
+    made = told(
+        ev.AgentStarted(agent="a1", task="x"), around=Surroundings(dead_agents=["a1"]), budget=500
+    )
+    assert "Next: find out the unknown outcomes\n" in made.text

@@ -236,7 +236,15 @@ def _next(known: Known, found: list[Topic]) -> str:
         (_find_out(known), any(topic.name == "unknown" for topic in found)),
         ("holdfast resume", known.core.status == "paused"),
     ]
-    return ", then ".join([step for step, needed in first if needed] + [_step(known, found)])
+    steps = [step for step, needed in first if needed]
+    return ", then ".join(steps + ([] if _waits_for_the_dead(known) else [_step(known, found)]))
+
+
+def _waits_for_the_dead(known: Known) -> bool:
+    step = next_step(known.state)
+    wait = "wait for or continue agent "
+    name = step.removeprefix(wait).partition(":")[0]
+    return step.startswith(wait) and name in known.around.dead_agents
 
 
 def _step(known: Known, found: list[Topic]) -> str:

@@ -285,6 +285,39 @@ def test_a_stored_state_that_cannot_be_used_is_made_anew(home: Home) -> None:
     assert home.codes() == []
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "seq = 1",
+        "seq = 7",
+        "seq = 0",
+        "seq = -3",
+        "seq = 9223372036854775807",
+        "id = 'S1'",
+        "goal = 'another'",
+        "line_sum = 0",
+    ],
+)
+def test_nothing_is_recorded_onto_a_damaged_line(home: Home, harm: str) -> None:
+    home.started()
+    home.note("kept")
+    home.harm(f"UPDATE session SET {harm}")
+    before = home.store.read("SELECT position FROM event")
+    with pytest.raises(Damaged) as caught:
+        home.note("lost")
+    with pytest.raises(Damaged):
+        home.journal.forget("s1", actor="cli")
+    with home.store.view("s1") as view:
+        assert home.journal.check_chain(view)
+    assert "doctor --fix" in (caught.value.hint or "")
+    assert home.codes()
+    assert home.store.read("SELECT position FROM event") == before
+    for session in home.store.repair().stale:
+        home.journal.rebuild(session)
+    home.note("goes on")
+    assert home.codes() == []
+
+
 def test_a_state_made_by_another_version_is_not_damage_and_is_made_anew(home: Home) -> None:
     home.started()
     core = home.store.read("SELECT core FROM session")[0][0]

@@ -83,6 +83,7 @@ class Journal:
         done: list[tuple[str, bytes, Recorded]] = []
 
         def plan(view: View) -> Batch | None:
+            _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
                 same = _same_call(key, read(earlier), moves[-1])
@@ -150,6 +151,7 @@ class Journal:
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
+            _require_listed_well(view)
             state, _ = self._state(view)
             if state.core.forgotten:
                 raise Refused(
@@ -196,6 +198,7 @@ class Journal:
         """Append the tombstone and erase everything else of the session, for good."""
 
         def plan(view: View) -> Batch:
+            _require_listed_well(view)
             state, _ = self._state(view)
             writing = _Writing(self._clock, view, state, fresh=True, actor=self.actor(actor))
             batch = writing.record([ev.SessionForgotten()])
@@ -315,6 +318,17 @@ class _Writing:
             fresh_rows=self._fresh,
             device=self._device if self._device != self._view.device else None,
             lost=self._lost,
+        )
+
+
+def _require_listed_well(view: View) -> None:
+    """What is added after a wrong length, or under a wrong id, could not be found again."""
+    if not view.listed_well:
+        raise Damaged(
+            f"what is listed of session {view.session} is not as it was written",
+            why="nothing was recorded",
+            hint="make it anew from its events: holdfast doctor --fix",
+            session=view.session,
         )
 
 

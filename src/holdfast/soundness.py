@@ -39,6 +39,7 @@ class Finding(Struct, frozen=True):
     seq: int = 0
 
 
+_LINE = Finding("catalogue", "what is listed of the session is not as it was written")
 _SUM = Finding("sum", "the sums over events and tables differ from them")
 
 
@@ -61,12 +62,12 @@ def check_chain(view: View) -> list[Finding]:
     looked at by itself, to say what is wrong.
     """
     core, intact = stored_core(view), view.intact()
-    if core is not None and intact and not view.lost():
+    if core is not None and intact and view.listed_well and not view.lost():
         heads = {digest for chain in core.chains.values() for _, digest, _ in chain.heads}
         if view.remembered is None or view.remembered.hash in heads:
             return []
     findings = list(chain_findings(view, list(view.events())))
-    return findings or ([] if intact else [_SUM])
+    return findings or ([] if intact else [_SUM]) or ([] if view.listed_well else [_LINE])
 
 
 def verify(store: Store, session: str) -> Report:
@@ -106,7 +107,9 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
         if wrong:
             yield Finding("broken", f"event {one.seq}: {wrong}", one.seq)
         headers[sealed.hash] = header
-    if view.seq != len(stored):
+    if view.seq < len(stored):
+        yield Finding("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
+    elif view.seq > len(stored):
         yield Finding("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
     yield from _missing_heads(view, headers)
 
@@ -158,7 +161,7 @@ def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:
 def _listing_findings(view: View) -> Iterator[Finding]:
     listed = view.listing()
     if not listed["sound"]:
-        yield Finding("catalogue", "what is listed of the session is not as it was written")
+        yield _LINE
     for name, value in listing(load(view)[0]).items():
         if name in listed and listed[name] != value:
             yield Finding("catalogue", f"the listed {name} differs from the journal")

@@ -135,11 +135,13 @@ class View:
     """One session at one moment. Reads may be repeated and always answer the same.
 
     `remembered` is the last head this device acknowledged before that moment, as it is kept
-    outside the tables: if the journal does not hold it, something was lost.
+    outside the tables: if the journal does not hold it, something was lost. `listed_well` tells
+    whether id, length and what is listed are as they were written: on others nothing is built.
     """
 
     session: str
     exists: bool
+    listed_well: bool
     seq: int
     core: bytes
     fold: int

@@ -44,8 +44,9 @@ _SUMMED = 256
 _MOST_RESOLVED = 20
 
 _LOAD = """
-    SELECT w.value, d.value, s.number, s.id, s.seq, s.event_sum, s.row_sum, s.fold, s.core,
-        s.core_sum
+    SELECT w.value, d.value, s.number, s.event_sum, s.row_sum, s.fold, s.core, s.core_sum,
+        s.line_sum, s.id, s.seq, CAST(s.status AS BLOB), CAST(s.goal AS BLOB), s.archived,
+        s.forgotten, s.began, s.updated, CAST(s.summary AS BLOB)
     FROM meta w JOIN meta d ON d.key = 'device'
     LEFT JOIN session s ON s.id = ? COLLATE NOCASE WHERE w.key = 'min_writer'
 """
@@ -106,11 +107,14 @@ class SqliteView(View):
         self._database = database
         self._connection: sqlite3.Connection | None = connection
         self._cursors: list[sqlite3.Cursor] = []
-        _, self.device, number, id, seq, event_sum, row_sum, fold, core, core_sum = found
+        _, self.device, number, event_sum, row_sum, fold, core, core_sum, line_sum, *line = found
         self.exists = number is not None
-        self.session: str = id or asked
+        # As bytes, because a text that is damaged must not keep the events from being read.
+        texts = [part.decode("utf-8", "replace") if type(part) is bytes else part for part in line]
+        self.listed_well = not self.exists or _sum_of_line(texts) == line_sum
+        self.session: str = line[0] if isinstance(line[0], str) else asked
         self.number: int = number or 0
-        self.seq: int = seq or 0
+        self.seq: int = line[1] if type(line[1]) is int and 0 < line[1] <= _LAST_SEQ else 0
         self.event_sum: int = event_sum or 0
         self.row_sum: int = row_sum or 0
         sound = core is not None and zlib.crc32(core, fold) == core_sum

@@ -55,6 +55,9 @@ ALLOWED = {
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "clock store.local",
+    "child": "errors clock",
+    "inputs": "holdfast errors git place",
+    "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
     "found": "holdfast errors files layout.*",
@@ -67,13 +70,13 @@ ALLOWED = {
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     # façade: two halves of one, a home and its sessions
-    "survey": "place process session text model.* store.local",
+    "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
     " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
     " orchestrator place process recover redact restore session soundness store store.bound"
     " store.local text timeline view workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
-    " process rebuild recover"
+    " process prove rebuild recover child"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
@@ -83,15 +86,16 @@ ALLOWED = {
     "compat": "holdfast errors clock files home layout.* place store.bound text",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " recover restore soundness store.bound choice model.brief model.event"
+    " child prove recover restore soundness store.bound choice model.brief model.event"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
-    " live mirror orchestrator pack recover session soundness testing.* timeline touch",
+    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay found inputs"
+    " intake journal live mirror orchestrator pack prove recover session soundness testing.*"
+    " timeline touch",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

@@ -295,6 +295,11 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
     return layer
 
 
+def user_environment() -> dict[str, str]:
+    """For a command that a user asked us to run: this process's environment as it is."""
+    return dict(os.environ)
+
+
 def child_environment() -> dict[str, str]:
     """For programs we start: this process's environment, with answers in plain English."""
     return {**os.environ, "LC_ALL": "C"}

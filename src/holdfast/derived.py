@@ -128,7 +128,7 @@ def listing(state: State) -> dict[str, object]:
 
 def content_of(body: Body) -> str:
     """The SHA-256 of what is kept beside an event, or an empty string."""
-    if isinstance(body, ev.NoteAdded):
+    if isinstance(body, ev.NoteAdded | ev.EvidenceObserved):
         return body.blob
     return body.digest if isinstance(body, ev.ArtifactSaved) and body.kept else ""
 

@@ -152,6 +152,11 @@ class Holdfast:
         return self._workspace
 
     @property
+    def folder(self) -> str:
+        """The folder that this is seen from; the tree is around it."""
+        return os.path.abspath(self._cwd or os.getcwd())
+
+    @property
     def mirror(self) -> Mirror:
         if self._mirror is None:
             from holdfast.mirror import Mirror
@@ -679,6 +684,18 @@ class Holdfast:
 
             mine |= {str(process) for process in ancestors()}
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
+
+    def hold_while(self, session: str, doing: str) -> Holder | None:
+        """Be a holder of the session, one that says what it does, until `let_go_of`."""
+        return self.workspace.hold(session, self.journal.actor(self.actor), doing=doing)
+
+    def let_go_of(self, holder: Holder | None) -> None:
+        """The work is done; whoever held the session before still does."""
+        before = self._held.get(holder.session) if holder else None
+        if before is not None:
+            self.afterwards(lambda: self.store.local.hold(before))
+        elif holder is not None:
+            self.afterwards(lambda: self.workspace.let_go([holder]))
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():

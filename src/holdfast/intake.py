@@ -27,7 +27,9 @@ _MAX_ACTOR = 200
 _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
-_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
+_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
+_VERBATIM = frozenset({"argv"})
+"""Words that are run again as they are: no space at their ends is one too many."""
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
@@ -107,6 +109,8 @@ def _named_text(field: str, value: str) -> str:
 
 
 def _checked_text(field: str, value: str) -> str:
+    if field in _VERBATIM and len(value) <= _MAX_TEXT:
+        return value
     lines = field not in _ONE_LINE | _IDS
     return clean_input(value, field.replace("_", " "), limit=_limit(field), lines=lines)
 

@@ -138,6 +138,10 @@ class Journal:
         writing.take(admitted, allow)
         return writing.state
 
+    def require(self, view: View, move: Body) -> None:
+        """Refuse what could not be recorded now; for what takes long before it is."""
+        decide(load(view)[0], admit(move, self._redactor))
+
     # -- other devices' events -----------------------------------------------------------------
 
     def absorb(
@@ -409,4 +413,5 @@ _ASKED: dict[type[Body], tuple[str, ...]] = {
     ev.ArtifactSaved: ("path",),
     ev.StepAdded: ("title", "parent", "agent"),
     ev.EventRetracted: (),
+    ev.EvidenceObserved: ("proof", "step", "argv"),
 }

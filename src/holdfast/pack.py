@@ -78,6 +78,7 @@ _BLOB_FIELD = {
     "artifact.versioned": "digest",
     "note.added": "blob",
     "plan.set": "snapshot",
+    "evidence.observed": "blob",
 }
 
 
@@ -195,7 +196,8 @@ def blob_names(sealed: Sealed) -> list[str]:
 
 def is_promise(sealed: Sealed) -> bool:
     """Whether the event says that what it names is kept; others only name a digest."""
-    return ev.parse_header(sealed.header).kind in ("artifact.saved", "note.added")
+    promises = ("artifact.saved", "note.added", "evidence.observed")
+    return ev.parse_header(sealed.header).kind in promises
 
 
 def _digests_in(data: bytes) -> set[str]:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from holdfast.child import Sink
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event, NoteAdded
     from holdfast.model.state import Agent, State, Step
     from holdfast.model.topics import Fence, Surroundings
+    from holdfast.prove import Standing
     from holdfast.recover import Case
     from holdfast.soundness import Report
     from holdfast.store import Spot, View
@@ -258,6 +260,44 @@ class Session:
         with self.home.store.view(self.id) as view:
             target = undo_target(list(self.home.journal.events(view)), event or "")
         return self.record(EventRetracted(event=target, because=because), key=key)
+
+    # -- proofs --------------------------------------------------------------------------------
+
+    def prove(
+        self,
+        argv: Sequence[str],
+        *,
+        phase: str = "",
+        name: str = "",
+        inputs: Sequence[str] = (),
+        timeout: float | None = None,
+        sink: Sink | None = None,
+        key: str = "",
+    ) -> Event:
+        """Run a command without a shell and keep how it ended, also when it fails.
+
+        `name` is what it proves, `inputs` are patterns of files: once they change, the proof is
+        stale. What it prints is passed to `sink` as it comes. One that cannot be started raises
+        `InvalidInput`, and nothing is recorded.
+        """
+        from holdfast import prove
+
+        what = prove.wanted(self, argv, phase=phase, name=name, globs=inputs, timeout=timeout)
+        return prove.prove(self, what, sink=sink, key=key)
+
+    def prove_again(
+        self, *, all: bool = False, sink: Sink | None = None
+    ) -> Iterator[tuple[Standing, Event]]:
+        """Run what is stale once more, or `all`; what it was before, and what came of it."""
+        from holdfast import prove
+
+        return prove.again(self, everything=all, sink=sink)
+
+    def prove_list(self) -> list[Standing]:
+        """Every proof, and whether it still holds: each of its inputs is looked at."""
+        from holdfast import prove
+
+        return prove.standings(self)
 
     # -- tasks ---------------------------------------------------------------------------------
 

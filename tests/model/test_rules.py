@@ -278,6 +278,7 @@ FACTS = {
     "artifact.saved",
     "artifact.versioned",
     "command.ran",
+    "evidence.observed",
     "context.measured",
     "context.compressed",
     "error.raised",

@@ -83,6 +83,9 @@ adopt
 adopt P --dry-run --templates --all --workflows D
 check F --strict
 convert F --to craft -o O
+prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K
+prove --again --all
+prove --list
 layouts
 layouts list
 layouts add craft:I --root D

@@ -33,6 +33,8 @@ ANSWERS = {
     "use": "use login",
     "list": "list",
     "task list": "task",
+    "prove": "prove --inputs a.py -- true",
+    "prove --list": "prove --list",
     "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",
@@ -88,6 +90,7 @@ def scene(cli: Cli, project: Path) -> Cli:
         cli.ok(*text.split())
     cli.ok("note", "bootstrap", "--for-next")
     cli.ok("agent", "start", "a0")
+    cli.ok("prove", "--inputs", "*.py", "--", "true")
     cli.ok("layouts", "add", "ai-session:login-2026-01-31")
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])

@@ -101,7 +101,7 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = "drifted" in brief.attention
+    changed = "drifted" in brief.attention or "stale" in brief.attention
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
         return UNSETTLED
     return DONE

@@ -45,6 +45,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
+    "Proof": {
+        "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
+    },
     "Agents": {
         "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),
         "agent start": ("work", "an agent begins"),

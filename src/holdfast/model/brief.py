@@ -150,6 +150,7 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
         ("unknown_outcomes", totals.get("unknown", 0) > 0),
         ("interrupted", bool(around.interrupted)),
         ("drifted", drifted or bool(git_drift(around))),
+        ("stale", "stale" in around.proofs.values()),
     )
     words = [word for word, is_raised in raised if is_raised]
     return list(dict.fromkeys([*words, *attention(known.state)]))

@@ -46,9 +46,11 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
     Unit,
+    proof_key,
 )
 
 FOLD_VERSION = 2
@@ -59,6 +61,8 @@ EDIT = "edit:"
 """Begins the subject of a dispute between a layout file and the journal."""
 CONFLICT = "conflict: "
 """Begins the cause of an edit that changed what had changed here too; their names follow."""
+TOKEN = "[redacted:"
+"""Begins what stands in the place of a secret."""
 _LINE = 160
 
 
@@ -601,6 +605,37 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
         state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
 
 
+def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
+    row = Proof(
+        rank=state.core.events,
+        at=event.head.at,
+        id=proof_key(body.step, body.proof),
+        event=event.id,
+        again=not any(TOKEN in word for word in (*body.argv, *body.globs)),
+        by=event.head.actor,
+        **{name: getattr(body, name) for name in _OBSERVED},
+    )
+    state.put("proof", row)
+
+
+_OBSERVED = (
+    "proof",
+    "argv",
+    "exit",
+    "step",
+    "duration_ms",
+    "output",
+    "tail",
+    "globs",
+    "blob",
+    "files",
+    "changed",
+    "timed_out",
+    "interrupted",
+    "folder",
+)
+
+
 _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.SessionStarted: _started,
     ev.SessionAdopted: _adopted,
@@ -655,4 +690,5 @@ _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.AttributeSet: _attribute,
     ev.ContractAcknowledged: _acknowledged,
     ev.ForeignEdited: _edited,
+    ev.EvidenceObserved: _observed,
 }

@@ -434,6 +434,16 @@ def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
     return _reopen_first("revisit of")(state, body)
 
 
+def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
+    # Also while the session is paused: the command was begun before, and what it showed is so.
+    _refuse_after_the_end(state, body)
+    if not body.argv:
+        raise InvalidInput("no command is named", hint="holdfast prove -- COMMAND")
+    if body.step and state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return [body]
+
+
 def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     _check_working(state, body)
     agent = state.agent(body.agent)
@@ -472,6 +482,7 @@ _RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
     ev.StepReset: _move("task", "pending"),
     ev.StepRevisited: _revisit_step,
     ev.CheckpointRolledBack: _reopen_first("rollback of"),
+    ev.EvidenceObserved: _observe,
     ev.AgentStarted: _start_agent,
     ev.AgentProgressed: _progress_agent,
     ev.AgentFinished: _move("agent", "done"),

@@ -219,6 +219,42 @@ class Checkpoint(Row, frozen=True):
         return self.verdict
 
 
+class Proof(Row, frozen=True):
+    """The last time a command was run to show something. Whether it still holds is not kept."""
+
+    id: str
+    proof: str
+    event: str
+    argv: list[str]
+    exit: int = 0
+    step: str = ""
+    duration_ms: int = 0
+    output: str = ""
+    tail: str = ""
+    globs: list[str] = []
+    blob: str = ""
+    files: int = 0
+    changed: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    folder: str = ""
+    again: bool = True
+    """Whether the words of the command are all there: none of them was a secret."""
+    by: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.exit or self.timed_out or self.interrupted)
+
+    @property
+    def word(self) -> str:
+        return "passed" if self.passed else "failed"
+
+
+def proof_key(step: str, proof: str) -> str:
+    return f"{step} {proof}".strip()
+
+
 class Claim(Row, frozen=True):
     id: str
     text: str
@@ -291,6 +327,7 @@ TABLES: dict[str, type[Row]] = {
     "contract": Acknowledgment,
     "edit": Edit,
     "dispute": Dispute,
+    "proof": Proof,
 }
 
 

@@ -29,6 +29,7 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
 )
@@ -77,6 +78,8 @@ class Surroundings(Struct, kw_only=True):
     fence: Fence | None = None
     device_names: dict[str, str] = {}
     window: int = 128_000
+    proofs: dict[str, str] = {}
+    """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
 
 
 class Entry(Struct, frozen=True):
@@ -316,6 +319,21 @@ def _claimed_checkpoints(known: Known) -> Iterator[Entry]:
             yield Entry(point.step, f"checkpoint {words[point.verdict]}{why}")
 
 
+def _broken_proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "stale": "its inputs changed since it passed; run it again: holdfast prove --again",
+        "failed": "failed",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            ended = f" (exit {row.exit})" if word == "failed" else ""
+            yield Entry(row.id, f"proof {_command_line(row)}: {told[word]}{ended}")
+
+
+def _command_line(row: Proof) -> str:
+    return " ".join(row.argv)[:80]
+
+
 def _done_by_word(known: Known) -> Iterator[Entry]:
     done = known.state.count("step.done")
     unproven = done - known.state.count("checkpoint.passed")
@@ -356,6 +374,7 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
     _unconfirmed_goal,
     _drifted,
     _needs_review,
+    _broken_proofs,
     _claims,
     _claimed_checkpoints,
     _edits,
@@ -489,7 +508,20 @@ def _proven(known: Known) -> Topic:
     rows = known.newest("checkpoint", Checkpoint)
     seen = [point for point in rows if point.observed and point.verdict == "passed"]
     found = [Entry(p.step, "checkpoint passed, observed", tail=known.when(p.at)) for p in seen]
+    found += _proofs(known)
     return Topic("proven", "Proven", found, len(found))
+
+
+def _proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "fresh": "passed, inputs unchanged",
+        "passed": "passed; it names no inputs",
+        "not checked": "passed; inputs not checked since",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            text = f"{_command_line(row)}: {told[word]}"
+            yield Entry(row.id, text, tail=known.when(row.at))
 
 
 def _done(known: Known) -> Topic:

@@ -223,6 +223,21 @@ class Local:
 
         self._store.write(act)
 
+    def saw_files(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
+        """Like `saw_file`, for many; what a power cut takes away is only read again."""
+        known = self.seen_files(session, list(seen))
+        new = [(_text(path), *one) for path, one in seen.items() if known.get(path) != one]
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "INSERT OR REPLACE INTO seen_file"
+                f" SELECT number, ?, ?, ? FROM session WHERE {_NAMED}",
+                [(*one, session) for one in new],
+            )
+
+        if new:
+            self._store.write_soon(act)
+
 
 def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> int:
     """Inside a transaction: as `Local.settle`; returns the number of the project."""

@@ -98,6 +98,10 @@ EVERY_VERB: list[Callable[[Session], object]] = [
     lambda s: s.task_unblock("form"),
     lambda s: s.task_done("form", outcome="it works"),
     lambda s: s.task_skip("page", "not needed"),
+    lambda s: s.prove(["true"]),
+    lambda s: list(s.prove_again(all=True)),
+    lambda s: s.revisit_apply("form", because="it does not"),
+    lambda s: s.revisit_undo(),
     lambda s: s.agent_start("code-1", task="the form"),
     lambda s: s.agent_progress("code-1", 0.5),
     lambda s: s.agent_timeout("code-1"),
@@ -141,7 +145,7 @@ def test_every_verb_that_records_is_among_them() -> None:
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore"]
+    looking += ["layouts_restore", "prove_list", "revisit"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

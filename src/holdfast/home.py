@@ -115,6 +115,7 @@ class Holdfast:
         self._mirror: Mirror | None = None
         self._held: dict[str, Holder] = {}
         self._told: set[str] = set()
+        self._tidied: set[str] = set()
         self._look_again = 0.0
         self._backup_again = 0.0
         self._pid = os.getpid()
@@ -176,7 +177,16 @@ class Holdfast:
     # -- layout files --------------------------------------------------------------------------
 
     def take_up(self, session: str) -> None:
-        """Record what others wrote into the session's files, before anything is decided."""
+        """Record what others wrote into the session's files, before anything is decided.
+
+        Chores that a process left when it died are done first, once in the life of this object.
+        """
+        if session not in self._tidied:
+            self._tidied.add(session)
+            if self.store.local.chores(session):
+                from holdfast.revisit import finish
+
+                self.afterwards(lambda: finish(self, session))
         if self.store.local.is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
 

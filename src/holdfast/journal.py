@@ -70,6 +70,7 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         foreign: bool = False,
         spot: Spot | None = None,
+        chores: Sequence[str] = (),
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
@@ -94,7 +95,7 @@ class Journal:
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
-        self.store.append(session, plan, create=create, blobs=blobs, spot=spot)
+        self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
         return self._remember(*done[-1])
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.model.topics import Fence, Surroundings
     from holdfast.prove import Standing
     from holdfast.recover import Case
+    from holdfast.revisit import Look
     from holdfast.soundness import Report
     from holdfast.store import Spot, View
     from holdfast.store.bound import Binding
@@ -63,6 +64,7 @@ class Session:
         at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
+        chores: Sequence[str] = (),
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
@@ -81,6 +83,7 @@ class Session:
             at=at,
             blobs=blobs,
             spot=spot,
+            chores=chores,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
@@ -298,6 +301,28 @@ class Session:
         from holdfast import prove
 
         return prove.standings(self)
+
+    # -- going back ----------------------------------------------------------------------------
+
+    def revisit(self, step: str, *, impact: str = "") -> Look:
+        """What going back to a step would mean for the work after it. Changes nothing."""
+        from holdfast import revisit
+
+        return revisit.look(self, step, impact)
+
+    def revisit_apply(
+        self, step: str, *, impact: str = "", because: str = "", key: str = ""
+    ) -> tuple[Look, Event]:
+        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
+        from holdfast import revisit
+
+        return revisit.apply(self, step, impact=impact, because=because, key=key)
+
+    def revisit_undo(self, *, because: str = "", key: str = "") -> Event:
+        """Take the last revisit back, with its files."""
+        from holdfast import revisit
+
+        return revisit.undo(self, because=because, key=key)
 
     # -- tasks ---------------------------------------------------------------------------------
 

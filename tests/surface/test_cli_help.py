@@ -86,6 +86,9 @@ convert F --to craft -o O
 prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K
 prove --again --all
 prove --list
+revisit S
+revisit S --impact major --apply --because R --key K
+revisit --undo --because R
 layouts
 layouts list
 layouts add craft:I --root D

@@ -35,6 +35,8 @@ ANSWERS = {
     "task list": "task",
     "prove": "prove --inputs a.py -- true",
     "prove --list": "prove --list",
+    "revisit": "revisit t1",
+    "revisit --apply": "revisit t1 --apply",
     "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",

@@ -45,8 +45,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
-    "Proof": {
+    "Proof and change": {
         "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
+        "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),
     },
     "Agents": {
         "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),

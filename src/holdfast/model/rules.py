@@ -444,6 +444,14 @@ def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
     return [body]
 
 
+def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
+    """Whatever became of a step, it can begin anew when the work before it changed."""
+    step = _the_unit("task", state, body)
+    if step.status in ("pending", "skipped"):
+        raise _refuse_unit(step, "pending")
+    return [body]
+
+
 def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     _check_working(state, body)
     agent = state.agent(body.agent)
@@ -479,7 +487,7 @@ _RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
     ev.StepUnblocked: _move("task", "pending", only_from=("blocked",)),
     ev.StepSkipped: _move("task", "skipped"),
     ev.StepNeedsReview: _move("task", "needs_review"),
-    ev.StepReset: _move("task", "pending"),
+    ev.StepReset: _reset_step,
     ev.StepRevisited: _revisit_step,
     ev.CheckpointRolledBack: _reopen_first("rollback of"),
     ev.EvidenceObserved: _observe,

@@ -57,6 +57,7 @@ ALLOWED = {
     "view": "clock store.local",
     "child": "errors clock",
     "inputs": "holdfast errors git place",
+    "expiry": "errors home layout.* model.* session workspace",
     "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
@@ -73,11 +74,11 @@ ALLOWED = {
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
-    " orchestrator place process recover redact restore revisit session soundness store store.bound"
-    " store.local text timeline view workspace model.*",
+    " essay expiry files found journal layout.ai_session layout.contract layout.translate live"
+    " mirror pack orchestrator place process recover redact restore revisit session soundness store"
+    " store.bound store.local text timeline view workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
-    " process prove rebuild recover revisit child"
+    " process prove rebuild recover revisit child expiry"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
@@ -87,15 +88,15 @@ ALLOWED = {
     "compat": "holdfast errors clock files home layout.* place store.bound text",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " child prove recover restore revisit soundness store.bound choice model.brief model.event"
-    " cli.*",
+    " child expiry prove recover restore revisit soundness store.bound choice model.brief"
+    " model.event cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay found inputs"
-    " intake journal live mirror orchestrator pack prove recover revisit session soundness"
+    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay expiry found"
+    " inputs intake journal live mirror orchestrator pack prove recover revisit session soundness"
     " testing.* timeline touch",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version

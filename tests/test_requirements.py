@@ -145,7 +145,7 @@ def test_every_verb_that_records_is_among_them() -> None:
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore", "prove_list", "revisit"]
+    looking += ["layouts_restore", "prove_list", "revisit", "expiry"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

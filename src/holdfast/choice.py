@@ -11,7 +11,7 @@ FINISHED = frozenset({"completed", "aborted", "abandoned"})
 """Session statuses from which only reopening, or nothing, leads on."""
 
 MODES = ("default", "debug", "optimize", "release")
-PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
+PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error", "inactivity")
 CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")
 COMMAND_STATUSES = ("success", "failure")

@@ -86,6 +86,9 @@ def open(
     return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
 
 
+_HOUR = 3_600_000
+_SHORTEST = 6 * 60_000
+"""No limit on inactivity is shorter, in milliseconds."""
 _FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
 """Folders in which other programs keep sessions; a glance at them costs next to nothing."""
 
@@ -116,6 +119,7 @@ class Holdfast:
         self._held: dict[str, Holder] = {}
         self._told: set[str] = set()
         self._tidied: set[str] = set()
+        self._expires_again: dict[str, int] = {}
         self._look_again = 0.0
         self._backup_again = 0.0
         self._pid = os.getpid()
@@ -189,6 +193,20 @@ class Holdfast:
                 self.afterwards(lambda: finish(self, session))
         if self.store.local.is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def expire(self, session: Session) -> None:
+        """Note that a session was paused by inactivity; looked at once an hour at most."""
+        now = self.clock.now()
+        if now < self._expires_again.get(session.id, now):
+            return
+        self._expires_again[session.id] = now + _HOUR
+        rows = self.store.catalogue(where={"id": session.id}, limit=1)
+        updated = rows[0]["updated"] if rows and rows[0]["status"] == "active" else now
+        # Most sessions are written to now and then: for those this is all it costs.
+        if isinstance(updated, int) and now - updated >= _SHORTEST:
+            from holdfast.expiry import enforce
+
+            self.afterwards(lambda: enforce(session))
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
@@ -694,6 +712,10 @@ class Holdfast:
 
             mine |= {str(process) for process in ancestors()}
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
+
+    def own_processes(self) -> set[str]:
+        """The processes that are this one, as they hold sessions."""
+        return {holder.process for holder in self._held.values()}
 
     def hold_while(self, session: str, doing: str) -> Holder | None:
         """Be a holder of the session, one that says what it does, until `let_go_of`."""

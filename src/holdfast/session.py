@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.child import Sink
+    from holdfast.expiry import Idle
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event, NoteAdded
@@ -74,6 +75,8 @@ class Session:
         if not create:
             self.home.appear(self.id)
             self.home.take_up(self.id)
+            if not _is_about_the_session(bodies):
+                self.home.expire(self)
         recorded = self.home.journal.append(
             self.id,
             *bodies,
@@ -667,6 +670,7 @@ class Session:
 
         check(self._budget(budget), style, fmt)
         self.home.take_up(self.id)
+        self.home.expire(self)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
         if not around.damage:
@@ -787,6 +791,12 @@ class Session:
             with self.home.store.view(self.id) as view:
                 row |= listing(self._state(view))
 
+    def expiry(self) -> Idle:
+        """How long nobody worked on it and what that means; with the choices once it matters."""
+        from holdfast import expiry
+
+        return expiry.look(self)
+
     def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
         """Events in order of arrival; with a limit, the newest so many."""
         from holdfast.timeline import log
@@ -904,6 +914,11 @@ class AgentRun:
 
     def tokens(self, count: int) -> Event:
         return self._session.tokens(count, agent=self.id)
+
+
+def _is_about_the_session(bodies: Sequence[Body]) -> bool:
+    """Whether someone says what becomes of the session: then inactivity has no say."""
+    return type(bodies[0]).__name__.startswith("Session")
 
 
 def _reason(text: str) -> str:

@@ -7,7 +7,8 @@ import os
 from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
-from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
+from holdfast.cli.status import idle_values, tell_idle
+from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,15 +42,26 @@ def brief_arguments(parser: Parser) -> None:
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _to_resume(options.chosen, hf)
     others = at_work(session)
+    idle = _idle(session, hf)
     brief = session.resume(**_manner(options, screen))
     summary = essay_summary(hf, session)
     if summary:
         screen.line(summary)
-    tell_brief(brief, session, options, screen, others=others, summary=summary)
+    tell_brief(brief, session, options, screen, others=others, summary=summary, idle=idle)
+    if idle:
+        tell_idle(idle, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
     return _warned(brief, exit_code(brief, strict=options.strict), screen)
+
+
+def _idle(session: Session, hf: Holdfast) -> dict[str, Any]:
+    """What inactivity meant until now: what the resume itself takes away."""
+    try:
+        return idle_values(session.status(), hf)
+    except HoldfastError:
+        return {}  # what is damaged is told by the briefing
 
 
 def essay_summary(hf: Holdfast, session: Session) -> str:
@@ -164,6 +176,7 @@ def tell_brief(
     *,
     others: list[dict[str, Any]] | None = None,
     summary: str = "",
+    idle: dict[str, Any] | None = None,
 ) -> None:
     if not screen.json:
         screen.long()
@@ -184,6 +197,8 @@ def tell_brief(
     }
     if summary:
         values["summary"] = summary
+    if idle:
+        values["expiry"] = idle
     screen.answer(values if others is None else {**values, "others": others})
 
 

@@ -305,6 +305,14 @@ class Session:
 
         return prove.standings(self)
 
+    def _observed(self, step: str) -> tuple[dict[str, bool], frozenset[str]]:
+        """Evidence for a step that commands showed: how each ended, and which are stale."""
+        from holdfast import prove
+
+        found = prove.observed(self, step)
+        ended = {name: one.row.passed for name, one in found.items()}
+        return ended, frozenset(name for name, one in found.items() if one.stale)
+
     # -- going back ----------------------------------------------------------------------------
 
     def revisit(self, step: str, *, impact: str = "") -> Look:

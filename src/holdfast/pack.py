@@ -78,6 +78,10 @@ _BLOB_FIELD = {
     "artifact.versioned": "digest",
     "note.added": "blob",
     "plan.set": "snapshot",
+    "checkpoint.passed": "blob",
+    "checkpoint.failed": "blob",
+    "checkpoint.overridden": "blob",
+    "checkpoint.rolled_back": "blob",
 }
 
 

@@ -8,19 +8,17 @@ that the definition could not name.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.errors import Damaged
+from holdfast.model.number import UNITS as UNITS
+from holdfast.model.number import last_number as last_number
+from holdfast.model.number import number_of as number_of
 
 TYPES = ("any", "boolean", "integer", "number", "string", "list", "object")
-UNITS = ("phase", "stage")
-"""What the steps of a plan are called; a step's id is the unit and its number: `phase-3`."""
-
-_STEP = re.compile(r"(?:phase|stage)-(0|[1-9][0-9]{0,5})")
 
 
 class Field(Struct, frozen=True, omit_defaults=True):
@@ -105,17 +103,6 @@ class Workflow(Struct, frozen=True, omit_defaults=True):
 
     def step_id(self, number: int) -> str:
         return f"{self.unit}-{number}"
-
-
-def number_of(step_id: str) -> int | None:
-    """The phase that a step's id names."""
-    match = _STEP.fullmatch(step_id)
-    return int(match[1]) if match else None
-
-
-def last_number(base: int, total: int | None) -> int | None:
-    """The number of the last phase, or None while the total is not known."""
-    return None if total is None else base + total - 1
 
 
 def snapshot(workflow: Workflow) -> bytes:

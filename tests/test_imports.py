@@ -24,11 +24,12 @@ ALLOWED = {
     "errors": "",
     "choice": "",
     "sha": "",
+    "timing": "",
     "redact": "errors",
     "text": "errors sha",
-    "model.*": "errors choice sha text model.*",
+    "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha model.* layout.*",
-    "layout.*": "errors sha text layout.*",
+    "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -54,7 +55,7 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "clock store.local",
+    "view": "clock timing store.local",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
     "found": "holdfast errors files layout.*",
@@ -100,7 +101,7 @@ THIRD_PARTY = {
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors choice redact sha text model.*"
+PURE = "errors choice redact sha text timing model.*"
 PURE_STDLIB = """
     __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch
@@ -112,7 +113,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text view workspace store.*
+    session sha text timing view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

@@ -712,7 +712,8 @@ class Session:
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
         workspace = self.home.workspace
-        return status(rows[0], name, workspace.distinct(workspace.holders(self.id)))
+        held = workspace.distinct(workspace.holders(self.id))
+        return status(rows[0], name, held, self.home.clock.now())
 
     def _overlay(self, row: dict[str, object]) -> None:
         """Let a listing show what stands in the session's files already."""

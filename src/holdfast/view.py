@@ -42,12 +42,16 @@ def _listing(row: dict[str, object]) -> dict[str, Any]:
 
 
 def status(
-    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]]
+    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]], now: int = 0
 ) -> dict[str, Any]:
     """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
     shown = listing(row)
     summary = _summary(row)
+    plan = summary.pop("plan", None)
     shown |= {name: value for name, value in summary.items() if name not in shown}
+    shown |= _planned(shown, plan, now) if plan else _UNPLANNED
+    if plan and shown["timing"]["status"] == "possibly_stalled":
+        shown["attention"].append("possibly_stalled")
     shown["project"] = project
     shown["paused_at"] = _stamp(summary.get("paused_at"))
     shown["doing"] = ""
@@ -80,6 +84,95 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
         "since": iso(holder.since),
         "state": word,
     }
+
+
+_UNPLANNED = {"workflow": None, "target": None, "phase": None, "timing": None, "context": []}
+
+
+def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
+    """Where the plan of a session stands at a moment, from what its summary says."""
+    from holdfast.timing import Timing, sentences, standing
+
+    done, verdicts = _numbers(plan["done"]), _verdicts(plan)
+    until = plan["since"] or now
+    since = (until - plan["started"]) / 1000 if plan["started"] else None
+    runs = plan["step"] == "running" and since is not None
+    inside = max(0.0, since - plan["away"] / 1000) if runs and since is not None else None
+    timed, spent = plan["spent"]
+    mean = [spent / timed / 1000] if timed else []
+    timing = Timing(mean, done=len(done), total=plan["total"], inside=inside)
+    failed = verdicts.get(str(plan["current"])) == "failed"
+    flags = {name: shown["status"] == name for name in ("completed", "paused")}
+    took = [ms / 1000 for ms in plan["took"]]
+    return {
+        "workflow": plan["workflow"],
+        "target": plan["target"] or None,
+        "phase": {
+            "unit": plan["unit"],
+            "current": plan["current"],
+            "name": plan["name"],
+            "total": plan["total"],
+            "starting": plan["base"],
+            "completed": done,
+            "checkpoints": verdicts,
+            "failed": plan["current"] if failed else None,
+            "issue": plan["issue"] if failed else "",
+        },
+        "timing": {
+            "status": standing(**flags, failed=failed, stalled=timing.stalled),
+            "percent_complete": timing.percent,
+            "phases_remaining": timing.remaining,
+            "avg_phase_duration": timing.average,
+            "estimated_remaining": timing.estimate,
+            "time_in_phase": timing.inside,
+            "is_stalled": timing.stalled,
+            "started_at": _stamp(plan["started"]),
+            "previous": took,
+        },
+        "context": sentences(
+            timing,
+            unit=plan["unit"],
+            current=plan["current"],
+            total=plan["total"],
+            since=(now - plan["started"]) / 1000 if runs else None,
+            started=iso(plan["started"]).removesuffix("Z"),
+            took=took,
+            pauses=_pauses(shown, plan),
+        ),
+    }
+
+
+def _pauses(shown: dict[str, Any], plan: dict[str, Any]) -> str:
+    """Whether anything came between, in one sentence."""
+    from holdfast.timing import long
+
+    if not plan["pauses"] and not plan["interruptions"]:
+        return "No pauses or interruptions"
+    spent = f" ({long(shown['paused_ms'] / 1000)} in all)" if shown["paused_ms"] else ""
+    parts = [f"{_times(plan['pauses'], 'pause')}{spent}"] if plan["pauses"] else []
+    parts += [_times(plan["interruptions"], "interruption")] if plan["interruptions"] else []
+    now = f"; now paused: {shown['paused_reason'].replace('_', ' ')}"
+    return " and ".join(parts) + (now if shown["status"] == "paused" else "")
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _verdicts(plan: dict[str, Any]) -> dict[str, str]:
+    """The word for each phase that was judged, and for the current one; taken back is pending."""
+    words = {"rolled_back": "pending"}
+    found = {n: words.get(w, w) for w, runs in plan["verdicts"].items() for n in _numbers(runs)}
+    found.setdefault(plan["current"], "pending")
+    return {str(number): found[number] for number in sorted(found)}
+
+
+def _numbers(runs: str) -> list[int]:
+    found: list[int] = []
+    for run in filter(None, runs.split(",")):
+        first, _, last = run.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def _summary(row: dict[str, object]) -> dict[str, Any]:

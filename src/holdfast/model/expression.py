@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.errors import InvalidInput
 from holdfast.model.pattern import BadPattern, compiled
@@ -301,7 +301,7 @@ def kind_of(value: object) -> str:
     return next((word for kind, word in kinds if isinstance(value, kind)), "a list")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

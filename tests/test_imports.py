@@ -63,6 +63,9 @@ ALLOWED = {
     "contract": "holdfast errors clock files layout.*",
     "live": "holdfast errors clock files layout.* process",
     "cleanup": "holdfast errors choice files found home layout.*",
+    "definition": "errors layout.* model.* text",
+    "praxis_workflow": "holdfast errors files layout.* model.plan text",
+    "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
@@ -81,7 +84,7 @@ ALLOWED = {
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
-    "compat": "holdfast errors clock files home layout.* place store.bound text",
+    "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
@@ -92,7 +95,8 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
-    " live mirror orchestrator pack recover session soundness testing.* timeline touch",
+    " live mirror orchestrator pack praxis_workflow recover session soundness testing.* timeline"
+    " touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

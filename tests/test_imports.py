@@ -70,13 +70,15 @@ ALLOWED = {
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
+    "evidence": "errors files journal layout.document model.* sha text",
+    "phase": "errors clock evidence session model.* store",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
     " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
     " orchestrator place process recover redact restore session soundness store store.bound"
-    " store.local text timeline view workspace model.*",
-    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
+    " store.local text timeline view workflow workspace model.*",
+    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " process rebuild recover"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
@@ -85,7 +87,8 @@ ALLOWED = {
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
-    "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
+    "cli.*": "holdfast errors clock config text timing evidence home session view timeline doctor"
+    " backup phase"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
     " cli.*",
@@ -96,7 +99,7 @@ ALLOWED = {
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
     " live mirror orchestrator pack praxis_workflow recover session soundness testing.* timeline"
-    " touch workflow",
+    " touch phase workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

@@ -86,7 +86,13 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
     }
 
 
-_UNPLANNED = {"workflow": None, "target": None, "phase": None, "timing": None, "context": []}
+_UNPLANNED: dict[str, Any] = {
+    "workflow": None,
+    "target": None,
+    "phase": None,
+    "timing": None,
+    "context": [],
+}
 
 
 def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
@@ -96,8 +102,8 @@ def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str,
     done, verdicts = _numbers(plan["done"]), _verdicts(plan)
     until = plan["since"] or now
     since = (until - plan["started"]) / 1000 if plan["started"] else None
-    runs = plan["step"] == "running" and since is not None
-    inside = max(0.0, since - plan["away"] / 1000) if runs and since is not None else None
+    is_open = plan["step"] not in ("pending", "done", "skipped") and since is not None
+    inside = max(0.0, since - plan["away"] / 1000) if is_open and since is not None else None
     timed, spent = plan["spent"]
     mean = [spent / timed / 1000] if timed else []
     timing = Timing(mean, done=len(done), total=plan["total"], inside=inside)
@@ -134,7 +140,7 @@ def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str,
             unit=plan["unit"],
             current=plan["current"],
             total=plan["total"],
-            since=(now - plan["started"]) / 1000 if runs else None,
+            since=(now - plan["started"]) / 1000 if is_open else None,
             started=iso(plan["started"]).removesuffix("Z"),
             took=took,
             pauses=_pauses(shown, plan),

@@ -45,6 +45,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
+    "Phases of a plan": {
+        "phase list": ("phase", "the phases of the plan; `holdfast phase` alone does the same"),
+        "phase gate": ("phase", "what a phase's gate asks, what there is, whether it would pass"),
+        "phase done": ("phase", "hand the current phase in; its gate judges the evidence"),
+        "phase fail": ("phase", "an attempt at the current phase failed"),
+        "phase retry": ("phase", "begin another attempt at the current phase"),
+        "phase rollback": ("phase", "go back to a phase; all after it is to be done anew"),
+        "phase total": ("phase", "say how many phases there are, once that is known"),
+    },
     "Agents": {
         "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),
         "agent start": ("work", "an agent begins"),

@@ -498,7 +498,12 @@ def check_reach(core: Core, number: int) -> None:
             session=core.session,
         )
     if number < core.plan_base:
-        raise Refused(f"there is no phase {number}", why=f"the first one is {core.plan_base}")
+        raise Refused(f"there is no phase {number}", why=_extent(core))
+
+
+def _extent(core: Core) -> str:
+    last = last_number(core.plan_base, core.plan_total)
+    return f"they are {core.plan_base} to {'…' if last is None else last}"
 
 
 def _judge(state: State, body: ev.Verdict) -> list[Body]:
@@ -547,6 +552,8 @@ def _check_turn(state: State, number: int) -> None:
     core = state.core
     current = core.phase or 0
     step = state.step(core.phase_step(current))
+    if core.phase_of(core.phase_step(number)) is None:
+        raise Refused(f"there is no phase {number}", why=_extent(core))
     if number == current + 1 and step is not None and not step.is_open:
         return
     check_reach(core, number)

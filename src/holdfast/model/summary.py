@@ -201,11 +201,9 @@ def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> 
     for limit in (_FEW, _MANY):
         rows = state.rows.select("step", open_only=True, limit=limit)
         for row in rows:
-            if (
-                isinstance(row, Step)
-                and row.status in statuses
-                and (not parent or row.parent == parent)
-            ):
+            if not isinstance(row, Step) or row.status not in statuses:
+                continue
+            if parent in ("", row.parent):
                 return row
         if len(rows) < limit:
             break

@@ -70,13 +70,13 @@ ALLOWED = {
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
-    "evidence": "errors files journal layout.document model.* sha text",
+    "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
     "phase": "errors clock evidence session model.* store",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
     " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
-    " orchestrator place process recover redact restore session soundness store store.bound"
+    " orchestrator place process recover redact restore session sha soundness store store.bound"
     " store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " process rebuild recover"
@@ -91,6 +91,7 @@ ALLOWED = {
     " backup phase"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
+    " model.gate"
     " cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
@@ -99,7 +100,7 @@ ALLOWED = {
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
     " live mirror orchestrator pack praxis_workflow recover session soundness testing.* timeline"
-    " touch phase workflow",
+    " touch evidence phase workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 STALLED = 2
 """A phase that takes longer than so many times the average may be stalled."""
@@ -95,27 +96,89 @@ def _minutes(seconds: float) -> int:
     return round(max(0.0, seconds) / _MINUTE)
 
 
-def sentences(
-    timing: Timing,
-    *,
-    unit: str,
-    current: int,
-    total: int | None,
-    since: float | None,
-    started: str,
-    took: Sequence[float],
-    pauses: str,
-) -> list[str]:
-    """What whoever picks the work up is told of its phases; durations are in seconds."""
-    name = f"{unit.capitalize()} {current}"
-    share = "" if timing.percent is None else f" ({timing.percent}% complete)"
-    said = [f"You are on {name}" + ("" if total is None else f" of {total}") + share]
-    if since is not None:
-        said.append(f"This {unit} started {ago(since)}")
-        said.append(f"Last working on {name} (started {started})")
-    if timing.average is not None:
-        left = timing.estimate
-        rest = "" if left is None else f", estimated remaining: ~{long(left)}"
-        said.append(f"Average {unit} time: {long(timing.average)}{rest}")
-        said.append(f"Previous {unit}s took: {', '.join(short(each) for each in took)}")
-    return [*said, pauses]
+# -- a plan at a moment ------------------------------------------------------------------------
+
+
+class Progress:
+    """Where a plan stands at a moment, from what the summary of its session says.
+
+    Durations are in seconds. `since` is how long ago the current phase was begun, None when it
+    is not under way; time paused is in it, but not in `timing.inside`.
+    """
+
+    def __init__(self, plan: dict[str, Any], now: int, *, status: str) -> None:
+        self.plan, self.status = plan, status
+        self.done = numbers(plan["done"])
+        self.verdicts = _verdicts(plan)
+        self.took = [ms / 1000 for ms in plan["took"]]
+        self.failed = self.verdicts[plan["current"]] == "failed"
+        is_open = plan["started"] and plan["step"] not in ("pending", "done", "skipped")
+        self.since = max(0.0, (now - plan["started"]) / 1000) if is_open else None
+        until = plan["since"] or now
+        inside = active(plan["started"], until, plan["away"]) if is_open else None
+        timed, spent = plan["spent"]
+        self.timing = Timing(
+            [spent / timed / 1000] if timed else [],
+            done=len(self.done),
+            total=plan["total"],
+            inside=None if inside is None else inside / 1000,
+        )
+
+    @property
+    def standing(self) -> str:
+        return standing(
+            completed=self.status == "completed",
+            paused=self.status == "paused",
+            failed=self.failed,
+            stalled=self.timing.stalled,
+        )
+
+    def sentences(self, started: str) -> list[str]:
+        """What whoever picks the work up is told of its phases; `started` is when the current
+        one was."""
+        plan, timing, unit = self.plan, self.timing, self.plan["unit"]
+        name = f"{unit.capitalize()} {plan['current']}"
+        share = "" if timing.percent is None else f" ({timing.percent}% complete)"
+        of = "" if plan["total"] is None else f" of {plan['total']}"
+        said = [f"You are on {name}{of}{share}"]
+        if self.since is not None:
+            said.append(f"This {unit} started {ago(self.since)}")
+            said.append(f"Last working on {name} (started {started})")
+        if timing.average is not None:
+            left = timing.estimate
+            rest = "" if left is None else f", estimated remaining: ~{long(left)}"
+            said.append(f"Average {unit} time: {long(timing.average)}{rest}")
+            said.append(f"Previous {unit}s took: {', '.join(map(short, self.took))}")
+        return [*said, self.pauses]
+
+    @property
+    def pauses(self) -> str:
+        """Whether anything came between, in one sentence."""
+        plan = self.plan
+        if not plan["pauses"] and not plan["interruptions"]:
+            return "No pauses or interruptions"
+        spent = f" ({long(plan['paused'] / 1000)} in all)" if plan["paused"] else ""
+        parts = [f"{_times(plan['pauses'], 'pause')}{spent}"] if plan["pauses"] else []
+        parts += [_times(plan["interruptions"], "interruption")] if plan["interruptions"] else []
+        return " and ".join(parts) + ("; paused now" if self.status == "paused" else "")
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _verdicts(plan: dict[str, Any]) -> dict[int, str]:
+    """The word for each phase that was judged, and for the current one; taken back is pending."""
+    words = {"rolled_back": "pending"}
+    found = {n: words.get(w, w) for w, runs in plan["verdicts"].items() for n in numbers(runs)}
+    found.setdefault(plan["current"], "pending")
+    return {number: found[number] for number in sorted(found)}
+
+
+def numbers(runs: str) -> list[int]:
+    """The numbers of some runs: `0-2,5` is 0, 1, 2 and 5."""
+    found: list[int] = []
+    for run in filter(None, runs.split(",")):
+        first, _, last = run.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -97,19 +97,10 @@ _UNPLANNED: dict[str, Any] = {
 
 def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
     """Where the plan of a session stands at a moment, from what its summary says."""
-    from holdfast.timing import Timing, sentences, standing
+    from holdfast.timing import Progress
 
-    done, verdicts = _numbers(plan["done"]), _verdicts(plan)
-    until = plan["since"] or now
-    since = (until - plan["started"]) / 1000 if plan["started"] else None
-    is_open = plan["step"] not in ("pending", "done", "skipped") and since is not None
-    inside = max(0.0, since - plan["away"] / 1000) if is_open and since is not None else None
-    timed, spent = plan["spent"]
-    mean = [spent / timed / 1000] if timed else []
-    timing = Timing(mean, done=len(done), total=plan["total"], inside=inside)
-    failed = verdicts.get(str(plan["current"])) == "failed"
-    flags = {name: shown["status"] == name for name in ("completed", "paused")}
-    took = [ms / 1000 for ms in plan["took"]]
+    here = Progress(plan, now, status=shown["status"])
+    timing = here.timing
     return {
         "workflow": plan["workflow"],
         "target": plan["target"] or None,
@@ -119,13 +110,13 @@ def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str,
             "name": plan["name"],
             "total": plan["total"],
             "starting": plan["base"],
-            "completed": done,
-            "checkpoints": verdicts,
-            "failed": plan["current"] if failed else None,
-            "issue": plan["issue"] if failed else "",
+            "completed": here.done,
+            "checkpoints": {str(number): word for number, word in here.verdicts.items()},
+            "failed": plan["current"] if here.failed else None,
+            "issue": plan["issue"] if here.failed else "",
         },
         "timing": {
-            "status": standing(**flags, failed=failed, stalled=timing.stalled),
+            "status": here.standing,
             "percent_complete": timing.percent,
             "phases_remaining": timing.remaining,
             "avg_phase_duration": timing.average,
@@ -133,52 +124,10 @@ def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str,
             "time_in_phase": timing.inside,
             "is_stalled": timing.stalled,
             "started_at": _stamp(plan["started"]),
-            "previous": took,
+            "previous": here.took,
         },
-        "context": sentences(
-            timing,
-            unit=plan["unit"],
-            current=plan["current"],
-            total=plan["total"],
-            since=(now - plan["started"]) / 1000 if is_open else None,
-            started=iso(plan["started"]).removesuffix("Z"),
-            took=took,
-            pauses=_pauses(shown, plan),
-        ),
+        "context": here.sentences(iso(plan["started"]).removesuffix("Z")),
     }
-
-
-def _pauses(shown: dict[str, Any], plan: dict[str, Any]) -> str:
-    """Whether anything came between, in one sentence."""
-    from holdfast.timing import long
-
-    if not plan["pauses"] and not plan["interruptions"]:
-        return "No pauses or interruptions"
-    spent = f" ({long(shown['paused_ms'] / 1000)} in all)" if shown["paused_ms"] else ""
-    parts = [f"{_times(plan['pauses'], 'pause')}{spent}"] if plan["pauses"] else []
-    parts += [_times(plan["interruptions"], "interruption")] if plan["interruptions"] else []
-    now = f"; now paused: {shown['paused_reason'].replace('_', ' ')}"
-    return " and ".join(parts) + (now if shown["status"] == "paused" else "")
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _verdicts(plan: dict[str, Any]) -> dict[str, str]:
-    """The word for each phase that was judged, and for the current one; taken back is pending."""
-    words = {"rolled_back": "pending"}
-    found = {n: words.get(w, w) for w, runs in plan["verdicts"].items() for n in _numbers(runs)}
-    found.setdefault(plan["current"], "pending")
-    return {str(number): found[number] for number in sorted(found)}
-
-
-def _numbers(runs: str) -> list[int]:
-    found: list[int] = []
-    for run in filter(None, runs.split(",")):
-        first, _, last = run.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def _summary(row: dict[str, object]) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def _status_words(shown: dict[str, Any]) -> Part:
     if shown["status"] == "paused" and shown.get("paused_reason"):
         words += f" ({shown['paused_reason'].replace('_', ' ')})"
     steps = shown.get("steps", {})
+    if shown["phase"]:
+        return words, _COLOURS.get(shown["status"], "")
     if steps.get("total"):
         words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
     elif shown["progress_from"] != "none":

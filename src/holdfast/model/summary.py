@@ -188,9 +188,11 @@ def _speak_of(verb: str, step: Step) -> str:
     return f"{verb} {name}{why}"
 
 
-def first_step(state: State, *statuses: str) -> Step | None:
-    """The earliest open step in one of these statuses."""
-    return _find_step(state, statuses) if _any(state, statuses) else None
+def first_step(state: State, *statuses: str, inside: bool = False) -> Step | None:
+    """The earliest open step in one of these statuses; or one `inside` the current phase."""
+    core = state.core
+    parent = core.phase_step(core.phase or 0) if inside else ""
+    return _find_step(state, statuses, parent=parent) if _any(state, statuses) else None
 
 
 def _any(state: State, statuses: tuple[str, ...]) -> bool:
@@ -265,7 +267,7 @@ _RAISED = (
 
 
 def summary(state: State) -> dict[str, Any]:
-    """The resumption summary of the catalogue: JSON-able and smaller than a kilobyte."""
+    """The resumption summary of the catalogue: JSON-able, a kilobyte and a half at most."""
     core, count = state.core, state.core.counts.get
     agents = _open_agents(state) if _asks_for_agents(state) else []
     fraction, origin = _progress(state, lambda _: agents)
@@ -323,6 +325,7 @@ def plan(state: State) -> dict[str, Any]:
         "since": core.paused_at or core.ended_at,
         "spent": [len(spent), sum(spent)],
         "took": spent[-_TOOK:],
+        "paused": core.paused_ms,
         "pauses": core.counts.get("pauses", 0),
         "interruptions": core.counts.get("interruptions", 0),
     }

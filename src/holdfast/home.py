@@ -417,6 +417,8 @@ class Holdfast:
         from holdfast.sha import digest_of
 
         root = self.workspace.tree.root
+        if self._cwd and workflows.is_path(workflow):
+            workflow = os.path.join(self._cwd, os.path.expanduser(workflow))
         found = workflows.find(workflow, root)
         data = snapshot(found)
         inside = self._target(target, root) if target else ""

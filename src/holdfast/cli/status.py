@@ -93,7 +93,7 @@ def _phase(shown: dict[str, Any]) -> str:
     told = [
         said.format(value if key == "percent_complete" else brief(value))
         for key, said in figures
-        if (value := timing[key]) is not None
+        if (value := timing[key]) is not None and shown["status"] != "completed"
     ]
     where = f"{phase['current']}{of}" + (f": {name}" if name else "")
     return " · ".join([where, *told])

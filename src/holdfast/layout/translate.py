@@ -72,9 +72,9 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         git_branch=core.git_branch,
         git_commit=core.git_commit,
         workflow=core.workflow,
-        workflow_version=_text(attributes.pop("workflow.version", None)),
-        target=_text(attributes.pop("workflow.target", None)),
-        plan_total=core.plan_total,
+        workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
+        target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
+        plan_total=core.plan_total or None,
         plan_base=core.plan_base if core.workflow else None,
         steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
         agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
@@ -144,6 +144,7 @@ def _step_fact(row: st.Step) -> StepFact:
         started_at=row.started_at or None,
         ended_at=row.ended_at or None,
         fraction=row.fraction,
+        paused_ms=row.paused_ms or None,
     )
 
 

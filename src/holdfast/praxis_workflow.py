@@ -140,7 +140,8 @@ class _Reader:
         )
 
     def name(self, values: Mapping[str, Any]) -> str:
-        for given in (values.get("workflow_type"), os.path.basename(os.path.abspath(self.folder))):
+        # Its folder is what a workflow is found by; the type inside is not always the same.
+        for given in (os.path.basename(os.path.abspath(self.folder)), values.get("workflow_type")):
             try:
                 return clean_id(given or "", "workflow_type")
             except HoldfastError:

@@ -74,7 +74,7 @@ ALLOWED = {
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
     " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
     " orchestrator place process recover redact restore session soundness store store.bound"
-    " store.local text timeline view workspace model.*",
+    " store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
     " process rebuild recover"
     " derived soundness store"
@@ -87,7 +87,7 @@ ALLOWED = {
     "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
-    " cli.*",
+    " model.gate model.plan workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 

@@ -81,9 +81,9 @@ def test_a_name_cannot_lead_anywhere_else(root: Path, name: str) -> None:
 
 
 def test_an_unknown_name_is_told_with_the_one_that_was_meant(root: Path) -> None:
-    with pytest.raises(InvalidInput, match="no workflow featur") as caught:
-        workflow.find("featur", str(root))
-    assert caught.value.hint == "did you mean feature?"
+    with pytest.raises(InvalidInput, match="no workflow essai") as caught:
+        workflow.find("essai", str(root))
+    assert caught.value.hint == "did you mean essay?"
     with pytest.raises(InvalidInput) as caught:
         workflow.find("zzz", str(root))
     assert caught.value.hint == "see: holdfast workflow list"

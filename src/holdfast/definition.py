@@ -398,7 +398,7 @@ class _Reader:
         try:
             fields = parsed(check).fields
         except BadExpression as error:
-            self.note("bad-rule", error.what, path)
+            self.note("bad-rule", f"the rule cannot be read: {error.what}", path)
             return
         for name in sorted(fields - known):
             near = difflib.get_close_matches(name, known, 1)

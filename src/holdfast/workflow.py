@@ -51,6 +51,7 @@ class Listed(Struct, frozen=True):
     version: str = ""
     base: int = 1
     phases: int | None = None
+    unit: str = "phase"
     error: str = ""
 
 
@@ -137,8 +138,8 @@ def _listed(name: str, path: str, root: str) -> Listed:
     made = checked.workflow
     if made is None:
         return replace(listed, error=_first_error(checked))
-    facts = {"title": made.title, "version": made.version, "base": made.base}
-    return replace(listed, **facts, phases=made.total)
+    facts = {"title": made.title, "version": made.version, "unit": made.unit}
+    return replace(listed, **facts, base=made.base, phases=made.total)
 
 
 # -- reading -----------------------------------------------------------------------------------

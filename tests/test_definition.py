@@ -344,6 +344,64 @@ def test_reader_and_schema_agree_whatever_is_changed(data: st.DataObject) -> Non
     assert SCHEMA.is_valid(value) == (not refused), (value, refused)
 
 
+_BITS = [
+    *(
+        "workflow: a\n",
+        "phases:\n",
+        "  - name: x\n",
+        "    evidence: ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ": ",
+        "&a ",
+    ),
+    *(
+        "*a",
+        "x",
+        '"\\ud800"',
+        '"\\e"',
+        "!!str ",
+        "equals",
+        "matches",
+        "|\n",
+        "\n",
+        "  ",
+        "1e999",
+        "0x1f",
+    ),
+    *(
+        "rules: ['x > 1']\n",
+        "each: y\n",
+        "é",
+        "<<",
+        "---\n",
+        "#",
+        ", ",
+        "null",
+        "observed",
+        "9" * 50,
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(_BITS), max_size=30).map("".join))
+def test_any_text_is_a_workflow_that_can_be_kept_or_is_refused(text: str) -> None:
+    made, findings = definition.read(text.encode(), "x.yaml")
+    if made is None:
+        assert findings
+        return
+    assert from_snapshot(snapshot(made)) == made
+    assert _without_sources(read(definition.write(made))) == _without_sources(made)
+
+
+@pytest.mark.parametrize("key", ["equals", "matches"])
+def test_half_a_character_is_refused(key: str) -> None:
+    text = f'workflow: a\nphases: [{{name: x, evidence: {{x: {{{key}: "\\ud800"}}}}}}]'
+    assert codes(text) and definition.read(text.encode(), "x.yaml")[0] is None
+
+
 # -- writing -----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from holdfast import workflow
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.model.gate import judge
-from holdfast.model.plan import Field, Task
+from holdfast.model.plan import Field, Task, from_snapshot, snapshot
 
 _AROUND = [up / "shared" / "corpus" / "1" / "workflows" for up in Path(__file__).parents[1:4]]
 CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
@@ -265,7 +266,7 @@ def test_a_gate_of_praxis_asks_for_types_and_tells_its_rules(root: Path) -> None
         Field("odd", "any", required=False),
     ]
     assert gate.opaque == [
-        'count: lambda x: x > 0 with {"least":1}',
+        'count: lambda x: x > 0 with {"least": 1}',
         "notes: missing",
         "lambda e: e['count'] > 0 or not e['listed'] (nothing is listed)",
     ]
@@ -338,6 +339,29 @@ def test_phases_that_do_not_add_up_are_remarked(root: Path) -> None:
     assert [each.code for each in checked.findings] == ["other-total"]
 
 
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "evidence_schema: [1]\nvalidators: 3\ncheckpoint: x\ncross_field_validation: {}",
+        'evidence_schema: {"": {}, "\\e[31m": {type: 3}, x: null, y: {validator: [1]}}',
+        f"evidence_schema: {{x: {{validator: v, validator_params: {{n: {'9' * 3000}}}}}}}",
+        "cross_field_validation: [1, null, {rule: [1]}, {error_message: x}]",
+    ],
+)
+def test_an_odd_gate_file_is_read_as_far_as_it_goes(root: Path, gate: str) -> None:
+    folder = praxis(root, METADATA, {0: gate})
+    made = workflow.check(str(folder)).workflow
+    assert made is not None and from_snapshot(snapshot(made)) == made
+    assert all(field.name for phase in made.phases if phase.gate for field in phase.gate.fields)
+
+
+def test_very_many_faults_are_told_soon(root: Path) -> None:
+    path = put(root, "x.yaml", "workflow: x\n" + "".join(f"k{n}: 1\n" for n in range(20_000)))
+    began = time.perf_counter()
+    assert len(workflow.check(str(path)).findings) == 100
+    assert time.perf_counter() - began < 20
+
+
 def test_a_faulty_gate_file_is_named_by_line(root: Path) -> None:
     folder = praxis(root, METADATA, {0: "checkpoint:\n  strict: true\n bad"})
     (finding,) = workflow.check(str(folder)).findings
@@ -355,7 +379,8 @@ def test_no_link_leads_out_of_a_folder_of_praxis(root: Path, tmp_path: Path) -> 
 
 def test_a_copy_of_a_workflow_of_praxis_is_in_our_form(root: Path) -> None:
     praxis(root, METADATA, {0: GATE})
-    workflow.new("mine", str(root), origin="release_v1")
+    text = Path(workflow.new("mine", str(root), origin="release_v1")).read_text()
+    assert text.startswith("# Left out of phase 0: count: lambda x: x > 0 with")
     made = workflow.find("mine", str(root))
     assert [phase.name for phase in made.phases] == ["Prepare", "Publish"]
     assert made.base == 0 and made.phases[0].gate is not None

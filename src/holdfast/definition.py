@@ -44,11 +44,12 @@ from holdfast.model.plan import (
     Task,
     Workflow,
 )
-from holdfast.text import clean_id, clean_input, shorten
+from holdfast.text import clean_id, clean_input, one_line, shorten
 
 FORMAT = 1
 MOST_BYTES = 512 * 1024
 MOST = {"phases": 200, "tasks": 200, "outputs": 200, "evidence": 200, "rules": 100}
+MOST_FINDINGS = 100
 LINE, TEXT = 200, 4_000
 _RESERVED = re.compile(r"(?:phase|stage)-[0-9]+|[0-9]+\.[0-9]+")
 _HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
@@ -83,7 +84,7 @@ def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, 
     reader = _Reader(document, source)
     made = reader.workflow(name)
     found = sorted(reader.findings, key=lambda finding: finding.line)
-    return (None if any(each.severity == ERROR for each in found) else made), found
+    return (None if reader.is_faulty else made), found
 
 
 class _Reader:
@@ -92,11 +93,15 @@ class _Reader:
     def __init__(self, document: Document, source: str) -> None:
         self.document, self.source = document, source
         self.findings: list[Finding] = []
+        self.is_faulty = False
         self.tasks: set[str] = set()
 
     # -- notes ---------------------------------------------------------------------------------
 
     def note(self, code: str, message: str, path: Path, severity: str = ERROR) -> None:
+        self.is_faulty |= severity == ERROR
+        if len(self.findings) >= MOST_FINDINGS:
+            return  # to find a line takes time, and nobody reads this many
         where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         line = self.document.line(path)
         self.findings.append(Finding(code, severity, message, self.source, where, line=line))
@@ -467,7 +472,14 @@ def write(workflow: Workflow) -> bytes:
     values["phases"] = [_phase(phase) for phase in workflow.phases]
     if workflow.pattern is not None:
         values["each"] = _phase(workflow.pattern)
-    return fresh("yaml", values)
+    return "".join(_left_out(workflow)).encode() + fresh("yaml", values)
+
+
+def _left_out(workflow: Workflow) -> Iterator[str]:
+    """Comments that tell what our form cannot say."""
+    for phase in [*workflow.phases, *filter(None, [workflow.pattern])]:
+        for told in phase.gate.opaque if phase.gate else []:
+            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(told)}\n"
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -117,7 +117,11 @@ def _all(root: str) -> list[tuple[str, str]]:
         if folder != _SHIPPED:
             theirs = files.entries(os.path.join(root, PRAXIS))[:_MOST_LISTED]
             named = [(os.path.basename(path), path) for path in theirs]
-            found += [pair for pair in named if praxis_workflow.is_folder(pair[1])]
+            found += [
+                (name, path)
+                for name, path in named
+                if _is_name(name) and praxis_workflow.is_folder(path)
+            ]
     return found
 
 

@@ -136,6 +136,19 @@ def test_what_is_not_reached_yet_is_refused_with_4(planned: Cli) -> None:
     assert wrong.code == 4 and "Cannot complete phase 1, current phase is 0" in wrong.err
 
 
+def test_a_passed_phase_names_the_tasks_that_were_left_open_in_it(cli: Cli) -> None:
+    cli.start("Build", "--workflow", "feature")
+    cli.ok("task", "done", "plan-goal")
+    said = cli.ok("phase", "done", "1").out
+    assert "tasks of it still open: plan-scope, plan-criteria" in said
+    assert "! criteria is missing" in said, "a gate that is not strict only warns"
+
+
+def test_the_first_lines_of_the_log_tell_of_the_plan(planned: Cli) -> None:
+    said = planned.ok("log").out
+    assert "gated" in said and "phase-0 – Plan" in said
+
+
 @pytest.mark.req("S1-124")
 def test_resuming_can_show_the_display_of_the_document(planned: Cli) -> None:
     said = planned.ok("resume", "--style", "praxis", "--no-fence").out

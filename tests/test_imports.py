@@ -24,11 +24,12 @@ ALLOWED = {
     "errors": "",
     "choice": "",
     "sha": "",
+    "timing": "",
     "redact": "errors",
     "text": "errors sha",
-    "model.*": "errors choice sha text model.*",
+    "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha model.* layout.*",
-    "layout.*": "errors sha text layout.*",
+    "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -54,7 +55,7 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "clock store.local",
+    "view": "clock timing store.local",
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* session workspace",
@@ -67,17 +68,22 @@ ALLOWED = {
     "contract": "holdfast errors clock files layout.*",
     "live": "holdfast errors clock files layout.* process",
     "cleanup": "holdfast errors choice files found home layout.*",
+    "definition": "errors layout.* model.* text",
+    "praxis_workflow": "holdfast errors files layout.* model.plan text",
+    "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
+    "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
+    "phase": "errors clock evidence session model.* store",
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
     " essay expiry files found journal layout.ai_session layout.contract layout.translate live"
-    " mirror pack orchestrator place process recover redact restore revisit session soundness store"
-    " store.bound store.local text timeline view workspace model.*",
-    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
+    " mirror pack orchestrator place process recover redact restore revisit session sha soundness"
+    " store store.bound store.local text timeline view workflow workspace model.*",
+    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " process prove rebuild recover revisit child expiry"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
@@ -85,19 +91,20 @@ ALLOWED = {
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home session",
-    "compat": "holdfast errors clock files home layout.* place store.bound text",
-    "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
+    "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
+    "cli.*": "holdfast errors clock config text timing evidence home session view timeline doctor"
+    " backup phase"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event cli.*",
+    " model.event model.gate model.plan workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay expiry found"
-    " inputs intake journal live mirror orchestrator pack prove recover revisit session soundness"
-    " testing.* timeline touch",
+    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
+    " found inputs intake journal live mirror orchestrator pack phase praxis_workflow prove recover"
+    " revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
@@ -106,7 +113,7 @@ THIRD_PARTY = {
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors choice redact sha text model.*"
+PURE = "errors choice redact sha text timing model.*"
 PURE_STDLIB = """
     __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch
@@ -118,7 +125,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text view workspace store.*
+    session sha text timing view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

@@ -22,7 +22,7 @@ def undecided(what: str, chosen: str, options: list[str]) -> list[str]:
     return [] if chosen or what in options else options
 
 
-STYLES = ("holdfast", "orchestrator")
+STYLES = ("holdfast", "orchestrator", "praxis")
 FORMATS = ("text", "markdown", "json")
 LEAST, MOST = 150, 20_000
 """What a briefing may cost, in tokens."""

@@ -42,17 +42,21 @@ if TYPE_CHECKING:
     from holdfast.layout.translate import Move
     from holdfast.live import Live
     from holdfast.mirror import Mirror
-    from holdfast.model.event import Event
+    from holdfast.model.event import Body, Event
+    from holdfast.model.plan import Workflow
     from holdfast.recover import Case
     from holdfast.restore import Outcome
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
+    from holdfast.workflow import Checked
+    from holdfast.workflow import Listed as ListedWorkflow
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
+    Blobs = Sequence[tuple[str, bytes]]
     FileReports = list[FileReport]
     Bindings = list[Binding]
     Essays = list[Listed]
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     Cleaned = list[Put]
     LiveSessions = list[Live]
     Verdicts = dict[str, Verdict]
+    Workflows = list[ListedWorkflow]
     Holders = list[tuple[Holder, str]]
 
 
@@ -382,6 +387,38 @@ class Holdfast:
         name = agent.strip()
         return {name: contract.verify(name)} if name else contract.verify_all()
 
+    # -- workflows -----------------------------------------------------------------------------
+
+    def workflow_list(self) -> Workflows:
+        """The workflows that can be used here: the project's own, then those built in."""
+        from holdfast import workflow
+
+        return workflow.available(self.workspace.tree.root)
+
+    def workflow_show(self, which: str) -> Workflow:
+        """The workflow of a name, or in a file or folder; one with errors is refused."""
+        from holdfast import workflow
+
+        return workflow.find(which, self.workspace.tree.root)
+
+    def workflow_check(self, which: str) -> Checked:
+        """What is wrong with a definition, by line; one with errors is no workflow."""
+        from holdfast import workflow
+
+        return workflow.look(which, self.workspace.tree.root)
+
+    def workflow_new(self, name: str, *, origin: str = "") -> str:
+        """Write a definition to begin with, or a copy of another workflow; returns the file."""
+        from holdfast import workflow
+
+        return workflow.new(name, self.workspace.tree.root, origin=origin)
+
+    def workflow_schema(self) -> str:
+        """The JSON Schema of definitions."""
+        from holdfast import workflow
+
+        return workflow.schema().decode()
+
     def _ai_root(self, given: str) -> str:
         return os.path.abspath(given or self.mirror.root_of("ai-session"))
 
@@ -399,12 +436,17 @@ class Holdfast:
         id: str = "",
         from_session: str = "",
         layouts: Sequence[str] = (),
+        workflow: str = "",
+        target: str = "",
         key: str = "",
     ) -> Session:
         """Begin a session and make it the current one of this folder.
 
         `layouts` are the forms in which its files are kept here too, as `craft` or, with an id
-        of your choice, `ai-session:login-2026-01-31`.
+        of your choice, `ai-session:login-2026-01-31`. A `workflow`, by its name or its file,
+        gives it a plan, kept as it is now; `target` is what it is carried out on, inside the
+        project. An open session of the same workflow on the same target is resumed instead,
+        unless an `id` is given; `taken_up` tells.
         """
         from holdfast.model.event import SessionStarted
 
@@ -412,7 +454,13 @@ class Holdfast:
         session = clean_id(id, "session id") if id else self._new_id(key)
         if id and self.journal.secrets_in(id):
             raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
+        if target and not workflow:
+            raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
         origin = self.session(from_session).id if from_session else ""
+        plan, blobs = self._plan(workflow, target) if workflow else ((), ())
+        like = "" if id else self._open_like(plan)
+        if like and like != session:
+            return self._take_up_again(like, layouts)
         branch, commit = self.git()
         body = SessionStarted(
             goal=goal,
@@ -424,10 +472,61 @@ class Holdfast:
             git_commit=commit,
         )
         started = Session(self, session)
-        started.record(body, key=key, create=True, spot=self.workspace.spot())
+        spot = self.workspace.spot()
+        started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs)
         for chosen in layouts:
             started.layouts_add(chosen)
         return started
+
+    def _plan(self, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
+        """What begins a plan, and the definition that the session keeps."""
+        from holdfast import workflow as workflows
+        from holdfast.model.phase import begin
+        from holdfast.model.plan import snapshot
+        from holdfast.sha import digest_of
+
+        root = self.workspace.tree.root
+        if self._cwd and workflows.is_path(workflow):
+            workflow = os.path.join(self._cwd, os.path.expanduser(workflow))
+        found = workflows.find(workflow, root)
+        data = snapshot(found)
+        inside = self._target(target, root) if target else ""
+        digest = digest_of(data)
+        return begin(found, target=inside, snapshot=digest), [(digest, data)]
+
+    def _target(self, target: str, root: str) -> str:
+        from holdfast.place import relative
+
+        inside = relative(target, root, cwd=self._cwd)
+        real = os.path.realpath(os.path.join(root, inside))
+        if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
+            why = "a link leads out of the project"
+            raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
+        return inside
+
+    def _open_like(self, plan: Sequence[Body]) -> str:
+        """The open session of this project with the same workflow on the same target, if any."""
+        from json import loads
+
+        from holdfast.model.event import PlanSet
+        from holdfast.model.summary import plan_key
+
+        body = plan[0] if plan else None
+        key = plan_key(body.workflow, body.target) if isinstance(body, PlanSet) else ""
+        for row in self.workspace.listed_open() if key else ():
+            if row["sound"] and loads(str(row["summary"])).get("plan", {}).get("key") == key:
+                return str(row["id"])
+        return ""
+
+    def _take_up_again(self, session: str, layouts: Sequence[str]) -> Session:
+        found = Session(self, session)
+        found.resume()
+        bound = {binding.layout for binding in found.layouts_list()}
+        for chosen in layouts:
+            if chosen.partition(":")[0] not in bound:
+                found.layouts_add(chosen)
+        found.taken_up = True
+        return found
 
     def _new_id(self, key: str) -> str:
         """A fresh id; with a key the one that the same key gives again in this folder."""

@@ -11,6 +11,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Rule = Callable[[State, Body], list[Body]]
 
 _LAST_MS = 2**53 - 1
+_MOST_TOGETHER = 10_000
 
 
 class Recorded(Struct, frozen=True):
@@ -114,6 +116,19 @@ class Journal:
         if name not in self._actors:
             self._actors[name] = admit_actor(name, self._redactor)
         return self._actors[name]
+
+    def redacted_value(self, value: object) -> tuple[object, list[str]]:
+        """A copy of plain values with every secret in them taken out, and their kinds."""
+        return self._redactor.value(value)
+
+    def batch(self, session: str, key: str) -> list[Event]:
+        """The events that were recorded together under a key, in their order; none if none."""
+        id = derived_id(session.lower(), key)
+        with self.store.view(session) as view:
+            last = view.find(id)
+            parts = (view.find(f"{id}-{n}") for n in range(1, _MOST_TOGETHER))
+            found = [*takewhile(lambda part: part is not None, parts), last] if last else []
+            return [read(stored) for stored in found if stored is not None]
 
     def kept_as(self, original: str, kept: str) -> bool:
         """Whether a kept text is all that could be kept of another one."""
@@ -409,6 +424,7 @@ def _same_call(key: str, earlier: Event, move: Body) -> Event:
 # Of these the rest was worked out when they were recorded, and may have changed since.
 _ASKED: dict[type[Body], tuple[str, ...]] = {
     ev.SessionStarted: ("goal", "mode"),
+    ev.PlanSet: ("workflow", "target"),
     ev.SessionResumed: (),
     ev.FileChanged: ("path",),
     ev.ArtifactSaved: ("path",),

@@ -79,6 +79,10 @@ _BLOB_FIELD = {
     "note.added": "blob",
     "plan.set": "snapshot",
     "evidence.observed": "blob",
+    "checkpoint.passed": "blob",
+    "checkpoint.failed": "blob",
+    "checkpoint.overridden": "blob",
+    "checkpoint.rolled_back": "blob",
 }
 
 

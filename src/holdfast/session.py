@@ -16,7 +16,7 @@ from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.model.event import Body, Event, NoteAdded
     from holdfast.model.state import Agent, State, Step
     from holdfast.model.topics import Fence, Surroundings
+    from holdfast.phase import Asked, Listed, Outcome
     from holdfast.prove import Standing
     from holdfast.recover import Case
     from holdfast.revisit import Look
@@ -53,6 +54,8 @@ class Session:
         self.actor = actor or home.actor
         self.repeated = False
         """Whether the last verb found its key used: it recorded nothing new."""
+        self.taken_up = False
+        """Whether it was open already when it was to be started, and was resumed instead."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -406,6 +409,72 @@ class Session:
         from holdfast.place import relative
 
         return relative(path, self.home.workspace.tree.root)
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def phase_list(self) -> list[Listed]:
+        """The phases of the session's plan, in their order, with how each stands."""
+        from holdfast import phase
+
+        return phase.listed(self)
+
+    def phase_done(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        override: bool = False,
+        because: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Hand in the current phase with its evidence; the gate says whether it passed.
+
+        A refusal by the gate is recorded as a failed attempt, and returned, not raised. With
+        `override` and a reason the phase passes all the same, if its gate allows that.
+        """
+        from holdfast import phase
+
+        return phase.done(self, number, evidence or {}, override=override, because=because, key=key)
+
+    def phase_fail(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        issue: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Record that an attempt at the current phase failed, and why."""
+        from holdfast import phase
+
+        return phase.fail(self, number, evidence or {}, issue=issue, key=key)
+
+    def phase_retry(self, *, key: str = "") -> Event:
+        """Begin another attempt at the current phase, after a failed one."""
+        from holdfast import phase
+
+        return phase.retry(self, key=key)
+
+    def phase_rollback(self, number: int, *, because: str = "", key: str = "") -> Event:
+        """Go back to a phase: it and all after it are to be done anew. Reopens what is over."""
+        from holdfast import phase
+
+        return phase.rollback(self, number, because=because, key=key)
+
+    def phase_total(self, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
+        """Say how many phases there are, where the workflow could not; that is said once."""
+        from holdfast import phase
+
+        return phase.total(self, count, names=names, key=key)
+
+    def phase_gate(self, number: int, evidence: Mapping[str, object] | None = None) -> Asked:
+        """What the gate of a phase asks, what there is, and whether it would pass.
+
+        `evidence` is tried together with what was handed in before. Nothing is recorded.
+        """
+        from holdfast import phase
+
+        return phase.gate(self, number, evidence or {})
 
     # -- agents --------------------------------------------------------------------------------
 
@@ -789,7 +858,8 @@ class Session:
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
         workspace = self.home.workspace
-        return status(rows[0], name, workspace.distinct(workspace.holders(self.id)))
+        held = workspace.distinct(workspace.holders(self.id))
+        return status(rows[0], name, held, self.home.clock.now())
 
     def _overlay(self, row: dict[str, object]) -> None:
         """Let a listing show what stands in the session's files already."""

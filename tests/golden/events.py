@@ -250,8 +250,18 @@ FULL: list[Body] = [
 ]
 
 
+# Fields that kinds were given later: what was pinned before stays as it was.
+GROWN: list[Body] = [
+    ev.PlanSet(workflow="essay", unit="stage"),
+    ev.CheckpointPassed(step="p1", blob=_D, size=20_000),
+    ev.CheckpointFailed(step="p1", blob=_D, size=20_000),
+    ev.CheckpointOverridden(step="p1", blob=_D, size=20_000),
+    ev.CheckpointRolledBack(step="p1", blob=_D, size=20_000),
+]
+
+
 def lines() -> Iterator[str]:
-    for size, bodies in (("minimal", MINIMAL), ("full", FULL)):
+    for size, bodies in (("minimal", MINIMAL), ("full", FULL), ("grown", GROWN)):
         for body in bodies:
             sealed, event = _alone(body)
             yield _line(f"{event.kind} {size}", sealed)

@@ -37,6 +37,15 @@ task block I --because R
 task skip I --because R
 task unblock I
 agent
+phase
+phase list
+phase done 1 --evidence k=v --evidence n=2 --evidence-file F --override --because R
+phase fail 1 --evidence k=v --issue T
+phase retry
+phase rollback 1
+phase gate 1
+phase total 3 --name T --name U
+start G --workflow N --target P
 agent list
 agent start I --type T --task W --blocking-on J --pid 1
 agent progress I 0.6
@@ -113,6 +122,12 @@ contract
 contract show --spec F --root D --text
 contract ack --agent A --spec F --root D
 contract verify --agent A --spec F --root D
+workflow
+workflow list
+workflow show N
+workflow show --schema
+workflow check F
+workflow new N --from W
 cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
 cleanup --yes
 """

@@ -52,6 +52,12 @@ def _start_arguments(parser: Parser) -> None:
         metavar="LAYOUT[:ID]",
         help="keep its files in a layout here too; may be repeated",
     )
+    parser.add_argument(
+        "--workflow", default="", metavar="NAME|FILE", help="a plan of phases to go through"
+    )
+    parser.add_argument(
+        "--target", default="", metavar="PATH", help="what the workflow is carried out on"
+    )
     with_key(parser)
 
 
@@ -64,21 +70,34 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         id=options.id,
         from_session=options.origin,
         layouts=options.layout,
+        workflow=options.workflow,
+        target=options.target,
         key=options.key,
     )
     shown = session.status()
     if screen.json:
         known = {"repeated": session.repeated, "before": before or None}
+        known |= {"taken_up": session.taken_up}
         screen.answer({**shown, "event": recorded(_first_event(session)), **known})
         return
     lead = "Already started: session " if session.repeated else "Started session "
+    if session.taken_up:
+        screen.done("There is an open session of this workflow on this target; nothing was begun.")
+        lead = "Resumed session "
     what = (session.id, " – ", shorten(shown["goal"], _GOAL))
     screen.done((lead, "green"), *what, *left_out(_first_event(session)))
     if before and before != session.id:
         back = (f"holdfast use {before}", "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
     tell_outvoted(session, screen)
-    screen.hint("next: ", 'holdfast task add "…" · holdfast note "…" · holdfast brief')
+    screen.hint("next: ", _first_steps(shown))
+
+
+def _first_steps(shown: dict[str, Any]) -> str:
+    if not shown["phase"]:
+        return 'holdfast task add "…" · holdfast note "…" · holdfast brief'
+    number = shown["phase"]["current"]
+    return f"holdfast phase gate {number} · holdfast phase done {number} · holdfast brief"
 
 
 def _open_before(hf: Holdfast) -> str:
@@ -364,8 +383,8 @@ COMMANDS = {
         _start_arguments,
         run_start,
         'holdfast start "Add sensitivity analysis"',
-        'holdfast start "Fix the login" --mode debug --id fix-login',
-        "git log -1 --format=%s | holdfast start -",
+        "git log -1 --format=%s | holdfast start - --mode debug --id fix-login",
+        'holdfast start "Build it" --workflow spec-execution --target specs/login.md',
     ),
     "use": Command(_session_argument, run_use, "holdfast use fix-login"),
     "rename": Command(_rename_arguments, run_rename, 'holdfast rename "Fix login and logout"'),

@@ -87,6 +87,7 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("session", shown["session"] + project),
             ("status", _status_words(shown)),
             ("attention", (_attention(shown), "yellow")),
+            ("phase", _phase(shown)),
             ("next", shown["next"]),
             ("agents", _agents(shown)),
             ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),
@@ -103,11 +104,37 @@ def _status_words(shown: dict[str, Any]) -> Part:
     if shown["status"] == "paused" and shown.get("paused_reason"):
         words += f" ({shown['paused_reason'].replace('_', ' ')})"
     steps = shown.get("steps", {})
+    if shown["phase"]:
+        return words, _COLOURS.get(shown["status"], "")
     if steps.get("total"):
         words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
     elif shown["progress_from"] != "none":
         words += f" · {shown['progress']:.0%} done"
     return words, _COLOURS.get(shown["status"], "")
+
+
+def _phase(shown: dict[str, Any]) -> str:
+    """Where the plan stands, and what its times let one expect."""
+    phase, timing = shown["phase"], shown["timing"]
+    if not phase:
+        return ""
+    from holdfast.timing import brief
+
+    of = "" if phase["total"] is None else f" of {phase['total']}"
+    name = "" if phase["name"].lower() == f"{phase['unit']} {phase['current']}" else phase["name"]
+    figures = (
+        ("percent_complete", "{}% complete"),
+        ("time_in_phase", "{} in it"),
+        ("avg_phase_duration", "average {}"),
+        ("estimated_remaining", "about {} left"),
+    )
+    told = [
+        said.format(value if key == "percent_complete" else brief(value))
+        for key, said in figures
+        if (value := timing[key]) is not None and shown["status"] != "completed"
+    ]
+    where = f"{phase['current']}{of}" + (f": {name}" if name else "")
+    return " · ".join([where, *told])
 
 
 def _attention(shown: dict[str, Any]) -> str:

@@ -49,6 +49,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
         "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),
     },
+    "Phases of a plan": {
+        "phase list": ("phase", "the phases of the plan; `holdfast phase` alone does the same"),
+        "phase gate": ("phase", "what a phase's gate asks, what there is, whether it would pass"),
+        "phase done": ("phase", "hand the current phase in; its gate judges the evidence"),
+        "phase fail": ("phase", "an attempt at the current phase failed"),
+        "phase retry": ("phase", "begin another attempt at the current phase"),
+        "phase rollback": ("phase", "go back to a phase; all after it is to be done anew"),
+        "phase total": ("phase", "say how many phases there are, once that is known"),
+    },
     "Agents": {
         "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),
         "agent start": ("work", "an agent begins"),
@@ -57,6 +66,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agent fail": ("work", "an agent failed"),
         "agent retry": ("work", "a failed agent runs again"),
         "agent timeout": ("work", "an agent took too long"),
+    },
+    "Workflows": {
+        "workflow list": ("workflow", "the workflows that can be used here"),
+        "workflow show": ("workflow", "what a workflow asks for, phase by phase"),
+        "workflow check": ("workflow", "what is wrong with a definition, line by line"),
+        "workflow new": ("workflow", "write a definition to begin with"),
     },
     "End": {
         "complete": ("life", "the goal is reached"),

@@ -73,9 +73,9 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         git_branch=core.git_branch,
         git_commit=core.git_commit,
         workflow=core.workflow,
-        workflow_version=_text(attributes.pop("workflow.version", None)),
-        target=_text(attributes.pop("workflow.target", None)),
-        plan_total=core.plan_total,
+        workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
+        target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
+        plan_total=core.plan_total or None,
         plan_base=core.plan_base if core.workflow else None,
         steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
         agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
@@ -147,6 +147,7 @@ def _step_fact(row: st.Step) -> StepFact:
         started_at=row.started_at or None,
         ended_at=row.ended_at or None,
         fraction=row.fraction,
+        paused_ms=row.paused_ms or None,
     )
 
 
@@ -264,8 +265,14 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_measured(base, new),
         *_attributes(base, new),
     ]
-    # Parts tell their own order; between parts only time can.
-    return [*_in_time(made), *_status_moves(base, new)]
+    # Parts tell their own order; between parts only time can. Where the work is comes last: it
+    # counts more than which step was begun last.
+    return [*_in_time(made), *_placed(base, new), *_status_moves(base, new)]
+
+
+def _placed(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.position != base.position and new.position:
+        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _in_time(made: list[Move]) -> list[Move]:
@@ -286,8 +293,6 @@ def _described(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="model", value=new.model))
     if new.progress != base.progress:
         yield Move(ev.AttributeSet(key="progress", value=new.progress))
-    if new.position != base.position and new.position:
-        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _planned(base: Facts, new: Facts) -> Iterator[Move]:

@@ -170,6 +170,7 @@ class PlanSet(Body, frozen=True):
     total: int | None = None
     target: str = ""
     snapshot: str = ""
+    unit: str = "phase"
 
 
 class PlanResolved(Body, frozen=True):
@@ -236,13 +237,18 @@ class StepReset(Body, frozen=True):
 
 
 class Verdict(Body, frozen=True):
-    """Shared by the four checkpoint kinds: what was submitted for a phase and what came of it."""
+    """Shared by the four checkpoint kinds: what was submitted for a phase and what came of it.
+
+    `blob` names the whole evidence when only its short values fit into the event.
+    """
 
     step: str
     evidence: dict[str, Any] = {}
     observed: bool = False
     issue: str = ""
     because: str = ""
+    blob: str = ""
+    size: int = 0
 
 
 class CheckpointPassed(Verdict, frozen=True):

@@ -8,19 +8,17 @@ that the definition could not name.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.errors import Damaged
+from holdfast.model.number import UNITS as UNITS
+from holdfast.model.number import last_number as last_number
+from holdfast.model.number import number_of as number_of
 
 TYPES = ("any", "boolean", "integer", "number", "string", "list", "object")
-UNITS = ("phase", "stage")
-"""What the steps of a plan are called; a step's id is the unit and its number: `phase-3`."""
-
-_STEP = re.compile(r"(?:phase|stage)-(0|[1-9][0-9]{0,5})")
 
 
 class Field(Struct, frozen=True, omit_defaults=True):
@@ -107,17 +105,6 @@ class Workflow(Struct, frozen=True, omit_defaults=True):
         return f"{self.unit}-{number}"
 
 
-def number_of(step_id: str) -> int | None:
-    """The phase that a step's id names."""
-    match = _STEP.fullmatch(step_id)
-    return int(match[1]) if match else None
-
-
-def last_number(base: int, total: int | None) -> int | None:
-    """The number of the last phase, or None while the total is not known."""
-    return None if total is None else base + total - 1
-
-
 def snapshot(workflow: Workflow) -> bytes:
     return msgspec.json.encode(workflow)
 
@@ -129,6 +116,8 @@ def from_snapshot(data: bytes) -> Workflow:
         raise Damaged("the plan kept with this session cannot be read", why=str(error)) from None
 
 
-def as_values(workflow: Workflow) -> Any:
-    """The definition as plain values, for people and schemas."""
-    return msgspec.to_builtins(workflow)
+def as_values(value: Any) -> Any:
+    """A definition, or a part of one, as plain values; what is at its default as well."""
+    if isinstance(value, Struct):
+        return {name: as_values(getattr(value, name)) for name in value.__struct_fields__}
+    return [as_values(each) for each in value] if isinstance(value, list) else value

@@ -33,7 +33,8 @@ from holdfast.model.state import (
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, subject
+from holdfast.model.summary import FAILED, plan, subject
+from holdfast.timing import Progress, long
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
 """Actors whose words nobody has confirmed."""
@@ -631,10 +632,25 @@ def _timing(known: Known) -> Topic:
         parts += [f"paused {span(core.paused_ms)} in all"] if core.paused_ms else []
         parts += [f"resumed {many(core.resumes, 'time')}"] if core.resumes else []
         found.append(Entry("time", ", ".join(parts)))
+    if core.is_phased:
+        found.append(Entry("phases", _pace(known)))
     if core.tokens:
         percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
         found.append(Entry("context", f"{core.tokens:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
+
+
+def _pace(known: Known) -> str:
+    """How the phases go in time: the current one, the others on average, what is left."""
+    core = known.core
+    here = Progress(plan(known.state), known.around.now, status=core.status)
+    timing, unit = here.timing, core.plan_unit
+    parts = [f"{unit} {core.phase}{known.since(here.plan['started'])}"]
+    parts += [] if timing.inside is None else [f"worked on for {long(timing.inside)}"]
+    parts += [] if timing.average is None else [f"{unit}s took {long(timing.average)} on average"]
+    parts += [] if not timing.estimate else [f"about {long(timing.estimate)} left"]
+    parts += ["possibly stalled"] if here.standing == "possibly_stalled" else []
+    return ", ".join(parts)
 
 
 def many(n: int, what: str) -> str:

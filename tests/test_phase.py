@@ -19,6 +19,7 @@ from holdfast.model import event as ev
 from holdfast.model.gate import MOST_BYTES
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.model.state import Checkpoint, Step
+from holdfast.store.sqlite import SqliteStore
 
 MINUTE = 60
 START_MS = 1_761_202_800_000  # 2025-10-23T07:00:00Z
@@ -142,6 +143,15 @@ def test_a_plan_whose_content_is_gone_is_told_and_judges_nothing(
     with pytest.raises(Damaged, match="is gone"):
         session.phase_done(0)
     assert kinds(session)[-1] == "step.started"
+
+
+def test_a_lost_plan_is_found_by_verify_and_doctor(place: Place) -> None:
+    session = place.start()
+    store = place.hf.store
+    assert isinstance(store, SqliteStore)
+    store.write(lambda connection: connection.execute("DELETE FROM blob"))
+    assert [finding.code for finding in session.verify().findings] == ["content"]
+    assert any("content" in advice.what for advice in place.hf.doctor().left)
 
 
 @pytest.mark.req("X1-7")

@@ -612,6 +612,20 @@ def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
     assert "app.py: created" in told or "app.py: modified" in told
 
 
+def test_the_briefing_tells_failed_attempts_with_evidence_and_issue(place: Place) -> None:
+    session = place.start()
+    session.phase_fail(0, {"tasks": 0}, issue="too vague")
+    told = session.brief(fenced=False).text
+    assert "Failed checkpoints:\n- phase-0: too vague; evidence: tasks=0" in told
+    session.phase_retry()
+    told = session.brief(fenced=False).text
+    assert "- phase-0: attempt 2 is under way; before: too vague" in told
+    session.phase_done(0)
+    told = session.brief(fenced=False).text
+    assert "Failed checkpoints" not in told
+    assert "phase-0: checkpoint is said to have passed; nobody observed it" in told
+
+
 @pytest.mark.req("S1-135")
 def test_what_is_next_is_decided_by_flags(place: Place) -> None:
     session = place.start()

@@ -84,6 +84,7 @@ _BLOB_FIELD = {
     "checkpoint.overridden": "blob",
     "checkpoint.rolled_back": "blob",
 }
+_PROMISES = frozenset(_BLOB_FIELD) - {"artifact.versioned"}
 
 
 class Limits(NamedTuple):
@@ -200,8 +201,7 @@ def blob_names(sealed: Sealed) -> list[str]:
 
 def is_promise(sealed: Sealed) -> bool:
     """Whether the event says that what it names is kept; others only name a digest."""
-    promises = ("artifact.saved", "note.added", "evidence.observed")
-    return ev.parse_header(sealed.header).kind in promises
+    return ev.parse_header(sealed.header).kind in _PROMISES
 
 
 def _digests_in(data: bytes) -> set[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from holdfast.model.gate import MOST_BYTES
-from tests.surface.support import Cli
+from tests.surface.support import Cli, command
 
 GATED = """\
 workflow: gated
@@ -154,3 +155,14 @@ def test_resuming_can_show_the_display_of_the_document(planned: Cli) -> None:
     said = planned.ok("resume", "--style", "praxis", "--no-fence").out
     assert said.startswith("📋 Session it: gated\n   Target: specs/it.md\n")
     assert "🎯 Progress: Phase 0 of 2 (0% complete)" in said
+
+
+def test_of_many_processes_that_hand_in_a_phase_one_passes_it(planned: Cli) -> None:
+    words = ["phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]"]
+    line = [*command(), *words]
+    runs = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in "1234"]
+    told = [run.communicate(timeout=60)[1].decode() for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 4, 4, 4]
+    assert sum("Cannot complete phase 0, current phase is 1" in one for one in told) == 3
+    kinds = [line["kind"] for line in planned.ok("log", "--json").lines]
+    assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1

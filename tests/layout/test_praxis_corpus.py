@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.layout import Tree, Where
 from holdfast.layout.praxis import LAYOUT, upgrade
-from holdfast.layout.praxis_state import WorkflowState
+from holdfast.layout.praxis.state import WorkflowState
 
 _AROUND = [up / "shared" / "corpus" / "1" for up in Path(__file__).parents[2:5]]
 CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])

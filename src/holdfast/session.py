@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
 _ERROR = 2000
-_CODE = r"\b[0-9a-f]{16}\b"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
@@ -637,26 +636,23 @@ class Session:
             return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
 
     def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
-        import re
-
         from msgspec.structs import replace
 
         from holdfast.model.brief import brief, estimate
         from holdfast.model.tokens import cost
+        from holdfast.text import DEAREST_FENCE
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
             state = self._state(view)
             fence = around.fence if fmt != "json" else None
-            # Digits are dearest: no code costs more than one of them.
-            frame = "" if fence is None else re.sub(_CODE, "0" * 16, self._fenced(fence, ""))
             found = brief(
                 state,
                 around,
                 budget=self._budget(budget),
                 style=style,
                 fmt=fmt,
-                reserve=cost(frame),
+                reserve=cost(DEAREST_FENCE) if fence else 0,
             )
         if fence is None:
             return found
@@ -673,7 +669,7 @@ class Session:
 
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""
-        return fence(text, "briefing", "", True)
+        return fence(text.rstrip("\n"), "", "", True)
 
     def _budget(self, asked: int | None) -> int:
         return self.home.settings.brief_budget if asked is None else asked

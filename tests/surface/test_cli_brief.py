@@ -58,6 +58,29 @@ def test_the_budget_holds(cli: Cli) -> None:
     assert answer["briefing_tokens"] <= answer["budget"] == 150
 
 
+def test_the_smallest_briefing_for_a_model_says_what_it_must(cli: Cli) -> None:
+    cli.start("Add sensitivity analysis to the pipeline")
+    cli.ok("task", "add", "write the parser")
+    cli.ok("task", "add", "write its tests")
+    cli.ok("task", "block", "t2", "--because", "no test data")
+    for number in range(30):
+        cli.ok("note", f"remark {number}")
+    dead_agent(cli)
+    told = cli("brief", "--budget", "150").out
+    assert "Goal: Add sensitivity analysis" in told
+    assert "Where: 0 of 2 tasks done\n" in told
+    assert "Next: settle a1, then" in told
+    assert "- t2: blocked: no test data\n" in told
+    assert "- a1: died at" in told
+
+
+def dead_agent(cli: Cli) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    cli.ok("agent", "start", "a1", "--task", "write it", "--pid", str(child.pid))
+    child.kill()
+    child.communicate()
+
+
 @pytest.mark.parametrize("style", ["nonsense", ""])
 def test_an_unknown_style_exits_2_and_resumes_nothing(cli: Cli, style: str) -> None:
     cli.start("Add login")

@@ -50,7 +50,9 @@ __all__ = [
 ]
 
 _NAME = 20
-"""What a session's id may cost; any unique beginning of an id is accepted."""
+_GIVEN, _BEGINNING = 16, 8
+"""What a session's id may cost; how long one is that we gave, and how much of it will do where
+words are dear: any unique beginning of an id is accepted."""
 
 
 class Item(Struct, frozen=True):
@@ -95,7 +97,7 @@ def brief(
     check(budget, style, fmt)
     known = Known(state, around, budget - reserve)
     found = topics(known)
-    page = Page(_session(known), known.core.status or "created", _since(known), _facts(known))
+    page = Page(_session(known, fmt), known.core.status or "created", _since(known), _facts(known))
     text = fit(page, _fields(known, found), found, FORMS[fmt](known.budget), known.budget)
     if style == "orchestrator" and fmt != "json":
         from holdfast.model.style import orchestrator
@@ -158,8 +160,10 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
 # -- the core ----------------------------------------------------------------------------------
 
 
-def _session(known: Known) -> str:
+def _session(known: Known, fmt: str) -> str:
     name = one_line(known.core.session)
+    if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
+        return name[:_BEGINNING]
     return name if cost(name) <= _NAME else clip(name, _NAME, cost)
 
 

@@ -210,13 +210,19 @@ def _blockers(known: Known) -> Topic:
     if total:
         steps = known.still_open("step", Step)
         stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
-        found = [Entry(s.id, _stuck(s)) for s in stuck]
+        say = _stuck if known.budget >= TIGHT else _why_stuck
+        found = [Entry(s.id, say(s)) for s in stuck]
     return Topic("blockers", "Blockers", _or_count(found, total, "task"), total, floor=3)
 
 
 def _stuck(step: Step) -> str:
     why = f": {step.because}" if step.because else ""
     return f"{_titled(step)} is {_word(step.status)}{why}"
+
+
+def _why_stuck(step: Step) -> str:
+    """What is wrong before what it is wrong with, which may have to be cut."""
+    return ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
 
 
 def _titled(step: Step) -> str:
@@ -234,14 +240,14 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 
 def _unknown(known: Known) -> Topic:
-    found = [Entry(a.id, _died(a)) for a in known.dead]
+    found = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
     hint = "find out before doing any of it again, then: holdfast agent done|fail|retry ID"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 
 
-def _died(agent: Agent) -> str:
-    doing = f" while at: {agent.task}" if agent.task else ""
-    return f"agent died{percent(agent.fraction)}{doing}"
+def _died(agent: Agent, budget: int) -> str:
+    doing = f"{' while' if budget >= TIGHT else ''} at: {agent.task}" if agent.task else ""
+    return f"{'agent ' if budget >= TIGHT else ''}died{percent(agent.fraction)}{doing}"
 
 
 def _dead_agents(known: Known) -> list[Agent]:

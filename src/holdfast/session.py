@@ -640,11 +640,14 @@ class Session:
 
         from holdfast.model.brief import brief, estimate
         from holdfast.model.tokens import cost
+        from holdfast.model.topics import AMPLE
         from holdfast.text import DEAREST_FENCE
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
             state = self._state(view)
+            if self._budget(budget) >= AMPLE:
+                self._look_back(around, state, view, self._budget(budget))
             fence = around.fence if fmt != "json" else None
             found = brief(
                 state,
@@ -658,6 +661,14 @@ class Session:
             return found
         text = self._fenced(fence, found.text)
         return replace(found, text=text, tokens=estimate(text), budget=self._budget(budget))
+
+    def _look_back(self, around: Surroundings, state: State, view: View, budget: int) -> None:
+        """Where there is room for more than the state's last few lines, read the journal."""
+        from holdfast.timeline import look_back
+
+        if any(map(state.count, ("notes", "command.success", "command.failure"))):
+            # No token holds more than three plain characters by the estimate.
+            around.notes, around.commands = look_back(self.home.journal, view, 3 * budget)
 
     def _state(self, view: View) -> State:
         """The state, with what others wrote into its files and nobody has taken up yet."""

@@ -16,14 +16,16 @@ from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
 from holdfast.journal import Journal
 from holdfast.model import merge
-from holdfast.model.event import Body, Event, EventRetracted, Unknown
-from holdfast.model.fold import fold
+from holdfast.model.event import Body, CommandRan, Event, EventRetracted, NoteAdded, Unknown
+from holdfast.model.fold import command_text, fold
 from holdfast.model.rules import check_undo
-from holdfast.model.state import State
+from holdfast.model.state import Line, State
 from holdfast.model.summary import progress
 from holdfast.store import View
 
 _UNSTABLE = frozenset({"chains", "tips", "events", "updated_at", "counts", "notes", "commands"})
+_COMMAND, _AROUND = 1000, 60
+"""How long a command may be when it is told again, and how much is said with each line."""
 _PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interrupted"})
 
 
@@ -69,6 +71,33 @@ def _retracted(journal: Journal, view: View) -> set[str]:
     if not state.core.retracted:
         return set()
     return merge.retracted(merge.in_order(journal.events(view)))
+
+
+def look_back(journal: Journal, view: View, most: int) -> tuple[list[Line], list[Line]]:
+    """The newest notes and commands, oldest first, as much of each as `most` characters hold."""
+    gone = _retracted(journal, view)
+    room = {"note.added": most, "command.ran": most}
+    found: dict[str, list[Event]] = {kind: [] for kind in room}
+    for event in journal.events(view, newest=True):
+        if room.get(event.kind, 0) > 0 and event.id not in gone and (text := _retold(event.body)):
+            room[event.kind] -= len(text) + _AROUND
+            found[event.kind].append(event)
+        elif max(room.values()) <= 0:
+            break
+    notes, commands = (_as_lines(events) for events in found.values())
+    return notes, commands
+
+
+def _as_lines(events: Sequence[Event]) -> list[Line]:
+    ordered = merge.in_order(events)
+    return [Line(e.id, e.head.at, e.head.actor, _retold(e.body)) for e in ordered]
+
+
+def _retold(body: Body) -> str:
+    """A note in full, or a command; nothing for notes that a briefing puts elsewhere."""
+    if isinstance(body, NoteAdded):
+        return "" if body.for_next else body.text
+    return command_text(body, _COMMAND) if isinstance(body, CommandRan) else ""
 
 
 def plain_event(line: LogLine) -> dict[str, Any]:

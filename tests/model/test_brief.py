@@ -387,6 +387,9 @@ def test_a_briefing_asks_for_a_bounded_number_of_rows() -> None:
         )
     state, rows = counted(journal.state())
     brief(state, Surroundings(), budget=20_000)
+    assert all(0 <= limit <= 20_000 // 12 for _, limit in rows.asked)
+    _, rows = counted(journal.state())
+    brief(State(journal.state().core, rows), Surroundings(), budget=1500)
     assert all(0 <= limit <= 300 for _, limit in rows.asked)
 
 
@@ -421,8 +424,8 @@ def test_sections_come_in_order_of_value() -> None:
         "Proven",
         "Done",
         "Files touched",
-        "Commands",
         "Notes",
+        "Commands",
         "Pauses",
         "Timing",
     ]

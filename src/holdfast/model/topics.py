@@ -43,6 +43,9 @@ MANDATORY = ("blockers", "unknown")
 ROOMY = 400
 """From this budget on there is room for times, whose digits are dear, and for blank lines."""
 
+AMPLE = 3000
+"""From this one on it is worth reading back in the journal."""
+
 TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
 
@@ -59,7 +62,9 @@ class Surroundings(Struct, kw_only=True):
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
     `holders` are (who, since, alive | dead | unknown), `live_agents` the agents whose process is
     known to live: of any other running one there is no sign of life. `fence` quotes a text of
-    several lines for a model: fence(text, label, origin, confirmed).
+    several lines for a model: fence(text, label, origin, confirmed). `notes` and `commands` are
+    those that were read back from the journal, oldest first; without them the state's last few
+    are shown.
     """
 
     now: int = 0
@@ -77,6 +82,8 @@ class Surroundings(Struct, kw_only=True):
     fence: Fence | None = None
     device_names: dict[str, str] = {}
     window: int = 128_000
+    notes: list[Line] = []
+    commands: list[Line] = []
 
 
 class Entry(Struct, frozen=True):
@@ -121,7 +128,7 @@ class Known(Struct):
 
     @property
     def limit(self) -> int:
-        return min(_MOST, max(8, self.budget // 12))
+        return max(8, self.budget // 12)
 
     def newest(self, table: str, kind: type[Any]) -> list[Any]:
         return self._rows(table, kind, newest=True, limit=self.limit)
@@ -531,15 +538,21 @@ def _lines(known: Known, lines: Iterable[Line]) -> list[Entry]:
     ]
 
 
+def _recent(read: list[Line], kept: list[Line]) -> list[Line]:
+    """What was read back, and what a file says that is in no journal yet."""
+    told = {line.event for line in read}
+    return [*read, *(line for line in kept if line.event not in told)]
+
+
 def _commands(known: Known) -> Topic:
     total = known.state.count("command.success") + known.state.count("command.failure")
-    found = _lines(known, known.core.commands)
+    found = _lines(known, _recent(known.around.commands, known.core.commands))
     return Topic("commands", "Commands", found, max(total, len(found)), LOG)
 
 
 def _notes(known: Known) -> Topic:
     total = known.state.count("notes") - known.state.count("note")
-    found = _lines(known, known.core.notes)
+    found = _lines(known, _recent(known.around.notes, known.core.notes))
     return Topic("notes", "Notes", found, max(total, len(found)), LOG)
 
 
@@ -640,8 +653,8 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _proven,
     _done,
     _files,
-    _commands,
     _notes,
+    _commands,
     _compaction,
     _pauses,
     _redacted,

@@ -729,12 +729,15 @@ class Session:
             with self.home.store.view(self.id) as view:
                 row |= listing(self._state(view))
 
-    def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
-        """Events in order of arrival; with a limit, the newest so many."""
+    def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
+        """Events in order of arrival; with a limit, the newest so many.
+
+        With `full`, a note that is too long for its event is there whole.
+        """
         from holdfast.timeline import log
 
         with self.home.store.view(self.id) as view:
-            yield from log(self.home.journal, view, limit=limit, after=after)
+            yield from log(self.home.journal, view, limit=limit, after=after, full=full)
 
     def follow(self, after: int, timeout: float) -> bool:
         """Wait until there is an event beyond `after`; False when time ran out."""
@@ -742,19 +745,26 @@ class Session:
 
     def state(self, at: str | int = "") -> State:
         """The state now, or as it was at an arrival number, an event or a time."""
-        from holdfast.timeline import state_at
+        from holdfast.model.fold import fold
+
+        return fold(self._until(at)[0])
+
+    show = state
+
+    def _until(self, *points: str | int) -> list[Sequence[Event]]:
+        """What had arrived by each of these points."""
+        from holdfast.timeline import until
 
         with self.home.store.view(self.id) as view:
             events = list(self.home.journal.events(view))
-        return state_at(events, str(at), self.home.clock.now(), self.home.settings.naive_time)
-
-    show = state
+        now, naive = self.home.clock.now(), self.home.settings.naive_time
+        return [until(events, str(point), now, naive) for point in points]
 
     def diff(self, a: str | int, b: str | int = "") -> list[Change]:
         """What changed between two points of the session."""
         from holdfast.timeline import changes
 
-        return changes(self.state(a), self.state(b))
+        return changes(*self._until(a, b))
 
     def verify(self) -> Report:
         """Check every event, the chain ends, and everything derived against the journal."""

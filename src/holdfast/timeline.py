@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
@@ -32,12 +33,14 @@ _PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interru
 class LogLine(Struct, frozen=True):
     """An event as the log shows it; a retracted one is struck out.
 
-    `target` is the number of the event that an undo withdraws, 0 for everything else.
+    `target` is the number of the event that an undo withdraws, 0 for everything else. `device`
+    is the one that wrote it, where more than one did.
     """
 
     event: Event
     retracted: bool = False
     target: int = 0
+    device: str = ""
 
 
 class Change(Struct, frozen=True):
@@ -48,14 +51,25 @@ class Change(Struct, frozen=True):
     after: Any
 
 
-def log(journal: Journal, view: View, *, limit: int, after: int) -> Iterator[LogLine]:
-    gone = _retracted(journal, view)
+def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> Iterator[LogLine]:
+    """Events as the log shows them; with `full`, notes whose text is kept apart are whole."""
+    gone, several = _retracted(journal, view), len(journal.state(view).core.chains) > 1
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
     numbers: dict[str, int] = {}
     for event in shown:
         numbers[event.id] = event.seq
-        yield LogLine(event, event.id in gone, _target(event.body, numbers, journal, view))
+        target = _target(event.body, numbers, journal, view)
+        told = _whole(event, journal) if full else event
+        yield LogLine(told, event.id in gone, target, event.head.device if several else "")
+
+
+def _whole(event: Event, journal: Journal) -> Event:
+    body = event.body
+    if not isinstance(body, NoteAdded) or not body.blob:
+        return event
+    data = journal.store.blob(body.blob)
+    return event if data is None else replace(event, body=replace(body, text=data.decode()))
 
 
 def _target(body: Body, numbers: dict[str, int], journal: Journal, view: View) -> int:
@@ -179,9 +193,9 @@ def undo_target(events: Sequence[Event], text: str) -> str:
     raise Refused("there is nothing to undo", hint="holdfast log")
 
 
-def state_at(events: Sequence[Event], point: str, now: int, naive: str) -> State:
-    """The state as it was at a point; an empty one means now."""
-    return fold(events if not point else events[: _reach(events, point, now, naive)])
+def until(events: Sequence[Event], point: str, now: int, naive: str) -> Sequence[Event]:
+    """What had arrived by a point; an empty one means now."""
+    return events if not point else events[: _reach(events, point, now, naive)]
 
 
 def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
@@ -203,9 +217,9 @@ def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
     return reached
 
 
-def changes(a: State, b: State) -> list[Change]:
-    """The differences of two states, core first, then row by row."""
-    before, after = _flat(a), _flat(b)
+def changes(a: Sequence[Event], b: Sequence[Event]) -> list[Change]:
+    """What two points of a session differ in: core first, row by row, then notes and commands."""
+    before, after = ({**_flat(fold(events)), **_lines(events)} for events in (a, b))
     names = [*before, *(name for name in after if name not in before)]
     return [
         Change(name, before.get(name), after.get(name))
@@ -226,6 +240,17 @@ def _flat(state: State) -> dict[str, Any]:
         for name, value in _fields(row).items():
             if name not in ("rank", "at"):
                 flat[f"{table} {key}: {name}"] = value
+    return flat
+
+
+def _lines(events: Sequence[Event]) -> dict[str, Any]:
+    """Notes and commands, which have no rows, in the form of rows."""
+    gone = merge.retracted(merge.in_order(events))
+    told = [(e.kind.partition(".")[0], e.id, _retold(e.body)) for e in events if e.id not in gone]
+    flat: dict[str, Any] = {}
+    for table, id, text in told:
+        if text:
+            flat |= {f"{table} {id}: event": id, f"{table} {id}: text": text}
     return flat
 
 

@@ -204,7 +204,7 @@ def _subject(text: str) -> str:
     """What changed, as people say it: a note has no name but its text, a step is a task."""
     table, _, key = text.partition(" ")
     word = {"step": "task", "contract": "contract of"}.get(table, table)
-    return word if table in ("note", "error", "decision") else f"{word} {key}".rstrip()
+    return word if table in ("note", "error", "decision", "command") else f"{word} {key}".rstrip()
 
 
 def _named(change: Change, value: str) -> str:

@@ -54,7 +54,7 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "clock store.local",
+    "view": "choice clock store.local",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
     "found": "holdfast errors files layout.*",

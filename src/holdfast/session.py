@@ -355,11 +355,7 @@ class Session:
         event = self.record(body, key=key)
         if pid is not None:
             doing, name = self.home.journal.redacted(task), self.home.journal.redacted(id)
-            self.home.afterwards(
-                lambda: self.home.workspace.hold(
-                    self.id, f"agent {name}", agent=name, doing=doing, pid=pid
-                )
-            )
+            self.home.afterwards(lambda: self.home.introduce(self.id, name, doing, pid))
         return event
 
     def agent_progress(self, id: str, fraction: float, *, key: str = "") -> Event:

@@ -491,7 +491,9 @@ def test_a_disaster_is_told_before_anything_may_be_relied_on() -> None:
     assert "another process may be working on it" in made.text
     assert made.text.index("Verify before trusting") < made.text.index("Done:")
     next_line = made.text.split("Next: ")[1].partition("\n")[0]
-    assert next_line.startswith("run holdfast verify, then find out the unknown outcomes, then ")
+    assert next_line.startswith(
+        "run holdfast verify, then find out what became of code-1, code-2, then "
+    )
 
 
 def test_a_dead_agent_is_unknown_until_it_is_retried() -> None:
@@ -778,4 +780,4 @@ def test_nobody_is_told_to_wait_for_an_agent_that_died() -> None:
     made = told(
         ev.AgentStarted(agent="a1", task="x"), around=Surroundings(dead_agents=["a1"]), budget=500
     )
-    assert "Next: find out the unknown outcomes\n" in made.text
+    assert "Next: find out what became of a1\n" in made.text

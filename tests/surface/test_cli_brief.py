@@ -81,6 +81,38 @@ def dead_agent(cli: Cli) -> None:
     child.communicate()
 
 
+def told_next(cli: Cli) -> set[str]:
+    """The next step wherever it is told."""
+    (listed,) = cli.json("list")["sessions"]
+    status = cli.json("status")["next"]
+    shown = [line for line in cli.ok("status").out.splitlines() if line.startswith("  next")]
+    brief = json.loads(cli("brief", "--format", "json", "--budget", "2000").out)["next"]
+    style = cli("brief", "--style", "orchestrator", "--no-fence").out
+    assert f"**Next: {brief[:40]}" in style
+    return {listed["next"], status, brief, *(line.split(maxsplit=1)[1] for line in shown)}
+
+
+@pytest.mark.parametrize("task", [True, False])
+def test_the_next_step_is_the_same_wherever_it_is_told(cli: Cli, task: bool) -> None:
+    cli.start("Add login")
+    if task:
+        cli.ok("task", "add", "write the parser")
+    alone = "start t1: write the parser" if task else "decide what to do next"
+    assert told_next(cli) == {alone}
+    dead_agent(cli)
+    after = ", then start t1: write the parser" if task else ""
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    cli.ok("pause")
+    after = f", then holdfast resume{after}"
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    assert cli("resume").code == 7
+    after = ", then start t1: write the parser" if task else ", then retry agent a1: write it"
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    assert cli.json("status")["unknown"] == ["a1"]
+    cli.ok("agent", "done", "a1")
+    assert told_next(cli) == {alone}
+
+
 @pytest.mark.parametrize("style", ["nonsense", ""])
 def test_an_unknown_style_exits_2_and_resumes_nothing(cli: Cli, style: str) -> None:
     cli.start("Add login")

@@ -53,6 +53,7 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
     screen.line((shown["goal"], "bold"), point)
     times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
     branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
+    used = core.get("tokens") or core.get("agent_tokens", 0)
     screen.fields(
         [
             ("session", shown["session"]),
@@ -65,7 +66,7 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
             ("began", times["began_at"]),
             ("paused", " – ".join(filter(None, [times["paused_at"], _pause(core)]))),
             ("ended", times["ended_at"]),
-            ("tokens", f"{core['tokens']:,}" if core.get("tokens") else ""),
+            ("tokens", f"{used:,}" if used else ""),
             ("events", str(shown["seq"])),
             ("secrets", _counted("left out: ", core.get("redacted", {}))),
             ("unread", _counted("of a newer version: ", core.get("unknown", {}))),

@@ -51,7 +51,7 @@ from holdfast.model.state import (
     Unit,
 )
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -519,6 +519,7 @@ def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
         state.core.tokens = body.tokens
         return
     agent = _the_agent(state, event, body.agent)
+    state.core.agent_tokens += body.tokens - agent.tokens
     state.put("agent", replace(agent, tokens=body.tokens))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.choice import PAUSE_REASONS, undecided
+from holdfast.choice import PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
     Agent,
     Checkpoint,
@@ -32,7 +32,7 @@ from holdfast.model.state import (
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, subject
+from holdfast.model.summary import FAILED, died, subject
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
 """Actors whose words nobody has confirmed."""
@@ -194,6 +194,17 @@ def short(event: str) -> str:
     return event[:12]
 
 
+def after_looking(known: Known, step: str) -> str:
+    """The next step, after what must be looked at first."""
+    return what_next(
+        step,
+        (agent.id for agent in known.dead),
+        paused=known.core.status == "paused",
+        damaged=bool(known.around.damage),
+        **{} if known.budget >= TIGHT else {"ask": "settle"},
+    )
+
+
 def git_drift(around: Surroundings) -> list[str]:
     """How the checkout differs from the one that was recorded."""
     pairs = (
@@ -267,9 +278,7 @@ def _dead_agents(known: Known) -> list[Agent]:
 
 
 def _is_dead(agent: Agent, gone: set[str]) -> bool:
-    if agent.status == "running":
-        return agent.id in gone
-    return agent.status == "failed" and agent.category == "interrupted"
+    return agent.id in gone if agent.status == "running" else died(agent)
 
 
 # -- what to know before trusting anything -----------------------------------------------------
@@ -618,9 +627,9 @@ def _timing(known: Known) -> Topic:
         parts += [f"paused {span(core.paused_ms)} in all"] if core.paused_ms else []
         parts += [f"resumed {many(core.resumes, 'time')}"] if core.resumes else []
         found.append(Entry("time", ", ".join(parts)))
-    if core.tokens:
-        percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
-        found.append(Entry("context", f"{core.tokens:,} tokens used ({percent}%)"))
+    if used := core.tokens_used:
+        percent = round(100 * used / around.window) if around.window > 0 else 0
+        found.append(Entry("context", f"{used:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
 
 

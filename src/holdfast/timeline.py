@@ -17,9 +17,17 @@ from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
 from holdfast.journal import Journal
 from holdfast.model import merge
-from holdfast.model.event import Body, CommandRan, Event, EventRetracted, NoteAdded, Unknown
+from holdfast.model.event import (
+    Body,
+    CommandRan,
+    Event,
+    EventRetracted,
+    NoteAdded,
+    StepAdded,
+    Unknown,
+)
 from holdfast.model.fold import command_text, fold
-from holdfast.model.rules import check_undo
+from holdfast.model.rules import check_undo, check_undo_of_task
 from holdfast.model.state import Line, State
 from holdfast.model.summary import progress
 from holdfast.store import View
@@ -183,6 +191,9 @@ def undo_target(events: Sequence[Event], text: str) -> str:
         check_undo(event.kind)
         if event.id in gone:
             raise Refused(f"event {event.seq} is withdrawn already", hint="holdfast log")
+        if isinstance(event.body, StepAdded):
+            others = [e for e in events if e.id not in gone and e.id != event.id]
+            check_undo_of_task(event.body.step, others)
         return event.id
     for event in reversed(events):
         if event.kind in ("session.started", "session.adopted"):

@@ -401,3 +401,18 @@ def test_the_tokens_of_a_session_are_those_of_its_agents_until_it_is_measured(cl
     cli.ok("tokens", "20000")
     assert cli.json("status")["tokens"] == 20_000
     assert cli.ok("verify").code == 0
+
+
+def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("task", "add", "write it")
+    cli.ok("task", "start", "t1")
+    cli.ok("task", "add", "a part of it", "--phase", "t1")
+    refused = cli("undo", "2")
+    assert refused.code == 4
+    assert "#3, #4 speak of it" in refused.err
+    assert "holdfast task skip t1 --because" in refused.err
+    cli.ok("undo", "4")
+    cli.ok("undo", "3")
+    cli.ok("undo", "2")
+    assert cli.json("task")["tasks"] == []

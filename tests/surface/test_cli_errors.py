@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 from holdfast import errors
-from tests.surface.support import Cli
+from tests.surface.support import Answer, Cli
 
 GOALS = {
     "empty": "",
@@ -282,3 +283,51 @@ def test_hints_name_what_helps(cli: Cli) -> None:
     cli.ok("abort")
     for line in (["resume"], ["resume", "first"], ["error", "x"]):
         assert 'holdfast start "GOAL" --from first' in cli(*line).err
+
+
+def shown_line(answer: Answer) -> str:
+    """The first line that an error suggests, as one would paste it."""
+    (arrow,) = [line for line in answer.err.splitlines() if line.startswith("  → ")]
+    return arrow.removeprefix("  → ").removeprefix("first ").split(" · ")[0]
+
+
+def test_a_suggested_line_means_the_session_and_home_that_were_named(
+    cli: Cli, tmp_path: Path
+) -> None:
+    elsewhere = ("--home", str(tmp_path / "else where"))
+    cli.start("First", "--id", "first", *elsewhere)
+    cli.start("Second", "--id", "second", *elsewhere)
+    cli.ok("task", "add", "x", "--session", "first", *elsewhere)
+    cli.ok("pause", "--session", "first", *elsewhere)
+    refused = cli("task", "start", "t1", "--session", "first", *elsewhere)
+    assert refused.code == 4
+    line = shown_line(refused)
+    assert line == f"holdfast --home '{tmp_path}/else where' --session first resume"
+    cli.ok(*shlex.split(line)[1:])
+    assert cli.json("status", "--session", "first", *elsewhere)["status"] == "active"
+    assert cli.json("status", "--session", "second", *elsewhere)["resumes"] == 0
+
+
+@pytest.mark.parametrize(
+    "line, typed",
+    [
+        ("holdfast resume · holdfast log", "holdfast {0} resume · holdfast {0} log"),
+        ("holdfast resume other", "holdfast resume other"),
+        ("holdfast list", "holdfast list"),
+        ("see: holdfast log --help", "see: holdfast log --help"),
+        ('holdfast task add "…" --id t9', 'holdfast {0} task add "…" --id t9'),
+        ('holdfast start "GOAL"', 'holdfast start "GOAL"'),
+        ("no command in it", "no command in it"),
+    ],
+)
+def test_only_commands_of_one_session_are_told_which(line: str, typed: str) -> None:
+    from holdfast.cli.suggest import as_typed
+
+    assert as_typed(line, {"--session": "mine"}) == typed.format("--session mine")
+
+
+def test_an_error_in_json_suggests_the_same_line(cli: Cli) -> None:
+    cli.start("First", "--id", "first")
+    error = cli("--json", "archive", "--session", "first").json["error"]
+    assert error["hint"].startswith("first holdfast --session first complete · ")
+    assert error["legal"][0] == "pause"

@@ -19,7 +19,9 @@ _MANY = 10
 def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
     if screen.json:
-        screen.object({"holdfast": VERSION, "error": as_values(error, screen.command)})
+        values = as_values(error, screen.command)
+        values["hint"] = screen.as_typed(values["hint"])
+        screen.object({"holdfast": VERSION, "error": values})
     else:
         _settle(screen)
         _tell_people(error, screen)
@@ -131,17 +133,19 @@ def _tell_people(error: HoldfastError, screen: Screen) -> None:
     if choices:
         _tell_choices(choices, screen)
     elif hint := _hint(error):
-        screen.complain("  → ", hint)
+        screen.complain("  → ", screen.as_typed(hint))
 
 
 def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
     from holdfast.text import fit, shorten
 
     verb = screen.command if screen.command in ("resume", "brief") else "use"
-    longest = max(len(id) for id, _, _ in choices[:_MANY])
+    lines = [screen.as_typed(f"holdfast {verb} {id}") for id, _, _ in choices[:_MANY]]
     screen.complain("  open sessions, and the line to type:")
-    for id, status, goal in choices[:_MANY]:
-        line = fit(f"holdfast {verb} {id}", len(f"holdfast {verb} ") + longest)
+    for typed, (_, status, goal) in zip(lines, choices, strict=False):
+        line = fit(typed, max(map(len, lines)))
         screen.complain("  → ", line, "  ", (fit(status, 6), "dim"), "  ", shorten(goal, 40))
     if len(choices) > _MANY:
-        screen.complain(f"    … and {len(choices) - _MANY} more; see: holdfast list")
+        screen.complain(
+            f"    … and {len(choices) - _MANY} more; see: {screen.as_typed('holdfast list')}"
+        )

@@ -58,6 +58,8 @@ class Screen:
         self.json = False
         self.quiet = False
         self.settled = False
+        self.given: dict[str, str] = {}
+        """Shared options with a value that were typed, which suggested lines repeat."""
         self._colour = "auto"
         self._pager = ""
         self._kept: list[str] | None = None
@@ -99,7 +101,15 @@ class Screen:
     def hint(self, lead: str, line: str) -> None:
         """What one might type next. Only on a terminal: a program pays for every word."""
         if line and self.is_terminal:
-            self.done(("  " + lead, "dim"), (line, "cyan"))
+            self.done(("  " + lead, "dim"), (self.as_typed(line), "cyan"))
+
+    def as_typed(self, line: str) -> str:
+        """A line to type next, with the options that were typed this time."""
+        if not self.given:
+            return line
+        from holdfast.cli.suggest import as_typed
+
+        return as_typed(line, self.given)
 
     def block(self, text: str) -> None:
         """Text of several lines."""

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _MANY = 10
@@ -18,14 +19,29 @@ _MANY = 10
 
 def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
+    _settle(screen)
+    _take_secrets_out(error, screen.patterns)
     if screen.json:
         values = as_values(error, screen.command)
         values["hint"] = screen.as_typed(values["hint"])
         screen.object({"holdfast": VERSION, "error": values})
     else:
-        _settle(screen)
         _tell_people(error, screen)
     return error.exit_code
+
+
+def _take_secrets_out(error: HoldfastError, patterns: Sequence[str]) -> None:
+    """An error repeats what was typed, and that may hold a secret."""
+    from holdfast.redact import Redactor
+
+    try:
+        redactor = Redactor(patterns)
+    except HoldfastError:  # perhaps the very error that is told
+        redactor = Redactor()
+    for name in ("what", "why", "hint", "file", "session"):
+        setattr(error, name, redactor.text(getattr(error, name))[0])
+    if isinstance(error, Refused):
+        error.legal = [redactor.text(move)[0] for move in error.legal]
 
 
 def tell_bug(error: Exception, screen: Screen) -> int:

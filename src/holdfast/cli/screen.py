@@ -58,6 +58,8 @@ class Screen:
         self.json = False
         self.quiet = False
         self.settled = False
+        self.patterns: Sequence[str] = ()
+        """Of secrets, besides those that everyone knows: errors repeat what was typed."""
         self.given: dict[str, str] = {}
         """Shared options with a value that were typed, which suggested lines repeat."""
         self._colour = "auto"
@@ -67,6 +69,7 @@ class Screen:
     def settle(self, settings: Settings, *, colour: bool) -> None:
         """Take over what the settings say about colour and the pager."""
         self.settled = True
+        self.patterns = settings.redact_patterns
         self._colour = settings.color if colour else "never"
         self._pager = settings.pager
 

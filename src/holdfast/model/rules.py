@@ -172,6 +172,8 @@ def validate(body: Body) -> Body:
     if isinstance(body, ev.AttributeSet):
         _check_value(body.value)
         _check_not_blank("key", body.key)
+        if body.key == "progress":
+            _check_progress(body.value)
     else:
         _check_fields(body)
     stored = ev.as_stored(body)
@@ -195,6 +197,18 @@ def _check_fields(body: Body) -> None:
 def _check_fraction(value: object) -> None:
     if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
         raise InvalidInput(f"progress cannot be {value}", why="it is a fraction from 0 to 1")
+
+
+def _check_progress(value: object) -> None:
+    """A number that is no fraction would be shown as another; none at all takes it back."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput("progress is a number", why="it is a fraction from 0 to 1")
+    if 1 < value <= 100:
+        why = f"it is a fraction from 0 to 1: {value:g}% is {value / 100:g}"
+        raise InvalidInput(f"progress cannot be {value:g}", why=why)
+    _check_fraction(value)
 
 
 def _check_not_blank(name: str, value: object) -> None:

@@ -524,3 +524,16 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
         "### Pending\n1. the code\n2. the tests\n"
     )
     assert shown.endswith("\n**Resuming from code-1...**\n")
+
+
+@pytest.mark.req("S0-46")
+def test_what_failed_has_an_error_message(s: Session, folder: Path) -> None:
+    s.layouts_add("ai-session")
+    body = s.command("make", status="failure").body
+    assert getattr(body, "error", "") == "no error message was given"
+    (report,) = s.home.check(str(folder / ".ai-session"))
+    assert [one.code for one in report.findings if one.code == "failure-without-error"] == []
+    s.agent_start("a1")
+    for blank in ("", " "):
+        with pytest.raises(InvalidInput, match="an error is needed"):
+            s.agent_fail("a1", blank)

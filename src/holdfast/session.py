@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
 _ERROR = 2000
+_NO_MESSAGE = "no error message was given"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
@@ -158,9 +159,11 @@ class Session:
         model: str = "",
         key: str = "",
     ) -> Event:
-        """Keep that a command ran and how it ended."""
+        """Keep that a command ran and how it ended; a failure always has an error message."""
         from holdfast.model.event import CommandRan
 
+        if status == "failure" and not error:
+            error = _NO_MESSAGE
         body = CommandRan(
             name=name,
             arguments=arguments,
@@ -390,7 +393,10 @@ class Session:
         """An agent failed, with an error of one of the five categories."""
         from holdfast.model.event import AgentFailed
 
-        return self._agent_ends(id, AgentFailed(agent=id, error=error, category=category), key)
+        failed = AgentFailed(
+            agent=id, error=_given(error, "an error", "--error"), category=category
+        )
+        return self._agent_ends(id, failed, key)
 
     def agent_timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
         """An agent took longer than it may."""
@@ -855,8 +861,12 @@ class AgentRun:
 
 
 def _reason(text: str) -> str:
+    return _given(text, "a reason", "--because")
+
+
+def _given(text: str, what: str, option: str) -> str:
     if not text.strip():
-        raise InvalidInput("a reason is needed", hint='--because "…"')
+        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
     return text
 
 

@@ -25,6 +25,7 @@ ALLOWED = {
     "choice": "",
     "sha": "",
     "redact": "errors",
+    "kinds": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text model.*",
     "layout.translate": "choice sha model.* layout.*",
@@ -79,9 +80,9 @@ ALLOWED = {
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
-    "holdfast": "errors home session",
+    "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place store.bound text",
-    "cli.*": "holdfast errors clock config text home session view timeline doctor backup"
+    "cli.*": "holdfast errors clock config redact text home session view timeline doctor backup"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
     " cli.*",

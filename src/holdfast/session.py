@@ -250,7 +250,7 @@ class Session:
 
         return self.record(AttributeSet(key=name, value=value), key=key)
 
-    def undo(self, event: str | None = None, *, because: str = "", key: str = "") -> Event:
+    def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
         """Withdraw an event (the last one unless named); undoing the undo brings it back."""
         if event == "":
             raise InvalidInput("no event is named", why="an empty variable, perhaps")
@@ -258,7 +258,7 @@ class Session:
         from holdfast.timeline import undo_target
 
         with self.home.store.view(self.id) as view:
-            target = undo_target(list(self.home.journal.events(view)), event or "")
+            target = undo_target(list(self.home.journal.events(view)), str(event or ""))
         return self.record(EventRetracted(event=target, because=because), key=key)
 
     # -- tasks ---------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ ALLOWED = {
     "sha": "",
     "timing": "",
     "redact": "errors",
+    "kinds": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha model.* layout.*",
@@ -55,7 +56,7 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "clock timing store.local",
+    "view": "choice clock timing store.local",
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* session workspace",
@@ -90,10 +91,10 @@ ALLOWED = {
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
-    "holdfast": "errors home session",
+    "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
-    "cli.*": "holdfast errors clock config text timing evidence home session view timeline doctor"
-    " backup phase"
+    "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
+    " doctor backup phase"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
     " model.event model.gate model.plan workflow cli.*",

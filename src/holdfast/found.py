@@ -34,7 +34,7 @@ from holdfast.layout import (
     carry,
     layout,
 )
-from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable

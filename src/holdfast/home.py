@@ -122,6 +122,7 @@ class Holdfast:
         self._workspace: Workspace | None = None
         self._mirror: Mirror | None = None
         self._held: dict[str, Holder] = {}
+        self._introduced: set[str] = set()
         self._told: set[str] = set()
         self._tidied: set[str] = set()
         self._expires_again: dict[str, int] = {}
@@ -562,9 +563,11 @@ class Holdfast:
             where |= {"archived": int(archived), "project": self.workspace.project()}
         rows = self.store.catalogue(where=where, limit=limit)
         names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
-        died = self.workspace.left_by_the_dead()
+        held: dict[object, Holders] = {}
+        for holder, word in self.workspace.holders(""):
+            held.setdefault(holder.session, []).append((holder, word))
         return [
-            {**listing(row, died=row["id"] in died), "project": names[row["project"]]}
+            {**listing(row, held.get(row["id"], [])), "project": names[row["project"]]}
             for row in rows
         ]
 
@@ -801,10 +804,19 @@ class Holdfast:
                 pid = holder.process.split("/")[3]
                 self._notice(f"another process works on session {session}: {holder.name} ({pid})")
 
+    def introduce(self, session: str, agent: str, doing: str, pid: int) -> None:
+        """Register the process of an agent, so that its death will be noticed."""
+        holder = self.workspace.hold(session, f"agent {agent}", agent=agent, doing=doing, pid=pid)
+        if holder is not None:
+            self._introduced.add(holder.process)
+
     def others(self, session: str) -> Holders:
-        """Who else has not let go of the session: holders with "alive", "dead", "unknown"."""
+        """Who else has not let go of the session: holders with "alive", "dead", "unknown".
+
+        Not this process, and none that it registered itself.
+        """
         held = self.workspace.holders(session)
-        mine = {holder.process for holder in self._held.values()}
+        mine = {holder.process for holder in self._held.values()} | self._introduced
         if held and self._one_shot:
             # A short command is the hand of the process that runs it, not someone else.
             from holdfast.process import ancestors

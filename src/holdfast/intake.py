@@ -69,10 +69,11 @@ def admit_actor(actor: str, redactor: Redactor) -> str:
 
 
 def _redact(redactor: Redactor, body: Body, field: str, value: Any) -> tuple[object, list[str]]:
-    if isinstance(body, ev.AttributeSet) and field == "value" and isinstance(value, str):
-        # What stands under API_TOKEN is a secret whatever it looks like.
-        return redactor.pair(body.key, value)
-    return redactor.value(value)
+    if not isinstance(body, ev.AttributeSet) or field != "value":
+        return redactor.value(value)
+    # What stands under API_TOKEN is a secret whatever it looks like.
+    kept, names = redactor.value({body.key: value})
+    return next(iter(kept.values())) if isinstance(kept, dict) else kept, names
 
 
 def _checked(field: str, value: Any, check: Callable[[str, str], str]) -> Any:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
 _ERROR = 2000
-_CODE = r"\b[0-9a-f]{16}\b"
+_NO_MESSAGE = "no error message was given"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
@@ -170,9 +170,11 @@ class Session:
         model: str = "",
         key: str = "",
     ) -> Event:
-        """Keep that a command ran and how it ended."""
+        """Keep that a command ran and how it ended; a failure always has an error message."""
         from holdfast.model.event import CommandRan
 
+        if status == "failure" and not error:
+            error = _NO_MESSAGE
         body = CommandRan(
             name=name,
             arguments=arguments,
@@ -259,7 +261,7 @@ class Session:
 
         return self.record(AttributeSet(key=name, value=value), key=key)
 
-    def undo(self, event: str | None = None, *, because: str = "", key: str = "") -> Event:
+    def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
         """Withdraw an event (the last one unless named); undoing the undo brings it back."""
         if event == "":
             raise InvalidInput("no event is named", why="an empty variable, perhaps")
@@ -267,7 +269,7 @@ class Session:
         from holdfast.timeline import undo_target
 
         with self.home.store.view(self.id) as view:
-            target = undo_target(list(self.home.journal.events(view)), event or "")
+            target = undo_target(list(self.home.journal.events(view)), str(event or ""))
         return self.record(EventRetracted(event=target, because=because), key=key)
 
     # -- proofs --------------------------------------------------------------------------------
@@ -501,11 +503,7 @@ class Session:
         event = self.record(body, key=key)
         if pid is not None:
             doing, name = self.home.journal.redacted(task), self.home.journal.redacted(id)
-            self.home.afterwards(
-                lambda: self.home.workspace.hold(
-                    self.id, f"agent {name}", agent=name, doing=doing, pid=pid
-                )
-            )
+            self.home.afterwards(lambda: self.home.introduce(self.id, name, doing, pid))
         return event
 
     def agent_progress(self, id: str, fraction: float, *, key: str = "") -> Event:
@@ -540,7 +538,10 @@ class Session:
         """An agent failed, with an error of one of the five categories."""
         from holdfast.model.event import AgentFailed
 
-        return self._agent_ends(id, AgentFailed(agent=id, error=error, category=category), key)
+        failed = AgentFailed(
+            agent=id, error=_given(error, "an error", "--error"), category=category
+        )
+        return self._agent_ends(id, failed, key)
 
     def agent_timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
         """An agent took longer than it may."""
@@ -783,31 +784,39 @@ class Session:
             return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
 
     def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
-        import re
-
         from msgspec.structs import replace
 
         from holdfast.model.brief import brief, estimate
         from holdfast.model.tokens import cost
+        from holdfast.model.topics import AMPLE
+        from holdfast.text import DEAREST_FENCE
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
             state = self._state(view)
+            if self._budget(budget) >= AMPLE:
+                self._look_back(around, state, view, self._budget(budget))
             fence = around.fence if fmt != "json" else None
-            # Digits are dearest: no code costs more than one of them.
-            frame = "" if fence is None else re.sub(_CODE, "0" * 16, self._fenced(fence, ""))
             found = brief(
                 state,
                 around,
                 budget=self._budget(budget),
                 style=style,
                 fmt=fmt,
-                reserve=cost(frame),
+                reserve=cost(DEAREST_FENCE) if fence else 0,
             )
         if fence is None:
             return found
         text = self._fenced(fence, found.text)
         return replace(found, text=text, tokens=estimate(text), budget=self._budget(budget))
+
+    def _look_back(self, around: Surroundings, state: State, view: View, budget: int) -> None:
+        """Where there is room for more than the state's last few lines, read the journal."""
+        from holdfast.timeline import look_back
+
+        if any(map(state.count, ("notes", "command.success", "command.failure"))):
+            # No token holds more than three plain characters by the estimate.
+            around.notes, around.commands = look_back(self.home.journal, view, 3 * budget)
 
     def _state(self, view: View) -> State:
         """The state, with what others wrote into its files and nobody has taken up yet."""
@@ -819,7 +828,7 @@ class Session:
 
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""
-        return fence(text, "briefing", "", True)
+        return fence(text.rstrip("\n"), "", "", True)
 
     def _budget(self, asked: int | None) -> int:
         return self.home.settings.brief_budget if asked is None else asked
@@ -875,12 +884,15 @@ class Session:
 
         return expiry.look(self)
 
-    def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
-        """Events in order of arrival; with a limit, the newest so many."""
+    def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
+        """Events in order of arrival; with a limit, the newest so many.
+
+        With `full`, a note that is too long for its event is there whole.
+        """
         from holdfast.timeline import log
 
         with self.home.store.view(self.id) as view:
-            yield from log(self.home.journal, view, limit=limit, after=after)
+            yield from log(self.home.journal, view, limit=limit, after=after, full=full)
 
     def follow(self, after: int, timeout: float) -> bool:
         """Wait until there is an event beyond `after`; False when time ran out."""
@@ -888,19 +900,26 @@ class Session:
 
     def state(self, at: str | int = "") -> State:
         """The state now, or as it was at an arrival number, an event or a time."""
-        from holdfast.timeline import state_at
+        from holdfast.model.fold import fold
+
+        return fold(self._until(at)[0])
+
+    show = state
+
+    def _until(self, *points: str | int) -> list[Sequence[Event]]:
+        """What had arrived by each of these points."""
+        from holdfast.timeline import until
 
         with self.home.store.view(self.id) as view:
             events = list(self.home.journal.events(view))
-        return state_at(events, str(at), self.home.clock.now(), self.home.settings.naive_time)
-
-    show = state
+        now, naive = self.home.clock.now(), self.home.settings.naive_time
+        return [until(events, str(point), now, naive) for point in points]
 
     def diff(self, a: str | int, b: str | int = "") -> list[Change]:
         """What changed between two points of the session."""
         from holdfast.timeline import changes
 
-        return changes(self.state(a), self.state(b))
+        return changes(*self._until(a, b))
 
     def verify(self) -> Report:
         """Check every event, the chain ends, and everything derived against the journal."""
@@ -1000,8 +1019,12 @@ def _is_about_the_session(bodies: Sequence[Body]) -> bool:
 
 
 def _reason(text: str) -> str:
+    return _given(text, "a reason", "--because")
+
+
+def _given(text: str, what: str, option: str) -> str:
     if not text.strip():
-        raise InvalidInput("a reason is needed", hint='--because "…"')
+        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
     return text
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from holdfast.layout import ERROR, Layout, Tree, Where, layout
 from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
-from holdfast.layout.ai_session_read import MODELS, ROOT, slug
-from holdfast.layout.ai_session_write import native
+from holdfast.layout.ai_session.read import MODELS, ROOT, slug
+from holdfast.layout.ai_session.write import native
 from holdfast.layout.facts import SESSION, UNIT, AgentFact, CommandFact, Facts, StepFact
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import holdfast.layout
+import holdfast.layout.craft
 from holdfast.layout import ERROR, Finding, Layout, Where, layout
 from holdfast.layout.craft import LAYOUT, side_files
-from holdfast.layout.craft_rules import (
+from holdfast.layout.craft.rules import (
     ACTIONS,
     AGENT_STATUSES,
     AGENT_TYPES,
@@ -42,7 +42,7 @@ ID = "0b2f9d1e-5a77-4c11-9d2e-8a1f00c0ffee"
 NAME = f"{ID}.json"
 HERE = Where(now=1_768_700_000_000, naive="utc")
 Draft202012Validator: Any = import_module("jsonschema").Draft202012Validator
-SCHEMAS = Path(holdfast.layout.__file__).parent / "schema"
+SCHEMAS = Path(holdfast.layout.craft.__file__).parent / "schema"
 FILES = {False: "session-state-v1.json", True: "session-state-v1.strict.json"}
 
 AGENT: dict[str, Any] = {

@@ -22,9 +22,9 @@ from holdfast.layout.facts import (
     StepFact,
 )
 from holdfast.layout.praxis import LAYOUT, SECOND_FOLDERS, file_name, second_path, upgrade
-from holdfast.layout.praxis_check import LEGACY_WARNING, unsafe_id
-from holdfast.layout.praxis_state import CheckpointStatus, PhaseArtifact, WorkflowState
-from holdfast.layout.praxis_write import LIFECYCLE, numbered
+from holdfast.layout.praxis.check import LEGACY_WARNING, unsafe_id
+from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState
+from holdfast.layout.praxis.write import LIFECYCLE, numbered
 
 ID = "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60"
 NAME = f"{ID}.json"

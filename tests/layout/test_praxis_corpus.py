@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.layout import Tree, Where
 from holdfast.layout.praxis import LAYOUT, upgrade
-from holdfast.layout.praxis_read import View
-from holdfast.layout.praxis_state import WorkflowState
+from holdfast.layout.praxis.read import View
+from holdfast.layout.praxis.state import WorkflowState
 from holdfast.layout.translate import adoption
 from holdfast.model.chain import next_event
 from holdfast.model.fold import extend

@@ -81,7 +81,7 @@ def _tell_unadopted(hf: Holdfast, screen: Screen) -> None:
             ("also here: ", "yellow"),
             f"session files of other programs in {', '.join(here)}",
             ("; to take them up: ", "dim"),
-            ("holdfast adopt", "cyan"),
+            (screen.as_typed("holdfast adopt"), "cyan"),
         )
 
 
@@ -99,13 +99,13 @@ def _warned(brief: Briefing, code: int, screen: Screen) -> int:
         UNSETTLED: "not everything is settled; look at it before going on (exit 7)",
     }
     if code:
-        screen.aside(("attention: ", "yellow"), meaning[code])
+        screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
     if code == UNSETTLED and brief.unknown_outcomes:
-        screen.aside("  when you know what became of it: holdfast agent done|fail|retry ID")
+        line = "  when you know what became of it: holdfast agent done|fail|retry ID"
+        screen.aside(screen.as_typed(line))
     if code == UNSETTLED and brief.disputes:
-        screen.aside(
-            "  when you know what is true: holdfast task done|skip|fail ID, agent done ID …"
-        )
+        line = "  when you know what is true: holdfast task done|skip ID, agent done ID …"
+        screen.aside(screen.as_typed(line))
     return code
 
 

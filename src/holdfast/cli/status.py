@@ -272,7 +272,7 @@ def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.answer(shown)
     tell_status(shown, hf, screen)
     screen.line()
-    screen.line("→ ", (_next_command(shown), "cyan"))
+    screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
 
 
 def _next_command(shown: dict[str, Any]) -> str:
@@ -293,7 +293,8 @@ def _tell_choices(error: NoSession, hf: Holdfast, screen: Screen) -> None:
     screen.line(("Open sessions of this project, none of them current in this folder:", "bold"))
     screen.table(list(_rows(found, "", hf, with_project=False)), right="3")
     screen.line()
-    screen.line("→ ", (f"holdfast resume {found[0]['session']}", "cyan"))
+    line = screen.as_typed(f"holdfast resume {found[0]['session']}")
+    screen.line("→ ", (line, "cyan"))
 
 
 def _welcome(hf: Holdfast, screen: Screen) -> None:

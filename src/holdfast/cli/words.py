@@ -24,6 +24,8 @@ def about(line: LogLine) -> tuple[str, str]:
         return word, "(erased)"
     if kind == "EventRetracted" and line.target:
         return word, _join(f"#{line.target}", body.because)
+    if kind == "SessionArchived" and not body.archived:
+        return "unarchived", ""
     return (event.kind, _raw(body)) if kind == "Unknown" else (word, say(body))
 
 
@@ -54,8 +56,11 @@ def _nothing(body: Any) -> str:
     return ""
 
 
-def _archived(body: Any) -> str:
-    return "" if body.archived else "brought back"
+def _note(body: Any) -> str:
+    """A note too long for its event has only its beginning there."""
+    if not body.blob or len(body.text.encode()) >= body.size:
+        return str(body.text)
+    return f"{body.text}… ({body.size:,} bytes; all of it: holdfast log --full)"
 
 
 def _paused(body: Any) -> str:
@@ -137,7 +142,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "session.aborted": ("aborted", _field("because")),
     "session.abandoned": ("abandoned", _field("because")),
     "session.reopened": ("reopened", _field("because")),
-    "session.archived": ("archived", _archived),
+    "session.archived": ("archived", _nothing),
     "session.interrupted": ("interrupted", _interrupted),
     "session.forgotten": ("forgotten", _nothing),
     "event.retracted": ("undo", _field("event", "because")),
@@ -172,7 +177,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "context.measured": ("context", _tokens),
     "context.compressed": ("compressed", _field("summary")),
     "error.raised": ("error", _field("message")),
-    "note.added": ("note", _field("text")),
+    "note.added": ("note", _note),
     "claim.deferred": ("claim", _field("claim", "text", "reason")),
     "claim.resolved": ("claim", _field("claim")),
     "claim.overridden": ("claim", _field("claim", "result", "because")),

@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -613,10 +613,15 @@ def _artifact(state: State, event: Event, body: Any) -> None:
 def _command(state: State, event: Event, body: ev.CommandRan) -> None:
     core = state.core
     core.count(f"command.{body.status}")
+    core.commands = _remember(core.commands, _line(event, command_text(body, _LINE - 40)))
+    core.model = body.model or core.model
+
+
+def command_text(body: ev.CommandRan, most: int) -> str:
+    """A command as one types it, at most so long, and how it ended if that was not well."""
     text = f"{body.name} {body.arguments}".strip()
     mark = "" if body.status == "success" else f" [{body.status}] {body.error}".rstrip()
-    core.commands = _remember(core.commands, _line(event, text[: _LINE - 40] + mark))
-    core.model = body.model or core.model
+    return text[:most] + mark
 
 
 def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
@@ -624,6 +629,7 @@ def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
         state.core.tokens = body.tokens
         return
     agent = _the_agent(state, event, body.agent)
+    state.core.agent_tokens += body.tokens - agent.tokens
     state.put("agent", replace(agent, tokens=body.tokens))
 
 

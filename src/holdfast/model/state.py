@@ -72,6 +72,7 @@ class Core(Struct, omit_defaults=True):
     plan_total: int | None = None
     plan_base: int = 1
     tokens: int = 0
+    agent_tokens: int = 0
     compressions: int = 0
     compressed_at: int = 0
     summary: str = ""
@@ -114,6 +115,11 @@ class Core(Struct, omit_defaults=True):
     def phase_step(self, number: int) -> str:
         """The id of the step that a phase is."""
         return f"{self.plan_unit}-{number}"
+
+    @property
+    def tokens_used(self) -> int:
+        """What the session was measured to use; that of its agents together if it never was."""
+        return self.tokens or self.agent_tokens
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by

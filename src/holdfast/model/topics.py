@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.choice import PAUSE_REASONS, undecided
+from holdfast.choice import PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
     Agent,
     Checkpoint,
@@ -33,7 +33,7 @@ from holdfast.model.state import (
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, plan, subject
+from holdfast.model.summary import FAILED, died, plan, subject
 from holdfast.timing import Progress, long
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
@@ -44,6 +44,9 @@ MANDATORY = ("blockers", "unknown")
 
 ROOMY = 400
 """From this budget on there is room for times, whose digits are dear, and for blank lines."""
+
+AMPLE = 3000
+"""From this one on it is worth reading back in the journal."""
 
 TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
@@ -61,7 +64,9 @@ class Surroundings(Struct, kw_only=True):
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
     `holders` are (who, since, alive | dead | unknown), `live_agents` the agents whose process is
     known to live: of any other running one there is no sign of life. `fence` quotes a text of
-    several lines for a model: fence(text, label, origin, confirmed).
+    several lines for a model: fence(text, label, origin, confirmed). `notes` and `commands` are
+    those that were read back from the journal, oldest first; without them the state's last few
+    are shown.
     """
 
     now: int = 0
@@ -81,6 +86,8 @@ class Surroundings(Struct, kw_only=True):
     window: int = 128_000
     proofs: dict[str, str] = {}
     """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
+    notes: list[Line] = []
+    commands: list[Line] = []
 
 
 class Entry(Struct, frozen=True):
@@ -125,7 +132,7 @@ class Known(Struct):
 
     @property
     def limit(self) -> int:
-        return min(_MOST, max(8, self.budget // 12))
+        return max(8, self.budget // 12)
 
     def newest(self, table: str, kind: type[Any]) -> list[Any]:
         return self._rows(table, kind, newest=True, limit=self.limit)
@@ -191,6 +198,17 @@ def short(event: str) -> str:
     return event[:12]
 
 
+def after_looking(known: Known, step: str) -> str:
+    """The next step, after what must be looked at first."""
+    return what_next(
+        step,
+        (agent.id for agent in known.dead),
+        paused=known.core.status == "paused",
+        damaged=bool(known.around.damage),
+        **{} if known.budget >= TIGHT else {"ask": "settle"},
+    )
+
+
 def git_drift(around: Surroundings) -> list[str]:
     """How the checkout differs from the one that was recorded."""
     pairs = (
@@ -214,13 +232,19 @@ def _blockers(known: Known) -> Topic:
     if total:
         steps = known.still_open("step", Step)
         stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
-        found = [Entry(s.id, _stuck(s)) for s in stuck]
+        say = _stuck if known.budget >= TIGHT else _why_stuck
+        found = [Entry(s.id, say(s)) for s in stuck]
     return Topic("blockers", "Blockers", _or_count(found, total, "task"), total, floor=3)
 
 
 def _stuck(step: Step) -> str:
     why = f": {step.because}" if step.because else ""
     return f"{_titled(step)} is {_word(step.status)}{why}"
+
+
+def _why_stuck(step: Step) -> str:
+    """What is wrong before what it is wrong with, which may have to be cut."""
+    return ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
 
 
 def _titled(step: Step) -> str:
@@ -238,14 +262,14 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 
 def _unknown(known: Known) -> Topic:
-    found = [Entry(a.id, _died(a)) for a in known.dead]
+    found = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
     hint = "find out before doing any of it again, then: holdfast agent done|fail|retry ID"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 
 
-def _died(agent: Agent) -> str:
-    doing = f" while at: {agent.task}" if agent.task else ""
-    return f"agent died{percent(agent.fraction)}{doing}"
+def _died(agent: Agent, budget: int) -> str:
+    doing = f"{' while' if budget >= TIGHT else ''} at: {agent.task}" if agent.task else ""
+    return f"{'agent ' if budget >= TIGHT else ''}died{percent(agent.fraction)}{doing}"
 
 
 def _dead_agents(known: Known) -> list[Agent]:
@@ -258,9 +282,7 @@ def _dead_agents(known: Known) -> list[Agent]:
 
 
 def _is_dead(agent: Agent, gone: set[str]) -> bool:
-    if agent.status == "running":
-        return agent.id in gone
-    return agent.status == "failed" and agent.category == "interrupted"
+    return agent.id in gone if agent.status == "running" else died(agent)
 
 
 # -- what to know before trusting anything -----------------------------------------------------
@@ -562,15 +584,21 @@ def _lines(known: Known, lines: Iterable[Line]) -> list[Entry]:
     ]
 
 
+def _recent(read: list[Line], kept: list[Line]) -> list[Line]:
+    """What was read back, and what a file says that is in no journal yet."""
+    told = {line.event for line in read}
+    return [*read, *(line for line in kept if line.event not in told)]
+
+
 def _commands(known: Known) -> Topic:
     total = known.state.count("command.success") + known.state.count("command.failure")
-    found = _lines(known, known.core.commands)
+    found = _lines(known, _recent(known.around.commands, known.core.commands))
     return Topic("commands", "Commands", found, max(total, len(found)), LOG)
 
 
 def _notes(known: Known) -> Topic:
     total = known.state.count("notes") - known.state.count("note")
-    found = _lines(known, known.core.notes)
+    found = _lines(known, _recent(known.around.notes, known.core.notes))
     return Topic("notes", "Notes", found, max(total, len(found)), LOG)
 
 
@@ -638,9 +666,9 @@ def _timing(known: Known) -> Topic:
         found.append(Entry("time", ", ".join(parts)))
     if core.is_phased:
         found.append(Entry("phases", _pace(known)))
-    if core.tokens:
-        percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
-        found.append(Entry("context", f"{core.tokens:,} tokens used ({percent}%)"))
+    if used := core.tokens_used:
+        percent = round(100 * used / around.window) if around.window > 0 else 0
+        found.append(Entry("context", f"{used:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
 
 
@@ -686,8 +714,8 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _proven,
     _done,
     _files,
-    _commands,
     _notes,
+    _commands,
     _compaction,
     _pauses,
     _redacted,

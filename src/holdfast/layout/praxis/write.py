@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Where, stamps, words
 from holdfast.layout.facts import CheckpointFact, ErrorFact, Facts, StepFact
-from holdfast.layout.praxis_read import (
+from holdfast.layout.praxis.read import (
     NO_TARGET,
     NO_WORKFLOW,
     PREFIX,
@@ -33,7 +33,7 @@ from holdfast.layout.praxis_read import (
     phase_of,
     verdict_of,
 )
-from holdfast.layout.praxis_state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 
 LIFECYCLE: dict[str, Any] = {
     "completed": False,

@@ -1,7 +1,8 @@
 """The praxis layout (document S1): one JSON file per workflow session, `{session_id}.json`.
 
-`praxis_read` knows all generations of such files, `praxis_write` writes the redesigned form,
-`praxis_check` judges, `praxis_salvage` reads what is damaged. Here they are one layout.
+    read        all generations of such files → facts     write     facts → the redesigned form
+    check       departures                                salvage   what a damaged file still says
+    state       when a phase and the whole end            context   what whoever resumes is told
 
 Files of older generations are never written: they are shown with a warning and left as they are;
 `upgraded` gives their redesigned form, to be written beside.
@@ -13,11 +14,11 @@ import re
 from typing import Any
 
 from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
-from holdfast.layout import praxis_check as checks
-from holdfast.layout import praxis_salvage as damage
-from holdfast.layout import praxis_write as writing
 from holdfast.layout.facts import Facts
-from holdfast.layout.praxis_read import View, clone, facts, likeness, main
+from holdfast.layout.praxis import check as checks
+from holdfast.layout.praxis import salvage as damage
+from holdfast.layout.praxis import write as writing
+from holdfast.layout.praxis.read import View, clone, facts, likeness, main
 from holdfast.sha import digest_of
 
 ROOT = ".praxis-os/.cache/state"

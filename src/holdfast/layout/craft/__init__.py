@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where, stamps
 from holdfast.layout import jsonform as form
-from holdfast.layout.craft_rules import (
+from holdfast.layout.craft.rules import (
     ACTIONS,
     AGENT_ORDER,
     ARTIFACTS,

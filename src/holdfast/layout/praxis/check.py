@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, stamps
-from holdfast.layout.praxis_read import View, by_phase, verdict_of
-from holdfast.layout.praxis_state import is_count, is_phase, last_phase
-from holdfast.layout.praxis_write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
+from holdfast.layout.praxis.read import View, by_phase, verdict_of
+from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
 
 LEGACY_WARNING = "Legacy session format, limited resumption context"
 

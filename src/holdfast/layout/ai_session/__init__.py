@@ -1,9 +1,10 @@
 """The `ai-session` layout: a folder `.ai-session/` as the session-state contract describes it.
 
-`ai_session_read` tells how the files of a session are named and read, `ai_session_write` how they
-are written, `ai_session_check` what departs from the contract, `ai_session_rescue` what damaged
-files still say. Here they become a `Layout`, with what only this layout shows: the status report
-and the folder's README.
+    read        files → facts, and how the files are named      write     facts → files
+    check       departures from the contract                    rescue    what damaged files say
+
+Here they become a `Layout`, with what only this layout shows: the status report and the folder's
+README.
 
 The index, `active-features.yaml`, belongs to all sessions of the folder. A caller that cannot
 parse it must not write the tree it gets from `put`: a new index would hide the other sessions.
@@ -17,11 +18,12 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_check import check, check_update
-from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE, refusal
-from holdfast.layout.ai_session_rescue import conflicts, salvage, salvage_index
-from holdfast.layout.ai_session_write import files, put, recreate, refuses, unwritten
+from holdfast.layout.ai_session import check as checks
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.check import check_update
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, refusal
+from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
+from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
 
 __all__ = [
@@ -90,7 +92,7 @@ class AiSession:
         )
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
-        return check(tree, where, strict=strict)
+        return checks.findings(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return salvage(bundle, where)

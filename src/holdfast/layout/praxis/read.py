@@ -29,7 +29,7 @@ from holdfast.layout.facts import (
     Scalar,
     StepFact,
 )
-from holdfast.layout.praxis_state import (
+from holdfast.layout.praxis.state import (
     first_phase,
     is_finished,
     is_phase,

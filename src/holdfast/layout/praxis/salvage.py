@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from holdfast.layout import Bundle, Salvaged, Where
-from holdfast.layout.praxis_read import SIGNATURE, View, facts, likeness
+from holdfast.layout.praxis.read import SIGNATURE, View, facts, likeness
 
 LIMIT = 4 * 1024 * 1024
 DEEPEST = 100

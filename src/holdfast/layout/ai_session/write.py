@@ -17,8 +17,8 @@ from typing import Any
 from msgspec.structs import astuple, replace
 
 from holdfast.layout import WARNING, Finding, Tree, Where, stamps
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_read import (
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.read import (
     DEFAULT_DESCRIPTION,
     DEFAULT_MODEL,
     DESCRIPTION,

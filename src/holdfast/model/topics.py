@@ -50,6 +50,8 @@ TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
 
 _MOST = 300
+_STALLED = 2
+"""How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -627,10 +629,30 @@ def _timing(known: Known) -> Topic:
         parts += [f"paused {span(core.paused_ms)} in all"] if core.paused_ms else []
         parts += [f"resumed {many(core.resumes, 'time')}"] if core.resumes else []
         found.append(Entry("time", ", ".join(parts)))
+    if text := _phases(known):
+        found.append(Entry("phases", text))
     if used := core.tokens_used:
         percent = round(100 * used / around.window) if around.window > 0 else 0
         found.append(Entry("context", f"{used:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
+
+
+def _phases(known: Known) -> str:
+    """How long phases take, what that means for the rest, and whether one takes too long."""
+    phases = [row for row in known.oldest("step", Step) if row.unit == "phase"]
+    spent = [p.ended_at - p.started_at for p in phases if p.started_at and p.ended_at]
+    if not spent:
+        return ""
+    average = sum(spent) // len(spent)
+    left = sum(phase.is_open for phase in phases)
+    parts = [f"{span(average)} each on average"]
+    parts += [f"about {span(average * left)} remain"] if left else []
+    for phase in phases:
+        if phase.status == "running" and phase.started_at and known.around.now:
+            inside = known.around.now - phase.started_at
+            late = ", longer than average" if inside > _STALLED * average else ""
+            parts.append(f"in {phase.id} for {span(inside)}{late}")
+    return ", ".join(parts)
 
 
 def many(n: int, what: str) -> str:

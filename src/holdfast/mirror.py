@@ -430,7 +430,7 @@ class Mirror:
 
     def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
         found = self._changes(binding, looks, edited)
-        if not found.moves and not found.contested:
+        if not (found.moves or found.contested or found.residue):
             return []
         self._record(binding, looks, edited, found)
         return [_summary(edited, found)]
@@ -904,4 +904,6 @@ def _summary(edited: Tree, found: Changes) -> str:
     text = f"{names} was changed by someone: {len(found.moves)} change(s) taken up"
     if found.contested:
         text += f"; changed here too: {', '.join(found.contested[:5])}"
+    if found.residue:
+        text += f"; not taken up: {found.residue[:200]}"
     return text

@@ -370,7 +370,7 @@ def _moved(known: Known) -> list[tuple[str, str]]:
 
 def _edits(known: Known) -> Iterator[Entry]:
     for edit in known.newest("edit", Edit):
-        rest = "; part of it could not be understood" if edit.residue else ""
+        rest = f"; not taken up: {edit.residue}" if edit.residue else ""
         yield Entry(edit.path, f"edited by someone else ({edit.layout}){rest}")
 
 

@@ -34,6 +34,7 @@ from holdfast.layout.orchestrator import (
 )
 from holdfast.layout.words import SESSION_WORDS, session_status, session_word
 from holdfast.model.rules import SESSION_MOVES
+from tests.conformance import marked
 from tests.layout import json_stories as stories
 
 HERE = Where(now=1_768_700_000_000, naive="utc")
@@ -472,7 +473,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("changes, code, req", FAULTS)
+@pytest.mark.parametrize("changes, code, req", marked(FAULTS))
 def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, req: str) -> None:
     findings = LAYOUT.check(tree(**changes), HERE)
     assert (code, req) in [(f.code, f.requirement) for f in findings]

@@ -1166,10 +1166,14 @@ def test_a_failed_phase_stays_where_it_is_and_its_attempt_is_kept() -> None:
     assert made.checkpoints == {0: CheckpointStatus.FAILED}
     assert made.completed_phases == [] and made.current_phase == 0
     assert "completed_at" not in made.phase_timing[0] and made.updated_at == later(5)
-    made.complete_phase(0, handed(0, n=2), now=later(9))
-    assert made.completed_phases == [0] and made.phase_artifacts[0].evidence == {"n": 2}
-    (attempt,) = made.to_dict()["phase_attempts"]["0"]
-    assert attempt["checkpoint"] == "failed" and attempt["evidence"] == {"n": 1}
+    made.complete_phase(0, handed(0, n=2), checkpoint_passed=False, now=later(7))
+    made.complete_phase(0, handed(0, n=3), now=later(9))
+    assert made.completed_phases == [0] and made.phase_artifacts[0].evidence == {"n": 3}
+    attempts = made.to_dict()["phase_attempts"]["0"]
+    assert [(a["checkpoint"], a["evidence"]) for a in attempts] == [
+        ("failed", {"n": 1}),
+        ("failed", {"n": 2}),
+    ]
 
 
 @pytest.mark.req("S1-76")

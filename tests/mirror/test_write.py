@@ -90,7 +90,7 @@ def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -
     assert ids == [ID, "other-2026-02-01"] and project.notices == []
 
 
-@pytest.mark.req("S0-59")
+@pytest.mark.req("S0-50", "S0-59")
 def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
     project = make(AI_SESSION)
     moments = []

@@ -30,6 +30,7 @@ from holdfast.layout import (
     WARNING,
     Bundle,
     Finding,
+    Layout,
     Reading,
     Salvaged,
     Tree,
@@ -784,7 +785,7 @@ def _signs(value: Node) -> int:
     return sum(ours) - sum(theirs)
 
 
-class Orchestrator:
+class Orchestrator(Layout):
     id = ID
     document = "S4"
     indent = 2

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.check import check_update
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class AiSession:
+class AiSession(Layout):
     """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
 
     id = read.ID

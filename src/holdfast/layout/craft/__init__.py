@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where, stamps
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, stamps
 from holdfast.layout import jsonform as form
 from holdfast.layout.craft.rules import (
     ACTIONS,
@@ -535,7 +535,7 @@ def _signs(value: Node) -> int:
 _COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
 
 
-class Craft:
+class Craft(Layout):
     id = ID
     document = "S2"
     indent = 2

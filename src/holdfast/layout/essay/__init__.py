@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.essay import check as checks
 from holdfast.layout.essay import form, read, recover, write
 from holdfast.layout.essay.artifact import folder_moment, folder_name, version_name, versions
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 
-class Essay:
+class Essay(Layout):
     """Document S3."""
 
     id = form.ID

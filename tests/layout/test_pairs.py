@@ -289,12 +289,8 @@ EDITS: dict[str, dict[str, Edit]] = {
 
 
 def _has(story: str, b: str, what: str) -> bool:
-    """Phases and stages become phases of a plan, which have no status; few have agents."""
-    if (b, what) == ("ai-session", "task"):
-        return _layout_of(story) not in ("praxis", "essay")
-    if (b, what) == ("orchestrator", "progress"):
-        return story == "craft/first"
-    return True
+    """Only one story has an agent at work."""
+    return (b, what) != ("orchestrator", "progress") or story == "craft/first"
 
 
 CASES = [(story, b, what) for story, b in PAIRS for what in EDITS[b] if _has(story, b, what)]

@@ -94,11 +94,16 @@ def _is_one(step: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.Delta:
     """The delta between facts, of which it is known which steps are the same."""
-    if "steps" not in seen or "steps" not in wanted:
-        return tree.delta(seen, wanted, ordered=False)
-    steps = tree.list_delta(seen["steps"], wanted["steps"], pairs, ordered=False)
-    made = tree.delta(*({**side, "steps": []} for side in (seen, wanted)), ordered=False)
-    return {**made, "in": {**made.get("in", {}), "steps": steps}} if steps else made
+    lists = {name: value for name, value in seen.items() if isinstance(value, list)}
+    made = tree.delta(*({**side, **dict.fromkeys(lists)} for side in (seen, wanted)), ordered=False)
+    inner = dict(made.get("in", {}))
+    for name, old in lists.items():
+        # A list of which nothing is to be left goes element by element: one may have been added.
+        new = wanted.get(name, [])
+        paired = pairs if name == "steps" else tree.align(old, new)
+        if change := tree.list_delta(old, new, paired, ordered=False):
+            inner[name] = change
+    return {**made, "in": inner} if inner else made
 
 
 def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:

@@ -388,6 +388,8 @@ class Edit:
 
     def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
         had = had or StepFact("")
+        if step.started_at is None and step.status == "done" and step.ended_at is not None:
+            step = replace(step, started_at=self._begun(phase, step.ended_at))
         if _clock(step) == _clock(had):
             return
         entry = self.entry(self.timing_key, phase)
@@ -400,6 +402,12 @@ class Edit:
                 return  # an entry without a start stops other readers
             entry = self.part(self.timing_key)[str(phase)] = self._new_timing(phase)
         self._clock(entry, step, had)
+
+    def _begun(self, phase: int, ended: int) -> int | None:
+        """When a phase began of which only the end is known: as the one before ended."""
+        ends = [s.ended_at for number, s in self.steps.items() if number < phase and s.ended_at]
+        began = ends[-1] if ends else self.want.began_at
+        return began if began is not None and began <= ended else None
 
     def _new_timing(self, phase: int) -> dict[str, Any]:
         return {}

@@ -34,7 +34,8 @@ from holdfast.layout.craft.rules import (
     published,
 )
 from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, StepFact
-from holdfast.layout.jsonform import copied, progress_of
+from holdfast.layout.jsonform import progress_of
+from holdfast.layout.value import copied
 from holdfast.layout.words import session_status, session_word
 from tests.conformance import marked
 from tests.layout import json_stories as stories

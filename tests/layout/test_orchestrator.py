@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from holdfast.layout import ERROR, Layout, Where, layout
 from holdfast.layout.facts import AgentFact, DecisionFact, ErrorFact, Facts, FileFact, StepFact
-from holdfast.layout.jsonform import copied
 from holdfast.layout.orchestrator import (
     AGENT_STATUSES,
     CURRENT,
@@ -32,6 +31,7 @@ from holdfast.layout.orchestrator import (
     repaired,
     said,
 )
+from holdfast.layout.value import copied
 from holdfast.layout.words import SESSION_WORDS, session_status, session_word
 from holdfast.model.rules import SESSION_MOVES
 from tests.conformance import marked

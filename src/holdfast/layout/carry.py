@@ -25,8 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import Facts
-from holdfast.layout.facts import plain as _plain
+from holdfast.layout.facts import Facts, plain
 
 VERSION = 1
 MANNERS = dict[str, Any]
@@ -56,8 +55,8 @@ def write(
     told = layout.get(made, where)
     change: tree.Delta = {}
     if full or not _same_statuses(told, facts):
-        seen = _plain(told)
-        wanted = _plain(facts)
+        seen = plain(told)
+        wanted = plain(facts)
         pairs = _same_steps(layout, facts, seen, wanted)
         if full:
             change = _change(_shared(seen), _shared(wanted), pairs)
@@ -121,7 +120,7 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
     change = _extra(layout, files, facts.native_id).get("facts")
     if not isinstance(change, dict) or not change:
         return facts
-    patched = tree.patch(change, _shared(_plain(facts)))
+    patched = tree.patch(change, _shared(plain(facts)))
     try:
         return _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
@@ -259,8 +258,8 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
     if not back.get("full"):
         base = _with(b, base, facts.native_id, None, None)
     made: Tree = tree.patch(back.get("rest", {}), base)
-    said = _shared(_plain(read(b, made, where)))
-    wanted = _in_order_of(said, _shared(_plain(facts)))
+    said = _shared(plain(read(b, made, where)))
+    wanted = _in_order_of(said, _shared(plain(facts)))
     if tree.same(said, wanted):
         return made
     return write(b, made, _facts(wanted, facts), where, full=True)
@@ -279,13 +278,13 @@ def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]
     return made
 
 
-def _facts(plain: dict[str, Any], like: Facts) -> Facts:
-    return msgspec.structs.replace(msgspec.convert(plain, Facts), native_id=like.native_id)
+def _facts(told: dict[str, Any], like: Facts) -> Facts:
+    return msgspec.structs.replace(msgspec.convert(told, Facts), native_id=like.native_id)
 
 
 def _settled(facts: Facts) -> Facts:
     """The same facts, with the keys of their maps in one order."""
-    return msgspec.json.decode(tree.text_of(_plain(facts)), type=Facts)
+    return msgspec.json.decode(tree.text_of(plain(facts)), type=Facts)
 
 
 def _still(where: Where, now: int, shape: str = "") -> Where:
@@ -383,9 +382,9 @@ def _with(
 
 def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
     """In sentences: what travels beside, and what does not arrive at all."""
-    wanted = _shared(_plain(facts))
-    native = _shared(_plain(b.get(files, where)))
-    arrived = _shared(_plain(read(b, files, where)))
+    wanted = _shared(plain(facts))
+    native = _shared(plain(b.get(files, where)))
+    arrived = _shared(plain(read(b, files, where)))
     lost = _differences(arrived, wanted)
     steps = _same_steps(b, facts, native, wanted)
     carried = [what for what in _differences(native, wanted, steps) if what not in lost]

@@ -42,6 +42,7 @@ from holdfast.layout.spelling import (
     yaml_key,
     yaml_scalar,
 )
+from holdfast.layout.value import copied
 
 Manner = dict[str, Any]
 
@@ -151,7 +152,7 @@ def _written(kind: str, value: Any, manner: Manner) -> str:
     """A value in the style of a manner, with its collections on one line."""
     style = changed(Style(), **manner.get("style", {}))
     if wanted := frozenset(manner.get("inline", ())):
-        value = guarded.copied(value)
+        value = copied(value)
         inline = (id(each) for path, each in _collections(value, "") if path in wanted)
         style.inline = frozenset(inline)
     return fresh(kind, value, style).decode()

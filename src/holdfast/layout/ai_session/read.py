@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
 ID = "ai-session"
@@ -110,18 +111,6 @@ def refusal(native_id: str, taken: frozenset[str] = frozenset()) -> str:
 
 
 # --- a tree taken apart ------------------------------------------------------------------------
-
-
-def mapping(value: Any) -> Node:
-    return value if isinstance(value, dict) else {}
-
-
-def sequence(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def name(value: Any) -> str:

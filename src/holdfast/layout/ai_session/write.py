@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -34,12 +33,9 @@ from holdfast.layout.ai_session.read import (
     Node,
     Placed,
     get,
-    mapping,
-    sequence,
-    text,
 )
 from holdfast.layout.facts import CommandFact, Facts, StepFact
-from holdfast.layout.guarded import copied
+from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
 
@@ -70,10 +66,10 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
     """The tree with its missing files made anew, and what had to be inferred for them."""
     facts = get(tree, where)
     if not facts.native_id or not read.writable(tree):
-        return deepcopy(tree), []
+        return copied(tree), []
     whole = _created({}, facts.native_id, facts, where)
     _put_all(whole, get(whole, where), facts, where)
-    made, notes = deepcopy(tree), []
+    made, notes = copied(tree), []
     for file, source in _SOURCES.items():
         key = read.key_of(made, file) or _key(made, file, facts.native_id)
         if made.get(key) is None:

@@ -21,8 +21,9 @@ from holdfast.layout.praxis import check as checks
 from holdfast.layout.praxis import older
 from holdfast.layout.praxis import salvage as damage
 from holdfast.layout.praxis import write as writing
-from holdfast.layout.praxis.read import View, clone, facts, likeness, phase_id
-from holdfast.sha import digest_of
+from holdfast.layout.praxis.read import View, facts, likeness, phase_id
+from holdfast.layout.value import copied
+from holdfast.sha import uuid_of
 
 ROOT = ".praxis-os/.cache/state"
 SECOND_ROOT = ".praxis-os/state/workflow"
@@ -56,7 +57,7 @@ class Praxis(Layout):
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         """A UUID made of what the session is: the same session gets the same one."""
         said = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
-        tries = (_uuid(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
+        tries = (uuid_of(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -76,7 +77,7 @@ class Praxis(Layout):
             make = older.fresh if where.generation in older.GENERATIONS else writing.fresh
             return {file_name(id): make(facts, id, where)}
         view = View(old, where)
-        tree: Tree = clone(old)
+        tree: Tree = copied(old)
         if view.doc:
             change = writing.written if view.redesigned else older.written
             change(tree[view.name], facts, where)
@@ -91,7 +92,7 @@ class Praxis(Layout):
     def renewed(self, tree: Tree, where: Where) -> Tree:
         """The redesigned form of a session of any generation, to be written beside the original."""
         view = View(tree, where)
-        made: Tree = clone(tree)
+        made: Tree = copied(tree)
         if view.doc and not view.redesigned:
             made[view.name] = writing.upgraded(view, where)
         return made
@@ -112,12 +113,6 @@ class Praxis(Layout):
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return damage.salvage(bundle, where)
-
-
-def _uuid(text: str) -> str:
-    digits = digest_of(text.encode("utf-8", "replace"))
-    # Version 8 of RFC 9562: made by a rule of our own.
-    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
 LAYOUT = Praxis()

@@ -20,13 +20,13 @@ from holdfast.layout.praxis.read import (
     OUROBOROS,
     OUROBOROS_TIMED,
     View,
-    clone,
     evidence_of,
     facts,
     phase_id,
 )
 from holdfast.layout.praxis.state import is_count
 from holdfast.layout.praxis.write import Edit, first_moment, last_error
+from holdfast.layout.value import copied
 
 GENERATIONS = (LEGACY, LEGACY_TOTAL, OUROBOROS, OUROBOROS_TIMED)
 
@@ -112,7 +112,7 @@ class OlderEdit(Edit):
         if not self.second or phase in self.view.artifacts:
             super()._evidence(phase, check, judged)
         elif check.evidence and evidence_of(self.view, phase) != check.evidence:
-            self.part("evidence_submitted")[str(phase)] = clone(check.evidence)
+            self.part("evidence_submitted")[str(phase)] = copied(check.evidence)
 
     def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
         if self.view.generation == OUROBOROS_TIMED:

@@ -26,7 +26,6 @@ from holdfast.layout.praxis.read import (
     NO_WORKFLOW,
     PREFIX,
     View,
-    clone,
     evidence_of,
     facts,
     phase_id,
@@ -34,6 +33,7 @@ from holdfast.layout.praxis.read import (
     verdict_of,
 )
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.value import copied
 
 LIFECYCLE: dict[str, Any] = {
     "completed": False,
@@ -118,7 +118,7 @@ def upgraded(view: View, where: Where) -> dict[str, Any]:
     """A file of an older generation in the redesigned form; keys nobody knows come along."""
     said = facts(view)
     doc = _blank(said.native_id, view.first, view.total)
-    old = {key: value for key, value in clone(view.doc).items() if key not in _TRANSLATED}
+    old = {key: value for key, value in copied(view.doc).items() if key not in _TRANSLATED}
     fitting = {key: value for key, value in old.items() if _fits(doc, key, value)}
     doc.update(fitting)
     for phase in view.submitted:
@@ -137,7 +137,7 @@ def _fits(doc: dict[str, Any], key: str, value: object) -> bool:
 
 def _handed_in(view: View, phase: int) -> dict[str, Any]:
     stamp = view.timing.get(phase, {}).get("completed_at") or view.doc.get("updated_at")
-    return artifact(phase, clone(evidence_of(view, phase)), stamp)
+    return artifact(phase, copied(evidence_of(view, phase)), stamp)
 
 
 def artifact(phase: int, evidence: dict[str, Any], stamp: object) -> dict[str, Any]:
@@ -357,7 +357,7 @@ class Edit:
             attempt.update(self.doc["phase_artifacts"].pop(str(phase)))
         timing = self.entry(self.timing_key, phase)
         if timing is not None:
-            attempt["timing"] = clone(timing)
+            attempt["timing"] = copied(timing)
         kept = self.part(ATTEMPTS)
         before = kept.get(str(phase))
         kept[str(phase)] = [*(before if isinstance(before, list) else []), attempt]
@@ -373,7 +373,7 @@ class Edit:
             handed = artifact(phase, {}, "")
             self.part("phase_artifacts")[str(phase)] = handed
         if evidence_of(self.view, phase) != check.evidence or not handed.get("evidence"):
-            handed["evidence"] = clone(check.evidence)
+            handed["evidence"] = copied(check.evidence)
         self._stamp_evidence(handed, phase, check)
 
     def _stamp_evidence(self, handed: dict[str, Any], phase: int, check: CheckpointFact) -> None:

@@ -49,6 +49,17 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 # -- finding -----------------------------------------------------------------------------------
 
 
+def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = project / "elsewhere"
+    folder.mkdir()
+    (folder / "state.yaml").write_bytes((project / STATE).read_bytes())
+    (one,) = found.find(str(folder))
+    assert (one.layout, list(one.paths.values())) == ("ai-session", [str(folder / "state.yaml")])
+    (folder / "state.yaml").write_text("pods: 3\n")
+    assert found.find(str(folder)) == []
+
+
 def test_every_kind_is_told_by_its_content_whatever_its_name(project: Path) -> None:
     fill(project)
     for number, (kind, name) in enumerate(MAIN.items()):

@@ -679,6 +679,7 @@ def _known_as(finding: Finding) -> Finding:
 
 def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no rule for one value can say; never an error."""
+    yield from _look_at_id(text(root.get("session_id")))
     yield from _look_at_time(root, "created", "updated", "", where)
     ids: set[str] = set()
     for place, agent in enumerate(map(mapping, sequence(root.get("agents")))):
@@ -692,6 +693,12 @@ def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
         if signs := misread(words):
             says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
             yield _warn("misread-text", says, at, "S4-92")
+
+
+def _look_at_id(id: str) -> Iterator[Finding]:
+    """An id of the right form names a day; of any other form a rule has spoken."""
+    if re.search(_SESSION_ID, id) and (why := LAYOUT.valid_id(id)):
+        yield _warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 
 
 def _look_at_time(of: Node, first: str, last: str, at: str, where: Where) -> Iterator[Finding]:

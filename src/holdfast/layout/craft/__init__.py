@@ -484,9 +484,11 @@ def _add_device(root: Node) -> None:
 def _signs(value: Node) -> int:
     """How many things are as only this layout has them, less those that speak against it."""
     version = text(value.get("schema_version"))
+    three = re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None
     ours = (
         "session-state" in text(value.get("$schema")),
-        re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None,
+        three,
+        three and all(key in value for key in ("session_id", "goal", "status")),
         isinstance(value.get("project"), str),
         "created_at" in value and "updated_at" in value,
         isinstance(value.get("device"), str),

@@ -18,7 +18,7 @@ that they could not say, `now` the moment they were made at when nothing in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
 from holdfast.layout.facts import Facts, plain
+from holdfast.layout.jsonform import pair
 
 VERSION = 1
 MANNERS = dict[str, Any]
@@ -79,16 +80,20 @@ def _same_steps(
     places = {step.get("id"): place for place, step in enumerate(old)}
     names = layout.known_as(facts).items()
     known = {places[name]: at for at, name in names if name in places}
+    taken = set(known.values())
     here = [place for place in range(len(old)) if place not in known]
-    there = [place for place in range(len(new)) if place not in set(known.values())]
-    rest = tree.align([old[place] for place in here], [new[place] for place in there])
-    pairs = [*known.items(), *((here[one], there[two]) for one, two in rest)]
-    same = [(i, j) for i, j in pairs if i in known or _is_one(old[i], new[j])]
-    return sorted(same, key=lambda pair: pair[1])
+    there = [place for place in range(len(new)) if place not in taken]
+    rest = pair([old[place] for place in here], [new[place] for place in there], _ALIKE)
+    pairs = [*known.items(), *((here[one], there[two]) for one, two in rest.items())]
+    return sorted(pairs, key=lambda both: both[1])
 
 
-def _is_one(step: dict[str, Any], other: dict[str, Any]) -> bool:
-    return any(step.get(key) == other.get(key) is not None for key in ("id", "title"))
+_KEYS: tuple[Callable[[dict[str, Any]], Hashable], ...] = (
+    lambda step: step.get("id"),
+    lambda step: (step["title"], step.get("status")),
+    lambda step: step["title"],
+)
+_ALIKE = [(key, key) for key in _KEYS]
 
 
 def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.Delta:

@@ -22,7 +22,7 @@ from holdfast import files, place
 from holdfast.clock import derived_id, new_id
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
-from holdfast.layout import essay, stamps
+from holdfast.layout import essay, stamps, value
 from holdfast.layout.document import Document
 from holdfast.layout.essay import form
 from holdfast.layout.essay.impact import stage_of_file, told
@@ -508,20 +508,16 @@ def _do_log(home: Holdfast, chore: dict[str, Any]) -> None:
 def _do_unlog(home: Holdfast, chore: dict[str, Any]) -> None:
     def take_out(doc: dict[str, Any]) -> dict[str, Any]:
         ours = _entries(doc, chore)
-        left = [entry for entry in form.items(doc.get("revision_history")) if entry not in ours]
+        left = [entry for entry in value.sequence(doc.get("revision_history")) if entry not in ours]
         return {**doc, "revision_history": left}
 
     _edit(chore["file"], take_out)
 
 
 def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
-    mark = (chore["stage"], stamps.write(chore["at"]))
-    found = form.items(doc.get("revision_history"))
-    return [
-        entry
-        for entry in found
-        if (form.node(entry).get("stage_revisited"), form.node(entry).get("timestamp")) == mark
-    ]
+    mark = {"stage_revisited": chore["stage"], "timestamp": stamps.write(chore["at"])}
+    found = value.sequence(doc.get("revision_history"))
+    return [entry for entry in found if mark.items() <= value.mapping(entry).items()]
 
 
 def _edit(path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -52,6 +52,7 @@ TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
 
 _MOST = 300
+"""How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -387,7 +388,7 @@ def _moved(known: Known) -> list[tuple[str, str]]:
 
 def _edits(known: Known) -> Iterator[Entry]:
     for edit in known.newest("edit", Edit):
-        rest = "; part of it could not be understood" if edit.residue else ""
+        rest = f"; not taken up: {edit.residue}" if edit.residue else ""
         yield Entry(edit.path, f"edited by someone else ({edit.layout}){rest}")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.check import check_update
@@ -25,6 +25,7 @@ from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, refusal
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
 from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
+from holdfast.layout.value import mapping
 
 __all__ = [
     "LAYOUT",
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-class AiSession:
+class AiSession(Layout):
     """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
 
     id = read.ID
@@ -54,8 +55,8 @@ class AiSession:
         """By shape; the name counts nothing, files get renamed."""
         if isinstance(value, list):
             return _like_log(value)
-        node = read.mapping(value)
-        current, feature = read.mapping(node.get("current_state")), node.get("feature")
+        node = mapping(value)
+        current, feature = mapping(node.get("current_state")), node.get("feature")
         if "active_features" in node:
             return 1.0
         if current:
@@ -99,7 +100,7 @@ class AiSession:
 
 
 def _like_log(lines: list[Any]) -> float:
-    nodes = [read.mapping(line) for line in lines[:20]]
+    nodes = [mapping(line) for line in lines[:20]]
     fits = [node for node in nodes if "timestamp" in node and {"command", "event"} & set(node)]
     return 0.8 * len(fits) / len(nodes) if nodes else 0.0
 
@@ -107,7 +108,7 @@ def _like_log(lines: list[Any]) -> float:
 def _generation(tree: Tree) -> str:
     """`contract` as the document describes it; `companion` with the marks of its programs."""
     stray = "status" in read.current_of(tree) or "status" in read.part(tree, STATE)
-    events = any("event" in read.mapping(line) for line in read.log_of(tree))
+    events = any("event" in mapping(line) for line in read.log_of(tree))
     return "companion" if stray or events else "contract"
 
 

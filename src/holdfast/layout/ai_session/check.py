@@ -27,12 +27,10 @@ from holdfast.layout.ai_session.read import (
     STATE,
     VERSION,
     Node,
-    mapping,
     name,
-    sequence,
-    text,
 )
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
 SESSION_STATUSES = ("active", "paused", "completed")

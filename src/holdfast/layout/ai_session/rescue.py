@@ -21,8 +21,9 @@ from msgspec import Struct
 
 from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, stamps
 from holdfast.layout.ai_session import read
-from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, Node, mapping, text
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, Node
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import mapping, text
 
 _MOST = 16 * 1024 * 1024
 _LONGEST = 1024 * 1024

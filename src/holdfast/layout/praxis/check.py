@@ -222,7 +222,9 @@ def _format(view: View) -> Iterator[Finding]:
     if not view.redesigned:
         yield _tell("legacy-format", WARNING, "", "S1-126", LEGACY_WARNING)
     if view.total is None:
-        what = "the number of phases is not known, so only its flag can say it is complete"
+        flagged = view.redesigned or "status" in view.doc
+        then = "only its flag can say" if flagged else "nothing can say"
+        what = f"the number of phases is not known, so {then} it is complete"
         requirement = "S1-28" if view.redesigned else "S1-89"
         yield _tell("total-unknown", INFO, "workflow_structure.total_phases", requirement, what)
     if view.doc.get("error_reason") == "manually_deleted":

@@ -77,7 +77,7 @@ ALLOWED = {
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
-    "phase": "errors clock evidence session model.* store",
+    "phase": "errors clock evidence session touch model.* store",
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"

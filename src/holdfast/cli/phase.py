@@ -75,9 +75,11 @@ def run_done(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         said = (f"phase {outcome.phase} did not pass", "red")
     left = _left_open(session, outcome)
     parts: list[Part] = [said, _last(outcome), _still(left)]
+    judged |= {"outputs": outcome.outputs}
     confirm(session, outcome.event, screen, *parts, left_open=left, **judged)
     if not screen.json:
         _tell_judgment(outcome.judgment, screen)
+        _tell_outputs(outcome, screen)
         screen.hint("next: ", _next(session, outcome))
     return DONE if outcome.passed else REFUSED
 
@@ -126,6 +128,12 @@ def _tell_judgment(judgment: Judgment | None, screen: Screen) -> None:
         return
     for advice in filter(None, judgment.remediation.split("\n")):
         screen.line("  ", (advice, "dim"))
+
+
+def _tell_outputs(outcome: Outcome, screen: Screen) -> None:
+    for path, word in outcome.outputs.items():
+        plain = word in ("kept", "as it was")
+        screen.line("  ", ("", "") if plain else ("! ", "yellow"), f"output {path}: {word}")
 
 
 def _fail_arguments(parser: Parser) -> None:

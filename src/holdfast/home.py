@@ -98,6 +98,14 @@ _FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
 """Folders in which other programs keep sessions; a glance at them costs next to nothing."""
 
 
+class _AlreadyOpen(Exception):
+    """There is an open session of the same workflow on the same target: that one is meant."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
+
+
 class Holdfast:
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
@@ -459,9 +467,6 @@ class Holdfast:
             raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
         origin = self.session(from_session).id if from_session else ""
         plan, blobs = self._plan(workflow, target) if workflow else ((), ())
-        like = "" if id else self._open_like(plan)
-        if like and like != session:
-            return self._take_up_again(like, layouts)
         branch, commit = self.git()
         body = SessionStarted(
             goal=goal,
@@ -474,7 +479,12 @@ class Holdfast:
         )
         started = Session(self, session)
         spot = self.workspace.spot()
-        started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs)
+        # Under the writer lock: two processes that begin the same must not both see none.
+        look = (lambda: self._yield_to_open(plan, session)) if plan and not id else None
+        try:
+            started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
+        except _AlreadyOpen as other:
+            return self._take_up_again(other.session, layouts)
         for chosen in layouts:
             started.layouts_add(chosen)
         return started
@@ -504,6 +514,10 @@ class Holdfast:
             why = "a link leads out of the project"
             raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
         return inside
+
+    def _yield_to_open(self, plan: Sequence[Body], session: str) -> None:
+        if (like := self._open_like(plan)) and like != session:
+            raise _AlreadyOpen(like)
 
     def _open_like(self, plan: Sequence[Body]) -> str:
         """The open session of this project with the same workflow on the same target, if any."""

@@ -73,12 +73,14 @@ class Journal:
         foreign: bool = False,
         spot: Spot | None = None,
         chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
         With a `key`, doing it again returns what the first time recorded: the last event. `at`
         is when they happened, all of them or each. `foreign` moves were made by another program,
-        in a file: they are taken as they are.
+        in a file: they are taken as they are. `first` is called under the writer lock, where no
+        other session can change; when it raises, nothing is recorded.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
@@ -92,6 +94,8 @@ class Journal:
                 same = _same_call(key, read(earlier), moves[-1])
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
+            if first is not None:
+                first()
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
             batch = writing.record(moves, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))

@@ -16,7 +16,7 @@ from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
@@ -69,11 +69,12 @@ class Session:
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
         chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
         `at` is when they happened, in milliseconds, if that is not now. The verbs below all end
-        here.
+        here; `first` is a last look at other sessions, under the writer lock.
         """
         if not create:
             self.home.appear(self.id)
@@ -90,6 +91,7 @@ class Session:
             blobs=blobs,
             spot=spot,
             chores=chores,
+            first=first,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))

@@ -18,12 +18,13 @@ from random import Random
 
 import pytest
 
-from holdfast import backup, doctor, files, pack, probe, restore
+from holdfast import backup, doctor, files, probe, restore
 from holdfast.clock import Clock
 from holdfast.derived import searchable
 from holdfast.doctor import Advice, Mended
 from holdfast.errors import Busy, HoldfastError, StoreFailed
 from holdfast.model import event as ev
+from holdfast.model.content import blob_names
 from holdfast.process import identity
 from holdfast.store import Spot
 from holdfast.store.local import Holder
@@ -1038,7 +1039,7 @@ def test_what_the_search_index_finds_comes_back(home: Home) -> None:
 
 def test_who_uses_what_is_kept_comes_back(home: Home) -> None:
     worked_in(home)
-    kept = [name for event in home.events("s-2") for name in pack.blob_names(event)]
+    kept = [name for event in home.events("s-2") for name in blob_names(event)]
     harmed(home, "DROP TABLE blob_use")
     mended(home)
     home.journal.forget("s-1", actor="cli")

@@ -20,6 +20,7 @@ from holdfast.config import Settings
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged, HoldfastError, NoSession
 from holdfast.journal import Journal
+from holdfast.model.content import blob_names, is_promise
 from holdfast.model.event import Sealed
 from holdfast.pack import Blob, Range
 from holdfast.process import ProcessId, liveness
@@ -410,10 +411,10 @@ def _saved_events(case: _Case, session: str) -> Iterator[Sealed]:
 def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
     try:
         with case.store.view(session) as view:
-            events = [event for event in map(as_sealed, view.events()) if pack.blob_names(event)]
+            events = [event for event in map(as_sealed, view.events()) if blob_names(event)]
     except _TROUBLE:
         return  # then the session itself is damaged, and that was told
-    named = {name: pack.is_promise(event) for event in events for name in pack.blob_names(event)}
+    named = {name: is_promise(event) for event in events for name in blob_names(event)}
     for digest, promised in named.items():
         word, why = _state_of_content(case, digest)
         if word == "damaged" or (word == "missing" and promised):

@@ -19,19 +19,23 @@ import sqlite3
 from functools import cache
 
 from holdfast.clock import Clock, short_id
-from holdfast.store import Flaw, Repaired
+from holdfast.store import Flaw, Repaired, uses
 from holdfast.store.schema import FORMAT, MIN_WRITER, SHIFT, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Protocol
 
     Rows = list[tuple[Any, ...]]
-    Read = Callable[[str], Rows]
+
+    class Read(Protocol):
+        def __call__(
+            self, sql: str, values: Sequence[object] = (), /
+        ) -> Iterable[tuple[Any, ...]]: ...
+
 
 _SHADOW = "find_"
-_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _NUMBER = re.compile("[0-9]{1,9}")
 _DEVICE = re.compile("[0-9A-Za-z._-]{1,16}")
 _SECRET = re.compile("[0-9a-f]{64}")
@@ -86,7 +90,9 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
 # -- looking -----------------------------------------------------------------------------------
 
 
-def flaws(read: Read, unsound: Callable[[], list[str]]) -> list[Flaw]:
+def flaws(
+    read: Read, unsound: Callable[[], list[str]], is_intact: Callable[[int], bool]
+) -> list[Flaw]:
     """What is wrong; `unsound` names the sessions whose line in the catalogue is damaged."""
     there = {name: (kind, sql) for kind, name, sql in _objects(read)}
     if not there:
@@ -103,6 +109,7 @@ def flaws(read: Read, unsound: Callable[[], list[str]]) -> list[Flaw]:
     if not found:
         found += [Flaw(f"what is listed of session {id} is damaged") for id in unsound()]
         found += [Flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
+        found += _wrong_uses(read, is_intact)
     return found
 
 
@@ -140,6 +147,18 @@ def _orphans(read: Read) -> list[int]:
     return [number for (number,) in read(_NUMBERS) if number not in known]
 
 
+def _wrong_uses(read: Read, is_intact: Callable[[int], bool]) -> Iterator[Flaw]:
+    missing, surplus = uses.wrong(read, is_intact)
+    for digest, number in sorted(missing):
+        yield Flaw(f"it is not noted that session {number} uses {_short(digest)}")
+    for digest, number in sorted(surplus):
+        yield Flaw(f"it is noted that session {number} uses {_short(digest)}, but it does not")
+
+
+def _short(digest: bytes) -> str:
+    return "content " + digest[:12].decode("ascii", "replace")
+
+
 def _search(read: Read) -> Iterator[Flaw]:
     there = {row[0] for row in read("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if "find" in there and not _shadows().keys() <= there:
@@ -165,7 +184,10 @@ def _shadows() -> dict[str, tuple[str, Rows]]:
 
 
 def repair(
-    connection: sqlite3.Connection, clock: Clock, unsound: Callable[[], list[str]]
+    connection: sqlite3.Connection,
+    clock: Clock,
+    unsound: Callable[[], list[str]],
+    is_intact: Callable[[int], bool],
 ) -> Repaired:
     """Mend every flaw, inside the caller's transaction."""
     done = Repaired()
@@ -174,8 +196,8 @@ def repair(
     if {"find", "session"} & set(made):
         connection.execute("DELETE FROM find")
         connection.execute("UPDATE session SET indexed = 0")
-    if "blob_use" in made:
-        _find_uses(connection)
+    if wrong := uses.mend(connection, is_intact):
+        done.done.append(f"noted anew which sessions use kept content ({wrong} row(s))")
     _list_again(connection, unsound(), done)
     _bring_back_projects(connection, clock, made)
     if {"session", "row"} & set(made):
@@ -235,17 +257,6 @@ def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:
         done.done.append(f"made the value {key} anew")
 
 
-def _find_uses(connection: sqlite3.Connection) -> None:
-    """Which sessions name what is kept: without it, forgetting one would erase all of it."""
-    kept = {digest for (digest,) in connection.execute("SELECT DISTINCT digest FROM blob")}
-    uses: set[tuple[str, int]] = set()
-    for position, data in connection.execute("SELECT position, data FROM event"):
-        for found in _DIGEST.findall(data or b""):
-            if found.decode() in kept:
-                uses.add((found.decode(), position >> SHIFT))
-    connection.executemany("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", sorted(uses))
-
-
 def _list_again(connection: sqlite3.Connection, unsound: Sequence[str], done: Repaired) -> None:
     """Give every session that has events a line again, with the id and length they say."""
     for id in unsound:
@@ -254,7 +265,7 @@ def _list_again(connection: sqlite3.Connection, unsound: Sequence[str], done: Re
         facts = (true_id or id, true_seq or seq, number)
         connection.execute("UPDATE session SET id = ?, seq = ? WHERE number = ?", facts)
         done.stale.append(true_id or id)
-    for number in _orphans(lambda sql: connection.execute(sql).fetchall()):
+    for number in list(_orphans(connection.execute)):
         true_id, true_seq = _told_by_events(connection, number)
         if true_id:
             connection.execute(_LINE, (number, true_id, true_seq))

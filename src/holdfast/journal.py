@@ -230,6 +230,12 @@ class Journal:
 
         return check_chain(view)
 
+    def check_content(self, view: View) -> list[Finding]:
+        """Whether what is kept beside sound events is there as it was kept."""
+        from holdfast.soundness import check_content
+
+        return check_content(self.store, view)
+
     def verify(self, session: str) -> Report:
         """The chains, the remembered heads, and everything derived against a fresh fold."""
         from holdfast.soundness import verify

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from functools import partial
 
 from holdfast import files
 from holdfast.errors import Busy, Damaged, HoldfastError, Outdated, ReadOnly, StoreFailed
@@ -32,13 +33,19 @@ from holdfast.store.schema import FORMAT, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Protocol, TypeVar
 
     from holdfast.clock import Clock
 
     T = TypeVar("T")
     Inode = tuple[int, int]
+
+    class Read(Protocol):
+        def __call__(
+            self, sql: str, values: Sequence[object] = (), /
+        ) -> Iterable[tuple[Any, ...]]: ...
+
 
 _ASIDE = ".new"
 _MOST_IDLE = 4
@@ -158,6 +165,23 @@ class Database:
             raise self.translated(error, "read") from error
         self.give_back(reader)
         return rows
+
+    def read_together(self, act: Callable[[Read], T]) -> T | None:
+        """Run an `act` whose queries all see one moment; None if there is no database yet."""
+        reader = self.borrow()
+        if reader is None:
+            return None
+        broken = True
+        try:
+            reader.execute("BEGIN")
+            result = act(partial(_rows, reader))
+            reader.execute("ROLLBACK")
+            broken = False
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "read") from error
+        finally:
+            self.give_back(reader, broken=broken)
+        return result
 
     def borrow(self) -> Reader | None:
         """A reader for one moment, to be given back; None while there is no database."""

@@ -19,21 +19,15 @@ import sqlite3
 from functools import cache
 
 from holdfast.clock import Clock, short_id
-from holdfast.store import Flaw, Repaired, uses
+from holdfast.store import Flaw, Repaired, search, uses
 from holdfast.store.schema import FORMAT, MIN_WRITER, SHIFT, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
-    Rows = list[tuple[Any, ...]]
-
-    class Read(Protocol):
-        def __call__(
-            self, sql: str, values: Sequence[object] = (), /
-        ) -> Iterable[tuple[Any, ...]]: ...
-
+    from holdfast.store.database import Read
 
 _SHADOW = "find_"
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -110,6 +104,8 @@ def flaws(
         found += [Flaw(f"what is listed of session {id} is damaged") for id in unsound()]
         found += [Flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
         found += _wrong_uses(read, is_intact)
+        if not search.is_sound(read):
+            found.append(Flaw("the search index is not as it was written", blocks=True))
     return found
 
 
@@ -160,24 +156,8 @@ def _short(digest: bytes) -> str:
 
 
 def _search(read: Read) -> Iterator[Flaw]:
-    there = {row[0] for row in read("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if "find" in there and not _shadows().keys() <= there:
+    if list(read("SELECT 1 FROM sqlite_schema WHERE name = 'find'")) and search.missing_parts(read):
         yield Flaw("a part of the search index is missing", blocks=True)
-
-
-@cache
-def _shadows() -> dict[str, tuple[str, Rows]]:
-    """Name → (SQL, rows) of the tables that an empty search index consists of."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        migrate(connection, 0)
-        found = connection.execute(
-            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name GLOB 'find_*'"
-        ).fetchall()
-        rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name, _ in found}
-        return {name: (sql, rows[name]) for name, sql in found}
-    finally:
-        connection.close()
 
 
 # -- mending -----------------------------------------------------------------------------------
@@ -193,9 +173,11 @@ def repair(
     done = Repaired()
     made = _make_anew(connection, done)
     _put_values(connection, done)
-    if {"find", "session"} & set(made):
-        connection.execute("DELETE FROM find")
-        connection.execute("UPDATE session SET indexed = 0")
+    if "session" in made:
+        search.make_anew(connection)
+    elif not search.is_sound_inside(connection):
+        search.make_anew(connection)
+        done.done.append("emptied the search index; the next search fills it")
     if wrong := uses.mend(connection, is_intact):
         done.done.append(f"noted anew which sessions use kept content ({wrong} row(s))")
     _list_again(connection, unsound(), done)
@@ -217,32 +199,18 @@ def _make_anew(connection: sqlite3.Connection, done: Repaired) -> list[str]:
     """Drop what is altered or not ours, create what is missing; returns the names of tables."""
     for kind, name, sql in list(_objects(connection.execute)):
         ours = _frame().get(name)
-        if (ours or kind in ("trigger", "index")) and ours != (kind, sql):
+        if (ours or kind in ("trigger", "index")) and ours != (kind, sql) and name != "find":
             connection.execute(f'DROP {kind} "{name}"')
             done.done.append(f"removed the {kind} {name}")
-    _drop_broken_search(connection)
-    there = {name for _, name, _ in _objects(connection.execute)}
-    missing = [(name, *facts) for name, facts in _frame().items() if name not in there]
+    there = {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
+    missing = [(name, *facts) for name, facts in _frame().items() if there.get(name) != facts]
     for name, kind, sql in missing:
-        connection.execute(sql)
+        if name == "find":
+            search.make_anew(connection)  # also what is left of its parts, or has another form
+        else:
+            connection.execute(sql)
         done.done.append(f"made the {kind} {name} anew")
     return [name for name, kind, _ in missing if kind == "table"]
-
-
-def _drop_broken_search(connection: sqlite3.Connection) -> None:
-    """An index that lacks a part can only be dropped once it has that part again."""
-    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    if _shadows().keys() <= there:
-        return
-    for name, (sql, rows) in _shadows().items():
-        if "find" not in there:
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
-        elif name not in there:
-            connection.execute(sql)
-            for row in rows:
-                marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT INTO {name} VALUES ({marks})", row)
-    connection.execute("DROP TABLE IF EXISTS find")
 
 
 def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.store import Flaw, Machine, Repaired, Spot
     from holdfast.store.bound import Bound
-    from holdfast.store.database import Reader
+    from holdfast.store.database import Read, Reader
     from holdfast.store.search import TextOf
-    from holdfast.store.uses import Run
 
     T = TypeVar("T")
     Parts = list[bytes]
@@ -463,8 +462,10 @@ class SqliteStore(Store):
     def flaws(self) -> list[Flaw]:
         from holdfast.store import repair
 
-        is_intact = partial(_is_intact, self.read)
-        return repair.flaws(self.read, lambda: _unsound(self.read(_LIST)), is_intact)
+        def look(run: Read) -> list[Flaw]:
+            return repair.flaws(run, lambda: _unsound(list(run(_LIST))), partial(_is_intact, run))
+
+        return self._database.read_together(look) or []
 
     def repair(self) -> Repaired:
         from holdfast.store import repair
@@ -488,7 +489,7 @@ class SqliteStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
-        from holdfast.store import uses
+        from holdfast.store import search, uses
 
         def act(connection: sqlite3.Connection) -> int:
             view = self._load(connection, session)
@@ -502,8 +503,11 @@ class SqliteStore(Store):
                 uses.mend(connection, partial(_is_intact, connection.execute))
                 for statement in _ERASE_CONTENT:
                     connection.execute(statement, whose)
+            if not search.is_sound_inside(connection):
+                search.make_anew(connection)
             for statement in _ERASE:
                 connection.execute(statement, whose)
+            search.drop_sum(connection)
             _, left = _sum_of_events(connection.execute, view.number)
             connection.execute(
                 "UPDATE session SET event_sum = ?, row_sum = 0 WHERE number = ?",
@@ -513,6 +517,7 @@ class SqliteStore(Store):
             return view.number
 
         self._database.write(act, self._database.heads.forget, checks=True)
+        self.write_soon(search.put_sum)
         if not self._database.scrub():
             raise Busy(
                 f"session {session} is forgotten, but old pages of it are still being read",
@@ -615,13 +620,13 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
         )
 
 
-def _is_intact(run: Run, number: int) -> bool:
+def _is_intact(run: Read, number: int) -> bool:
     """Whether the events under a number are those that were appended; so are none, of none."""
     listed = list(run("SELECT seq, event_sum FROM session WHERE number = ?", (number,)))
     return _sum_of_events(run, number) == (listed[0] if listed else (0, 0))
 
 
-def _sum_of_events(run: Run, number: int) -> tuple[int, int]:
+def _sum_of_events(run: Read, number: int) -> tuple[int, int]:
     """How many events there are, -1 if not numbered without a gap, and the CRC-32 over all.
 
     It covers the bytes of key, header, salt and data, event after event in order of arrival.

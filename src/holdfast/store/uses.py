@@ -13,11 +13,11 @@ from holdfast.store.schema import SHIFT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable
+
+    from holdfast.store.database import Read
 
     Use = tuple[bytes, int]
-    Run = Callable[[str, Sequence[object]], Iterable[tuple[Any, ...]]]
 
 _KEPT = "SELECT DISTINCT CAST(digest AS BLOB) FROM blob"
 _THERE = "SELECT CAST(digest AS BLOB), session FROM blob_use"
@@ -31,13 +31,13 @@ _ADD = "INSERT OR IGNORE INTO blob_use VALUES (CAST(? AS TEXT), ?)"
 _DROP = "DELETE FROM blob_use WHERE CAST(digest AS BLOB) = ? AND session = ?"
 
 
-def wrong(run: Run, is_intact: Callable[[int], bool]) -> tuple[set[Use], set[Use]]:
+def wrong(run: Read, is_intact: Callable[[int], bool]) -> tuple[set[Use], set[Use]]:
     """The uses that the table lacks, and those it has too many.
 
     Events that are not intact (by the number of their session) may have named something that
     they do not name any more: what the table says of them stands.
     """
-    kept, there = {digest for (digest,) in run(_KEPT, ())}, set(run(_THERE, ()))
+    kept, there = {digest for (digest,) in run(_KEPT)}, set(run(_THERE))
     if not kept and not there:
         return set(), set()
     true = _of_events(run, kept | {digest for digest, _ in there})
@@ -54,15 +54,15 @@ def mend(connection: sqlite3.Connection, is_intact: Callable[[int], bool]) -> in
     return len(missing) + len(surplus)
 
 
-def has_any(run: Run, number: int) -> bool:
+def has_any(run: Read, number: int) -> bool:
     """Whether a session uses anything, by its events or by the table."""
-    if any(use[1] == number for use in run(_THERE, ())):
+    if any(use[1] == number for use in run(_THERE)):
         return True
-    kept = {digest for (digest,) in run(_KEPT, ())}
+    kept = {digest for (digest,) in run(_KEPT)}
     return bool(kept) and bool(_of_events(run, kept, number << SHIFT, (number + 1) << SHIFT))
 
 
-def _of_events(run: Run, wanted: set[bytes], last: int = 0, end: int = _END) -> set[Use]:
+def _of_events(run: Read, wanted: set[bytes], last: int = 0, end: int = _END) -> set[Use]:
     from holdfast.model.content import may_name
 
     found: set[Use] = set()

@@ -718,7 +718,11 @@ class Session:
 
         rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
         if not rows:
-            raise NoSession(f"session {self.id} is not there any more", session=self.id)
+            raise NoSession(
+                f"session {self.id} is not there any more",
+                hint="see what is there: holdfast list --all; what is wrong: holdfast doctor",
+                session=self.id,
+            )
         if not rows[0]["sound"]:
             raise Damaged(
                 f"what is listed of session {self.id} is not as it was written",

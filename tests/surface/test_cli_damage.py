@@ -238,6 +238,33 @@ def test_content_that_was_kept_before_there_were_sums_is_as_good(cli: Cli, home:
     assert (cli("brief").code, cli("resume").code, cli("verify").code) == (5, 5, 5)
 
 
+# -- settings ----------------------------------------------------------------------------------
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe noise")
+
+
+@pytest.mark.parametrize("harm", [folder, pipe, noise])
+def test_settings_that_cannot_be_read_are_told_and_do_not_stop_the_doctor(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    harm(home / "config.toml")
+    for argv in (["status"], ["note", "x"], ["brief"], ["config"]):
+        is_told(cli(*argv), 2)
+        assert "mv " in cli(*argv).err
+    is_told(cli("doctor"), 5)
+    assert "config.toml" in cli("doctor").out
+    answer = cli("doctor", "--fix")
+    if harm is noise:
+        assert answer.code == 5 and "mv " in answer.out
+        os.rename(home / "config.toml", home / "config.toml.old")
+    else:
+        assert answer.code == 0 and "moved" in answer.out
+    assert cli.json("status")["seq"] == 1
+
+
 # -- packs -------------------------------------------------------------------------------------
 
 

@@ -211,14 +211,18 @@ class Flaw:
 
 
 class Repaired:
-    """What a repair did, what it could not bring back, and which sessions must be folded anew."""
+    """What a repair did, what it could not bring back, and which sessions must be folded anew.
 
-    __slots__ = ("done", "lost", "stale")
+    `strays` are events of sessions that are listed with others: merged, a second repair ends it.
+    """
+
+    __slots__ = ("done", "lost", "stale", "strays")
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.lost: list[str] = []
         self.stale: list[str] = []
+        self.strays: dict[str, list[Stored]] = {}
 
 
 class Capabilities:

@@ -139,6 +139,7 @@ class Database:
         with self.lock:
             self._discard_writer()
             connection = self._connect("rw")
+            connection.text_factory = _lenient  # what is to be mended need not be text any more
             try:
                 for pragma in ("journal_mode=WAL", *_PRAGMAS):
                     connection.execute(f"PRAGMA {pragma}")
@@ -159,7 +160,7 @@ class Database:
         if reader is None:
             return []
         try:
-            rows = _rows(reader, sql, values)
+            rows = rows_of(reader, sql, values)
         except DRIVER_ERRORS as error:
             self.give_back(reader, broken=True)
             raise self.translated(error, "read") from error
@@ -174,7 +175,7 @@ class Database:
         broken = True
         try:
             reader.execute("BEGIN")
-            result = act(partial(_rows, reader))
+            result = act(partial(rows_of, reader))
             reader.execute("ROLLBACK")
             broken = False
         except DRIVER_ERRORS as error:
@@ -290,7 +291,7 @@ class Database:
             return
         try:
             reader = self._connect("ro")
-            _rows(reader, "SELECT 1 FROM meta")
+            rows_of(reader, "SELECT 1 FROM meta")
         except (sqlite3.Error, HoldfastError):
             _leak(writer)
             _leaked.add(self._inode)
@@ -641,9 +642,10 @@ def _meta(connection: sqlite3.Connection, key: str) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _rows(
+def rows_of(
     connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()
 ) -> list[tuple[Any, ...]]:
+    """All rows of a query; a text that is damaged is shown as far as it can be."""
     try:
         return connection.execute(sql, values).fetchall()
     except UnicodeEncodeError:

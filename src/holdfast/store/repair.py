@@ -12,15 +12,14 @@ so: then only a rebuild helps.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
 from functools import cache
 
 from holdfast.clock import Clock, short_id
-from holdfast.store import Flaw, Repaired, search, uses
-from holdfast.store.schema import FORMAT, MIN_WRITER, SHIFT, migrate
+from holdfast.store import Flaw, Repaired, line, search, uses
+from holdfast.store.schema import FORMAT, MIN_WRITER, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,29 +33,6 @@ _NUMBER = re.compile("[0-9]{1,9}")
 _DEVICE = re.compile("[0-9A-Za-z._-]{1,16}")
 _SECRET = re.compile("[0-9a-f]{64}")
 _META = {"format": _NUMBER, "min_writer": _NUMBER, "device": _DEVICE, "secret": _SECRET}
-
-# One seek for each session, however many events there are.
-_NUMBERS = f"""
-    WITH RECURSIVE next(number) AS (
-        SELECT min(position) >> {SHIFT} FROM event
-        UNION ALL
-        SELECT (
-            SELECT min(position) >> {SHIFT} FROM event WHERE position >= (number + 1) << {SHIFT}
-        ) FROM next WHERE number IS NOT NULL
-    ) SELECT number FROM next WHERE number IS NOT NULL
-"""
-_FIRST = f"""
-    SELECT header FROM event WHERE position > ? << {SHIFT} AND position < (? + 1) << {SHIFT}
-    ORDER BY position LIMIT 1
-"""
-_LAST = f"""
-    SELECT max(position) & {(1 << SHIFT) - 1} FROM event
-    WHERE position > :n << {SHIFT} AND position < (:n + 1) << {SHIFT}
-"""
-_LINE = """
-    INSERT INTO session (number, id, seq, fold, core, core_sum, status, goal, archived, began,
-        updated, summary) VALUES (?, ?, ?, 0, x'', 0, '', '', 0, 0, 0, '')
-"""
 
 
 def is_good(key: str, value: object) -> bool:
@@ -85,7 +61,7 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def flaws(
-    read: Read, unsound: Callable[[], list[str]], is_intact: Callable[[int], bool]
+    read: Read, unsound: Callable[[], list[tuple[int, str]]], is_intact: Callable[[int], bool]
 ) -> list[Flaw]:
     """What is wrong; `unsound` names the sessions whose line in the catalogue is damaged."""
     there = {name: (kind, sql) for kind, name, sql in _objects(read)}
@@ -101,8 +77,8 @@ def flaws(
     if as_ours:
         found += _values(meta)
     if not found:
-        found += [Flaw(f"what is listed of session {id} is damaged") for id in unsound()]
-        found += [Flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
+        found += [Flaw(f"what is listed of session {id} is damaged") for _, id in unsound()]
+        found += [Flaw(f"the events of session {n} are not listed") for n in line.orphans(read)]
         found += _wrong_uses(read, is_intact)
         if not search.is_sound(read):
             found.append(Flaw("the search index is not as it was written", blocks=True))
@@ -138,11 +114,6 @@ def _values(meta: dict[str, object]) -> Iterator[Flaw]:
             yield Flaw(f"the value {key} cannot be read", blocks=True)
 
 
-def _orphans(read: Read) -> list[int]:
-    known = {row[0] for row in read("SELECT number FROM session")}
-    return [number for (number,) in read(_NUMBERS) if number not in known]
-
-
 def _wrong_uses(read: Read, is_intact: Callable[[int], bool]) -> Iterator[Flaw]:
     missing, surplus = uses.wrong(read, is_intact)
     for digest, number in sorted(missing):
@@ -166,7 +137,7 @@ def _search(read: Read) -> Iterator[Flaw]:
 def repair(
     connection: sqlite3.Connection,
     clock: Clock,
-    unsound: Callable[[], list[str]],
+    unsound: Callable[[], list[tuple[int, str]]],
     is_intact: Callable[[int], bool],
 ) -> Repaired:
     """Mend every flaw, inside the caller's transaction."""
@@ -178,9 +149,9 @@ def repair(
     elif not search.is_sound_inside(connection):
         search.make_anew(connection)
         done.done.append("emptied the search index; the next search fills it")
+    line.list_again(connection, unsound(), done)
     if wrong := uses.mend(connection, is_intact):
         done.done.append(f"noted anew which sessions use kept content ({wrong} row(s))")
-    _list_again(connection, unsound(), done)
     _bring_back_projects(connection, clock, made)
     if {"session", "row"} & set(made):
         done.stale = [str(id) for (id,) in connection.execute("SELECT id FROM session")]
@@ -223,32 +194,6 @@ def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:
         if key in known:
             connection.execute("INSERT INTO meta VALUES (?, ?)", (key, known[key]))
         done.done.append(f"made the value {key} anew")
-
-
-def _list_again(connection: sqlite3.Connection, unsound: Sequence[str], done: Repaired) -> None:
-    """Give every session that has events a line again, with the id and length they say."""
-    for id in unsound:
-        ((number, seq),) = connection.execute("SELECT number, seq FROM session WHERE id = ?", (id,))
-        true_id, true_seq = _told_by_events(connection, number)
-        facts = (true_id or id, true_seq or seq, number)
-        connection.execute("UPDATE session SET id = ?, seq = ? WHERE number = ?", facts)
-        done.stale.append(true_id or id)
-    for number in list(_orphans(connection.execute)):
-        true_id, true_seq = _told_by_events(connection, number)
-        if true_id:
-            connection.execute(_LINE, (number, true_id, true_seq))
-            done.stale.append(true_id)
-    if done.stale:
-        done.done.append(f"listed {len(done.stale)} session(s) anew, from their events")
-
-
-def _told_by_events(connection: sqlite3.Connection, number: int) -> tuple[str, int]:
-    first = connection.execute(_FIRST, (number, number)).fetchone()
-    last = connection.execute(_LAST, {"n": number}).fetchone()
-    try:
-        return str(json.loads(first[0])["session"]), int(last[0] or 0)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "", 0
 
 
 def _bring_back_projects(connection: sqlite3.Connection, clock: Clock, made: Sequence[str]) -> None:

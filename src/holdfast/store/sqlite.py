@@ -18,7 +18,7 @@ from holdfast import files
 from holdfast.clock import short_id
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
-from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub
+from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local, settle
 from holdfast.store.schema import SHIFT
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Parts = list[bytes]
 
 _PART = 1 << 20
+_OF_DEVICES = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
 _LAST_SEQ = (1 << SHIFT) - 1
 _MOST = 1 << 62
 _SUMMED = 256
@@ -220,8 +221,10 @@ class SqliteView(View):
         return self._all("SELECT device, n, hash FROM lost WHERE session = ?", (self.session,))
 
     def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            raise RuntimeError("the view has ended")
         try:
-            return self._execute(sql, values).fetchall()
+            return rows_of(self._connection, sql, values)
         except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
@@ -463,7 +466,7 @@ class SqliteStore(Store):
         from holdfast.store import repair
 
         def look(run: Read) -> list[Flaw]:
-            return repair.flaws(run, lambda: _unsound(list(run(_LIST))), partial(_is_intact, run))
+            return repair.flaws(run, lambda: _unsound(run), partial(_is_intact, run))
 
         return self._database.read_together(look) or []
 
@@ -471,11 +474,10 @@ class SqliteStore(Store):
         from holdfast.store import repair
 
         def act(connection: sqlite3.Connection) -> Repaired:
-            def unsound() -> list[str]:
-                return _unsound(connection.execute(_LIST).fetchall())
-
-            is_intact = partial(_is_intact, connection.execute)
-            return repair.repair(connection, self._clock, unsound, is_intact)
+            run = connection.execute
+            return repair.repair(
+                connection, self._clock, lambda: _unsound(run), partial(_is_intact, run)
+            )
 
         return self._database.mend(act)
 
@@ -574,11 +576,16 @@ def _settle_device(
     name = machine if isinstance(machine, str) else machine()
     here = f"{name}:{os.stat(path).st_ino}"
     values = []
-    if meta.get("place") != here or not meta.get("device"):
+    if meta.get("place") != here or not _is_device(meta.get("device")):
         values += [("device", short_id(clock, 12)), ("place", here)]
     if not meta.get("secret"):
         values += [("secret", clock.random(32).hex())]
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+
+def _is_device(id: object) -> bool:
+    """Whether events may be written under an id: one that is garbled would go into every pack."""
+    return isinstance(id, str) and 0 < len(id) <= 16 and _OF_DEVICES.issuperset(id)
 
 
 def _end_moment(database: Database, reader: Reader) -> None:
@@ -598,8 +605,11 @@ def _listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
     ]
 
 
-def _unsound(rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    return [str(row["id"]) for row in _listings(rows) if not row["sound"]]
+def _unsound(run: Read) -> list[tuple[int, str]]:
+    """Number and id of the lines that are not as they were written."""
+    rows = list(run(f"SELECT number, line_sum, {', '.join(_LISTED)} FROM session"))
+    listed = zip(rows, _listings([row[1:] for row in rows]), strict=True)
+    return [(number, str(shown["id"])) for (number, *_), shown in listed if not shown["sound"]]
 
 
 def _sum_of_line(line: Sequence[object]) -> int:

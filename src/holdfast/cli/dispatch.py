@@ -184,6 +184,7 @@ def _unknown(name: str) -> InvalidInput:
 
     from holdfast.cli.table import COMMANDS
 
+    name = name[:100]
     family, _, action = name.rpartition(" ")
     lead = f"{family} " if family else ""
     known = {c.removeprefix(lead): c for c in COMMANDS if c.startswith(lead)}

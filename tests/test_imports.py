@@ -89,7 +89,7 @@ ALLOWED = {
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
-    "store.*": "errors clock files mount model.event store.*",
+    "store.*": "errors clock files mount model.content model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",

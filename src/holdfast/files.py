@@ -669,6 +669,8 @@ def entries(folder: str) -> list[str]:
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except (OSError, ValueError) as error:
+        raise failure(error, "read", folder) from error
 
 
 def is_odd(path: str) -> bool:

@@ -234,14 +234,20 @@ class Journal:
         self.store.erase(session, plan)
 
     def rebuild(self, session: str) -> None:
-        """Make everything derived anew from the events, which stay as they are."""
+        """Make everything derived anew from the events, which stay as they are.
+
+        Where the end of the session was not remembered any more, it is from now on.
+        """
         from holdfast.soundness import chain_findings
 
         def plan(view: View) -> Batch:
             stored = list(view.events())
-            batch = _rebuilt(fold(map(read, stored)))
+            state = fold(map(read, stored))
+            batch = _rebuilt(state)
             # Damaged events must never be given a sum that fits them.
             batch.resum = not list(chain_findings(view, stored))
+            if batch.resum and view.remembered is None:
+                batch.head = own_head(view, state.core)
             return batch
 
         self.store.append(session, plan)
@@ -253,6 +259,12 @@ class Journal:
         from holdfast.soundness import check_chain
 
         return check_chain(view)
+
+    def check_content(self, view: View) -> list[Finding]:
+        """Whether what is kept beside sound events is there as it was kept."""
+        from holdfast.soundness import check_content
+
+        return check_content(self.store, view)
 
     def verify(self, session: str) -> Report:
         """The chains, the remembered heads, and everything derived against a fresh fold."""
@@ -366,6 +378,13 @@ def _rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
         listing=listing(state),
         fresh_rows=True,
     )
+
+
+def own_head(view: View, core: Core) -> Head | None:
+    """The end of the chain that this device writes; None if it wrote none, or one with forks."""
+    chain = core.chains.get(view.device)
+    ends = chain.heads if chain else []
+    return Head(view.device, *ends[0][:2]) if len(ends) == 1 else None
 
 
 def _erased(entry: Entry) -> Event:

@@ -91,8 +91,7 @@ ALLOWED = {
     " backup phase"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
-    " model.gate"
-    " cli.*",
+    " model.gate model.plan workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 

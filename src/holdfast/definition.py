@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,12 +44,14 @@ from holdfast.model.plan import (
     Task,
     Workflow,
 )
-from holdfast.text import clean_id, clean_input, shorten
+from holdfast.text import clean_id, clean_input, one_line, shorten
 
 FORMAT = 1
 MOST_BYTES = 512 * 1024
 MOST = {"phases": 200, "tasks": 200, "outputs": 200, "evidence": 200, "rules": 100}
+MOST_FINDINGS = 100
 LINE, TEXT = 200, 4_000
+_RESERVED = re.compile(r"(?:phase|stage)-[0-9]+|[0-9]+\.[0-9]+")
 _HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 
 Path = tuple[str | int, ...]
@@ -81,7 +84,7 @@ def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, 
     reader = _Reader(document, source)
     made = reader.workflow(name)
     found = sorted(reader.findings, key=lambda finding: finding.line)
-    return (None if any(each.severity == ERROR for each in found) else made), found
+    return (None if reader.is_faulty else made), found
 
 
 class _Reader:
@@ -90,11 +93,15 @@ class _Reader:
     def __init__(self, document: Document, source: str) -> None:
         self.document, self.source = document, source
         self.findings: list[Finding] = []
+        self.is_faulty = False
         self.tasks: set[str] = set()
 
     # -- notes ---------------------------------------------------------------------------------
 
     def note(self, code: str, message: str, path: Path, severity: str = ERROR) -> None:
+        self.is_faulty |= severity == ERROR
+        if len(self.findings) >= MOST_FINDINGS:
+            return  # to find a line takes time, and nobody reads this many
         where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         line = self.document.line(path)
         self.findings.append(Finding(code, severity, message, self.source, where, line=line))
@@ -192,7 +199,8 @@ class _Reader:
             message = "put the version in quotes: 1.10 would be the number 1.1"
             self.note("wrong-type", message, ("version",))
             return ""
-        value = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if type(value) is int and -LARGEST <= value <= LARGEST:
+            return str(value)
         return self.text(value, ("version",), "the version", limit=64)
 
     def unit(self, values: dict[str, Any]) -> str:
@@ -227,18 +235,21 @@ class _Reader:
         if isinstance(value, str):
             return Phase(number, self.text(value, path, "the name of a phase"))
         values = self.keyed(value, path, "phase")
-        if "name" not in values:
-            self.note("missing-key", "a phase has a name", path)
-        name = values.get("name", "")
         return Phase(
             number=number,
-            name=self.text(name, (*path, "name"), "the name of a phase") if name != "" else "",
+            name=self.named(values, path, "phase"),
             purpose=self.optional(values, "purpose", path, limit=TEXT),
             effort=self.optional(values, "effort", path),
             tasks=list(self.all_tasks(values.get("tasks"), (*path, "tasks"))),
             outputs=list(self.outputs(values.get("outputs"), (*path, "outputs"))),
             gate=self.gate(values, path),
         )
+
+    def named(self, values: dict[str, Any], path: Path, what: str) -> str:
+        if "name" not in values:
+            self.note("missing-key", f"a {what} has a name", path)
+            return ""
+        return self.text(values["name"], (*path, "name"), f"the name of a {what}")
 
     def all_tasks(self, value: Any, path: Path) -> Iterator[Task]:
         for at, each in enumerate(self.several(value, path, "tasks")):
@@ -248,16 +259,18 @@ class _Reader:
         if isinstance(value, str):
             return Task(self.text(value, path, "a task"))
         values = self.keyed(value, path, "task")
-        if "name" not in values:
-            self.note("missing-key", "a task has a name", path)
-        name = self.optional(values, "name", path)
-        id = values.get("id", "")
-        if id != "":
-            id = self.clean(lambda: clean_id(id, "the id of a task"), (*path, "id"))
-            if id in self.tasks:
-                self.note("duplicate-id", f"the id {id} is taken already", (*path, "id"))
-            self.tasks.add(id)
+        name = self.named(values, path, "task")
+        id = self.task_id(values["id"], (*path, "id")) if "id" in values else ""
         return Task(name, id, self.optional(values, "purpose", path, limit=TEXT))
+
+    def task_id(self, value: Any, path: Path) -> str:
+        id = self.clean(lambda: clean_id(value, "the id of a task"), path)
+        if _RESERVED.fullmatch(id):
+            self.note("bad-id", f"{id} is what phases and tasks without an id are called", path)
+        if id and id in self.tasks:
+            self.note("duplicate-id", f"the id {id} is taken already", path)
+        self.tasks.add(id)
+        return id
 
     def outputs(self, value: Any, path: Path) -> Iterator[str]:
         for at, each in enumerate(self.several(value, path, "outputs")):
@@ -390,7 +403,7 @@ class _Reader:
         try:
             fields = parsed(check).fields
         except BadExpression as error:
-            self.note("bad-rule", error.what, path)
+            self.note("bad-rule", f"the rule cannot be read: {error.what}", path)
             return
         for name in sorted(fields - known):
             near = difflib.get_close_matches(name, known, 1)
@@ -459,7 +472,14 @@ def write(workflow: Workflow) -> bytes:
     values["phases"] = [_phase(phase) for phase in workflow.phases]
     if workflow.pattern is not None:
         values["each"] = _phase(workflow.pattern)
-    return fresh("yaml", values)
+    return "".join(_left_out(workflow)).encode() + fresh("yaml", values)
+
+
+def _left_out(workflow: Workflow) -> Iterator[str]:
+    """Comments that tell what our form cannot say."""
+    for phase in [*workflow.phases, *filter(None, [workflow.pattern])]:
+        for told in phase.gate.opaque if phase.gate else []:
+            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(told)}\n"
 
 
 def _given(**values: Any) -> dict[str, Any]:

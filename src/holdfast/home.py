@@ -43,10 +43,13 @@ if TYPE_CHECKING:
     from holdfast.live import Live
     from holdfast.mirror import Mirror
     from holdfast.model.event import Body, Event
+    from holdfast.model.plan import Workflow
     from holdfast.recover import Case
     from holdfast.restore import Outcome
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
+    from holdfast.workflow import Checked
+    from holdfast.workflow import Listed as ListedWorkflow
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     Cleaned = list[Put]
     LiveSessions = list[Live]
     Verdicts = dict[str, Verdict]
+    Workflows = list[ListedWorkflow]
     Holders = list[tuple[Holder, str]]
 
 
@@ -349,6 +353,38 @@ class Holdfast:
         contract = self.contract_show(root, spec)
         name = agent.strip()
         return {name: contract.verify(name)} if name else contract.verify_all()
+
+    # -- workflows -----------------------------------------------------------------------------
+
+    def workflow_list(self) -> Workflows:
+        """The workflows that can be used here: the project's own, then those built in."""
+        from holdfast import workflow
+
+        return workflow.available(self.workspace.tree.root)
+
+    def workflow_show(self, which: str) -> Workflow:
+        """The workflow of a name, or in a file or folder; one with errors is refused."""
+        from holdfast import workflow
+
+        return workflow.find(which, self.workspace.tree.root)
+
+    def workflow_check(self, which: str) -> Checked:
+        """What is wrong with a definition, by line; one with errors is no workflow."""
+        from holdfast import workflow
+
+        return workflow.look(which, self.workspace.tree.root)
+
+    def workflow_new(self, name: str, *, origin: str = "") -> str:
+        """Write a definition to begin with, or a copy of another workflow; returns the file."""
+        from holdfast import workflow
+
+        return workflow.new(name, self.workspace.tree.root, origin=origin)
+
+    def workflow_schema(self) -> str:
+        """The JSON Schema of definitions."""
+        from holdfast import workflow
+
+        return workflow.schema().decode()
 
     def _ai_root(self, given: str) -> str:
         return os.path.abspath(given or self.mirror.root_of("ai-session"))

@@ -9,6 +9,7 @@ evaluated. Nothing outside the folder is read, whatever links say.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ from holdfast.text import clean_id, tame
 METADATA = "metadata.json"
 GATE = "gate-definition.yaml"
 MOST_BYTES = 1024 * 1024
+MOST_IN_ALL = 4 * 1024 * 1024
 MOST_PHASES = 1000
+MOST_FINDINGS = 100
 DYNAMIC = "dynamic"
 
 _TYPES = {
@@ -79,14 +82,15 @@ class _Reader:
     def __init__(self, folder: str, source: str) -> None:
         self.folder, self.source = folder, source
         self.findings: list[Finding] = []
-
-    @property
-    def has_errors(self) -> bool:
-        return any(finding.severity == ERROR for finding in self.findings)
+        self.has_errors = False
+        self.room = MOST_IN_ALL
 
     def note(
         self, code: str, message: str, file: str, line: int = 0, severity: str = ERROR
     ) -> None:
+        self.has_errors |= severity == ERROR
+        if len(self.findings) >= MOST_FINDINGS:
+            return
         file = os.path.join(self.source, file)
         self.findings.append(Finding(code, severity, message, file, line=line))
 
@@ -108,7 +112,9 @@ class _Reader:
     def _parsed(self, path: str, kind: str) -> Document:
         if not _is_below(path, self.folder):
             raise Unreadable("link-out", "a link that leads out of the folder")
-        found = Document.parse(files.read_bounded(path, MOST_BYTES), kind)
+        data = files.read_bounded(path, min(MOST_BYTES, self.room))
+        self.room -= len(data)
+        found = Document.parse(data, kind)
         if not isinstance(found.value, dict):
             raise Unreadable("wrong-type", "it holds no map")
         return found
@@ -140,7 +146,8 @@ class _Reader:
         )
 
     def name(self, values: Mapping[str, Any]) -> str:
-        for given in (values.get("workflow_type"), os.path.basename(os.path.abspath(self.folder))):
+        # Its folder is what a workflow is found by; the type inside is not always the same.
+        for given in (os.path.basename(os.path.abspath(self.folder)), values.get("workflow_type")):
             try:
                 return clean_id(given or "", "workflow_type")
             except HoldfastError:
@@ -224,7 +231,11 @@ class _Reader:
         checkpoint = _map(values.get("checkpoint"))
         schema, validators = _map(values.get("evidence_schema")), _map(values.get("validators"))
         return Gate(
-            fields=[self.field(key, _map(said), name, found) for key, said in schema.items()],
+            fields=[
+                self.field(key, _map(said), name, found)
+                for key, said in schema.items()
+                if _word(key)
+            ],
             strict=checkpoint.get("strict", True) is not False,
             override=checkpoint.get("allow_override", True) is not False,
             source=os.path.join(self.source, name),
@@ -298,12 +309,12 @@ def _validator(key: str, said: Mapping[str, Any], validators: Mapping[str, Any])
         return ""
     meant = validators.get(name, name)
     given = said.get("validator_params")
-    more = f" with {msgspec.json.encode(given).decode()}" if given else ""
+    more = f" with {json.dumps(given)}" if given else ""
     return _word(f"{key}: {meant}{more}", 1_000)
 
 
 def _rule(value: Any) -> str:
     values = _map(value)
     rule, message = values.get("rule"), values.get("error_message")
-    told = f"{rule} ({message})" if message else rule
-    return _word(told, 1_000)
+    told = f"{rule} ({message})" if message else f"{rule}"
+    return "" if rule is None else _word(told, 1_000)

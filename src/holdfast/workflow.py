@@ -51,6 +51,7 @@ class Listed(Struct, frozen=True):
     version: str = ""
     base: int = 1
     phases: int | None = None
+    unit: str = "phase"
     error: str = ""
 
 
@@ -116,7 +117,11 @@ def _all(root: str) -> list[tuple[str, str]]:
         if folder != _SHIPPED:
             theirs = files.entries(os.path.join(root, PRAXIS))[:_MOST_LISTED]
             named = [(os.path.basename(path), path) for path in theirs]
-            found += [pair for pair in named if praxis_workflow.is_folder(pair[1])]
+            found += [
+                (name, path)
+                for name, path in named
+                if _is_name(name) and praxis_workflow.is_folder(path)
+            ]
     return found
 
 
@@ -137,8 +142,8 @@ def _listed(name: str, path: str, root: str) -> Listed:
     made = checked.workflow
     if made is None:
         return replace(listed, error=_first_error(checked))
-    facts = {"title": made.title, "version": made.version, "base": made.base}
-    return replace(listed, **facts, phases=made.total)
+    facts = {"title": made.title, "version": made.version, "unit": made.unit}
+    return replace(listed, **facts, base=made.base, phases=made.total)
 
 
 # -- reading -----------------------------------------------------------------------------------

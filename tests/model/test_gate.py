@@ -212,7 +212,7 @@ def test_what_was_observed_counts_whatever_was_claimed() -> None:
     free = gate(Field("tests", equals=True))
     assert told(free, {}, observed={"tests": True}).checkpoint_passed
     judged = told(free, {"tests": True}, observed={"tests": False})
-    assert judged.errors == ["tests is false, true is wanted"]
+    assert judged.errors == ["tests was observed to fail: its command did not end well"]
     assert judged.warnings == ["tests was claimed; what was observed counts"]
 
 
@@ -222,6 +222,21 @@ def test_what_was_observed_before_its_inputs_changed_counts_no_more() -> None:
     assert judged.remediation == "tests: holdfast prove --again"
     assert judged.next_steps[0] == "holdfast prove --again"
     assert judged.diagnostics.fields_failed == ["tests"]
+
+
+def test_a_command_that_ended_well_is_no_number() -> None:
+    asked = gate(Field("coverage", "number", min=80), rules=[Rule("coverage > 70")])
+    assert told(asked, {}, observed={"coverage": True}).errors == ["coverage is missing"]
+    assert told(asked, {"coverage": 81}, observed={"coverage": True}).checkpoint_passed
+    loose = gate(Field("coverage", min=80))
+    assert not told(loose, {}, observed={"coverage": True}).checkpoint_passed
+
+
+def test_a_claim_stands_where_what_was_observed_is_stale() -> None:
+    asked, stale = gate(Field("tests", equals=True)), frozenset({"tests"})
+    assert told(asked, {"tests": True}, observed={"tests": False}, stale=stale).checkpoint_passed
+    judged = told(asked, {}, observed={"tests": True}, stale=stale)
+    assert judged.errors == ["tests was observed before its inputs changed"]
 
 
 def test_rules_see_what_was_observed() -> None:
@@ -250,7 +265,7 @@ def _ring() -> Any:
 def test_evidence_of_more_than_10_mb_is_refused() -> None:
     most = 10 * 1024 * 1024 - len('{"x":""}')
     assert told(None, {"x": "a" * most}).checkpoint_passed
-    for large in ("a" * (most + 1), ["ab" * 1000] * 6000, {"k": "é" * 6_000_000}):
+    for large in ("a" * (most + 1), ["ab" * 1000] * 6000, {"k": "é" * 6_000_000}, [0] * 2_000_000):
         with pytest.raises(InvalidInput, match="too large"):
             told(None, {"x": large})
 

@@ -107,6 +107,12 @@ contract
 contract show --spec F --root D --text
 contract ack --agent A --spec F --root D
 contract verify --agent A --spec F --root D
+workflow
+workflow list
+workflow show N
+workflow show --schema
+workflow check F
+workflow new N --from W
 cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
 cleanup --yes
 """

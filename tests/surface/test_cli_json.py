@@ -48,6 +48,11 @@ ANSWERS = {
     "contract show": "contract",
     "contract ack": "contract ack --agent claude",
     "contract verify": "contract verify",
+    "workflow list": "workflow",
+    "workflow show": "workflow show essay",
+    "workflow show --schema": "workflow show --schema",
+    "workflow check": "workflow check odd.yaml",
+    "workflow new": "workflow new release",
     "layouts report": "layouts report",
     "layouts live": "layouts live sessions",
     "cleanup": "cleanup --dry-run --pattern l*",
@@ -91,6 +96,7 @@ def scene(cli: Cli, project: Path) -> Cli:
     cli.ok("layouts", "add", "ai-session:login-2026-01-31")
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
+    (project / "odd.yaml").write_text("{workflow: odd, phases: [{name: One, strict: true}]}")
     active = project / "sessions" / "active"
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')

@@ -63,6 +63,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agent retry": ("work", "a failed agent runs again"),
         "agent timeout": ("work", "an agent took too long"),
     },
+    "Workflows": {
+        "workflow list": ("workflow", "the workflows that can be used here"),
+        "workflow show": ("workflow", "what a workflow asks for, phase by phase"),
+        "workflow check": ("workflow", "what is wrong with a definition, line by line"),
+        "workflow new": ("workflow", "write a definition to begin with"),
+    },
     "End": {
         "complete": ("life", "the goal is reached"),
         "fail": ("life", "the session failed; it may be resumed"),

@@ -25,6 +25,7 @@ from holdfast.text import plural, shorten, terminal
 MOST_BYTES = 10 * 1024 * 1024
 DEEPEST = 64
 MOST_FIELDS = 1_000
+MOST_VALUES = 1_000_000
 LONGEST_NAME = 200
 PERMISSIVE = "permissive"
 """The source of a gate that is not there."""
@@ -127,10 +128,11 @@ class _Look:
         """Fields whose value rules cannot look at, and of which enough was said already."""
 
     def at_all(self, phase: int | None) -> None:
+        known = {field.name for field in self.gate.fields}
+        given = {**self.observed, **self.evidence}
+        values: dict[str, Any] = {name: given[name] for name in given if name not in known}
         for field in self.gate.fields:
-            self._field(field, phase)
-        left_out = {field.name: None for field in self.gate.fields}
-        values = {**left_out, **self.evidence, **self.observed}
+            values[field.name] = self._field(field, phase)
         for rule in self.gate.rules:
             self._rule(rule, values)
         self.warnings += [f"not checked here: {shorten(each, 500)}" for each in self.gate.opaque]
@@ -151,21 +153,38 @@ class _Look:
         wanted = {*self.missing, *self.failed}
         return [f.name for f in self.gate.fields if f.name in wanted and not f.observed]
 
-    def _field(self, field: Field, phase: int | None) -> None:
-        if field.observed or (field.name in self.observed and not self._is_claimed(field.name)):
-            return self._observed(field, phase)
-        if not self._is_claimed(field.name):
-            return self._missing(field)
-        if field.name in self.observed and self.observed[field.name] is not self._claim(field):
-            self.warnings.append(f"{field.name} was claimed; what was observed counts")
-        value = self.observed.get(field.name, self._claim(field))
+    def _field(self, field: Field, phase: int | None) -> Any:
+        """Look at one field; the value that counts for it, None if there is none."""
+        claim = self.evidence.get(field.name)
+        if field.observed or self._counts(field, claim):
+            self._observed(field, phase)
+            value: Any = self.observed.get(field.name)
+        else:
+            value = claim
+        if value is None:
+            if not field.observed:
+                self._missing(field)
+            return None
+        if field.name not in self.failed:
+            self._value(field, value)
+        return value
+
+    def _counts(self, field: Field, claim: Any) -> bool:
+        """Whether what was observed stands for a field that a claim would do for as well."""
+        seen = self.observed.get(field.name)
+        if seen is None or field.type not in ("any", "boolean"):
+            return False
+        if claim is None or field.name not in self.stale:
+            if claim is not None and claim is not seen:
+                self.warnings.append(f"{field.name} was claimed; what was observed counts")
+            return True
+        return False
+
+    def _value(self, field: Field, value: Any) -> None:
         for why in _faults(field, value):
             self._fail(field.name, why, _advice(field))
         if not is_of_type(field.type, value):
             self.unusable.add(field.name)
-
-    def _claim(self, field: Field) -> Any:
-        return self.evidence.get(field.name)
 
     def _is_claimed(self, name: str) -> bool:
         return self.evidence.get(name) is not None
@@ -365,8 +384,9 @@ def _admit_value(name: str, value: Any) -> None:
     level, count = [value], 0
     for _ in range(DEEPEST):
         count += len(level)
-        if count > MOST_BYTES // 2:
-            raise InvalidInput("the evidence is too large", hint=_IN_A_FILE)
+        if count > MOST_VALUES:
+            why = f"more than {MOST_VALUES} values in {_name(name)}"
+            raise InvalidInput("the evidence is too large", why=why, hint=_IN_A_FILE)
         for each in level:
             _admit_leaf(name, each)
         level = [inner for each in level for inner in _inside(name, each)]

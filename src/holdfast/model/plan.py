@@ -116,6 +116,8 @@ def from_snapshot(data: bytes) -> Workflow:
         raise Damaged("the plan kept with this session cannot be read", why=str(error)) from None
 
 
-def as_values(workflow: Workflow) -> Any:
-    """The definition as plain values, for people and schemas."""
-    return msgspec.to_builtins(workflow)
+def as_values(value: Any) -> Any:
+    """A definition, or a part of one, as plain values; what is at its default as well."""
+    if isinstance(value, Struct):
+        return {name: as_values(getattr(value, name)) for name in value.__struct_fields__}
+    return [as_values(each) for each in value] if isinstance(value, list) else value

@@ -21,7 +21,7 @@ from holdfast.model import phase as moves
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
 from holdfast.model.number import number_of
 from holdfast.model.plan import Gate, Workflow, from_snapshot
-from holdfast.model.rules import check_reach, decide
+from holdfast.model.rules import check_current, check_reach, decide
 from holdfast.model.state import Checkpoint, Rows, State, Step
 
 TYPE_CHECKING = False
@@ -92,11 +92,7 @@ def done(
     if earlier := _judged_before(session, number, key):
         return earlier
     state, workflow = _look(session)
-    moves.require_plan(state)
-    id = state.core.phase_step(number)
-    # Who asks for the wrong phase is told so, whatever its gate would say.
-    decide(state, ev.CheckpointPassed(step=id))
-    case = _Case(session, state, workflow, number, evidence)
+    case = _case(session, state, workflow, number, evidence)
     if case.judgment.checkpoint_passed:
         return case.record(ev.CheckpointPassed, key)
     if not override:
@@ -118,8 +114,7 @@ def fail(
     if earlier := _judged_before(session, number, key):
         return earlier
     state, workflow = _look(session)
-    moves.require_plan(state)
-    case = _Case(session, state, workflow, number, evidence)
+    case = _case(session, state, workflow, number, evidence)
     return replace(case.record(ev.CheckpointFailed, key, issue=issue), judgment=None)
 
 
@@ -197,6 +192,20 @@ def _listed(state: State, number: int, step: Step) -> Listed:
 
 
 # -- one phase, judged -------------------------------------------------------------------------
+
+
+def _case(
+    session: Session,
+    state: State,
+    workflow: Workflow | None,
+    number: int,
+    evidence: Mapping[str, object],
+) -> _Case:
+    """The case of the current phase. Who asks for another is told so, whatever a gate would say."""
+    moves.require_plan(state)
+    check_current(state.core, number)
+    decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
+    return _Case(session, state, workflow, number, evidence)
 
 
 class _Case:

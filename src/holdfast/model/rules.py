@@ -506,12 +506,8 @@ def _extent(core: Core) -> str:
     return f"they are {core.plan_base} to {'…' if last is None else last}"
 
 
-def _judge(state: State, body: ev.Verdict) -> list[Body]:
-    """A verdict is passed on the current phase, and only while it is not completed."""
-    number, core = _phase_of(state, body.step), state.core
-    if number is None:
-        _refuse_after_the_end(state, body)
-        return [body]
+def check_current(core: Core, number: int) -> None:
+    """Refuse to judge any phase but the current one."""
     if number != core.phase:
         raise Refused(
             f"Cannot complete phase {number}, current phase is {core.phase}",
@@ -519,6 +515,15 @@ def _judge(state: State, body: ev.Verdict) -> list[Body]:
             session=core.session,
             operation="update",
         )
+
+
+def _judge(state: State, body: ev.Verdict) -> list[Body]:
+    """A verdict is passed on the current phase, and only while it is not completed."""
+    number, core = _phase_of(state, body.step), state.core
+    if number is None:
+        _refuse_after_the_end(state, body)
+        return [body]
+    check_current(core, number)
     _check_working(state, body)
     step = state.step(body.step)
     if step is not None and not step.is_open:

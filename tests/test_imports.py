@@ -68,18 +68,21 @@ ALLOWED = {
     "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
-    "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
+    "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
+    " store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
     "phase": "errors clock evidence session model.* store",
+    "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
+    " session text touch",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
-    "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
+    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
+    " doctor essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
     " orchestrator place process recover redact restore session sha soundness store store.bound"
     " store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
-    " process rebuild recover"
+    " pipeline process rebuild recover"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
@@ -88,10 +91,10 @@ ALLOWED = {
     "holdfast": "errors home session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config text timing evidence home session view timeline doctor"
-    " backup phase"
+    " backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " recover restore soundness store.bound choice model.brief model.event"
-    " model.gate model.plan workflow cli.*",
+    " model.gate model.plan model.state workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
@@ -99,7 +102,7 @@ ALLOWED = {
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
     " live mirror orchestrator pack praxis_workflow recover session soundness testing.* timeline"
-    " touch evidence phase workflow",
+    " touch evidence phase pipeline workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

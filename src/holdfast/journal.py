@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.soundness import Finding, Report
 
 Rule = Callable[[State, Body], list[Body]]
+Maker = Callable[[State], Sequence[Body]]
 
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
@@ -72,12 +73,14 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         foreign: bool = False,
         spot: Spot | None = None,
+        made: Maker | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
         With a `key`, doing it again returns what the first time recorded: the last event. `at`
         is when they happened, all of them or each. `foreign` moves were made by another program,
-        in a file: they are taken as they are.
+        in a file: they are taken as they are. `made` makes the moves of the state that they are
+        recorded in, so that nothing comes between; who repeats its key is not asked again.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
@@ -88,16 +91,21 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                same = _same_call(key, read(earlier), moves[-1])
+                first = read(earlier)
+                same = _same_call(key, first, moves[-1]) if made is None else first
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            batch = writing.record(moves, rule)
+            wanted = moves if made is None else self._admitted(made(state))
+            batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
         self.store.append(session, plan, create=create, blobs=blobs, spot=spot)
         return self._remember(*done[-1])
+
+    def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
+        return [admit(body, self._redactor) for body in moves]
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
         rows = recorded.state.rows

@@ -89,11 +89,18 @@ def artifact(
     path: str, tree: Tree, secrets_in: Callable[[str], list[str]]
 ) -> tuple[ArtifactSaved, list[tuple[str, bytes]]]:
     """The event that keeps a file, and its content unless that holds secrets."""
-    inside = relative(path, tree.root)
-    data = files.read_bounded(absolute(inside, tree.root), MAX_ARTIFACT)
+    body, blobs, _ = saved(relative(path, tree.root), tree.root, secrets_in)
+    return body, blobs
+
+
+def saved(
+    inside: str, root: str, secrets_in: Callable[[str], list[str]]
+) -> tuple[ArtifactSaved, list[tuple[str, bytes]], bytes]:
+    """The same for a file by its name inside a folder, with what it holds."""
+    data = files.read_bounded(absolute(inside, root), MAX_ARTIFACT)
     digest = sha256(data).hexdigest()
     found = secrets_in(data.decode("utf-8", "replace"))
     body = ArtifactSaved(
         path=inside, digest=digest, size=len(data), kept=not found, redacted=sorted(set(found))
     )
-    return body, [] if found else [(digest, data)]
+    return body, [] if found else [(digest, data)], data

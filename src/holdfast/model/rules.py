@@ -319,6 +319,11 @@ def check_undo(kind: str) -> None:
 # -- steps and agents --------------------------------------------------------------------------
 
 
+def check_working(state: State) -> None:
+    """Refuse work in a session that is over, or laid aside."""
+    _check_working(state, ev.StepStarted(step=""))
+
+
 def _check_working(state: State, body: Body) -> None:
     _refuse_after_the_end(state, body)
     if state.core.status not in ("active", "created"):
@@ -567,12 +572,12 @@ def _check_turn(state: State, number: int) -> None:
 
 
 def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
-    number = _kept_plan(state, body.step)
+    number = state.core.phase_of(body.step) if state.core.plan else None
     row = state.rows.get("checkpoint", body.step) if number is not None else None
     passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
     if number is not None and not passed:
         raise Refused(
-            f"phase {number} is completed by passing its checkpoint",
+            f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
             legal=[f"phase done {state.core.phase}"],
             operation="update",
         )
@@ -594,7 +599,9 @@ def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
     """A rollback takes back phases in any status, and the tasks inside them."""
     step = state.step(body.step)
     inside = step is not None and _phase_of(state, step.parent) is not None
-    if step is not None and (inside or _phase_of(state, body.step) is not None):
+    # What an outline left out may be in the next one.
+    back = step is not None and step.unit == "section" and step.status == "skipped"
+    if step is not None and (inside or back or _phase_of(state, body.step) is not None):
         _check_working(state, body)
         return [body]
     return _move("task", "pending")(state, body)
@@ -603,14 +610,14 @@ def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
 def _refuse_unproven_end(state: State) -> None:
     """A plan is complete when its last phase has passed, and not before."""
     core = state.core
-    if not core.plan or core.phase is None or core.plan_unit != ONE_BY_ONE:
+    if not core.plan or core.phase is None:
         return
     last = last_number(core.plan_base, core.plan_total)
     if last is None or last not in core.phases_done:
         of = "" if core.plan_total is None else f" of {core.plan_total}"
         raise Refused(
-            f"the plan is at phase {core.phase}{of}",
-            why="it is complete when its last phase has passed",
+            f"the plan is at {core.plan_unit} {core.phase}{of}",
+            why=f"it is complete when its last {core.plan_unit} has passed",
             legal=[f"phase done {core.phase}", f"abandon{_BECAUSE}"],
             session=core.session,
             operation="update",

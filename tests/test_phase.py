@@ -19,6 +19,7 @@ from holdfast.model import event as ev
 from holdfast.model.gate import MOST_BYTES
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.model.state import Checkpoint, Step
+from holdfast.store.sqlite import SqliteStore
 
 MINUTE = 60
 START_MS = 1_761_202_800_000  # 2025-10-23T07:00:00Z
@@ -142,6 +143,15 @@ def test_a_plan_whose_content_is_gone_is_told_and_judges_nothing(
     with pytest.raises(Damaged, match="is gone"):
         session.phase_done(0)
     assert kinds(session)[-1] == "step.started"
+
+
+def test_a_lost_plan_is_found_by_verify_and_doctor(place: Place) -> None:
+    session = place.start()
+    store = place.hf.store
+    assert isinstance(store, SqliteStore)
+    store.write(lambda connection: connection.execute("DELETE FROM blob"))
+    assert [finding.code for finding in session.verify().findings] == ["content"]
+    assert any("content" in advice.what for advice in place.hf.doctor().left)
 
 
 @pytest.mark.req("X1-7")
@@ -600,6 +610,20 @@ def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
     assert "Where: phase 1 of 6: Setup (17%); 1.1 is running" in told
     assert "Next: continue 1.1: Do setup" in told
     assert "app.py: created" in told or "app.py: modified" in told
+
+
+def test_the_briefing_tells_failed_attempts_with_evidence_and_issue(place: Place) -> None:
+    session = place.start()
+    session.phase_fail(0, {"tasks": 0}, issue="too vague")
+    told = session.brief(fenced=False).text
+    assert "Failed checkpoints:\n- phase-0: too vague; evidence: tasks=0" in told
+    session.phase_retry()
+    told = session.brief(fenced=False).text
+    assert "- phase-0: attempt 2 is under way; before: too vague" in told
+    session.phase_done(0)
+    told = session.brief(fenced=False).text
+    assert "Failed checkpoints" not in told
+    assert "phase-0: checkpoint is said to have passed; nobody observed it" in told
 
 
 @pytest.mark.req("S1-135")

@@ -136,12 +136,37 @@ def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
     assert s.verify().ok
 
 
+# The verbs of a plan, in an order in which each is legal.
+PLAN_VERBS: list[Callable[[Session], object]] = [
+    lambda s: s.phase_fail(1, {"n": 1}, issue="no"),
+    lambda s: s.phase_retry(),
+    lambda s: s.phase_done(1, {"n": 2}),
+    lambda s: s.phase_total(3, names=["End"]),
+    lambda s: s.phase_rollback(1),
+]
+
+
+@pytest.mark.req("S0-59", "S0-60")
+def test_every_verb_of_a_plan_appends_too(hf: Holdfast, clock: FakeClock, folder: Path) -> None:
+    (folder / "w.yaml").write_text("workflow: w\nphases: [Look]\neach: Part\n")
+    s = hf.start("Go through it", workflow="./w.yaml")
+    before = stored(s)
+    for act in PLAN_VERBS:
+        clock.sleep(60)
+        act(s)
+        after = stored(s)
+        assert after[: len(before)] == before and len(after) > len(before)
+        before = after
+    assert s.verify().ok
+
+
 def test_every_verb_that_records_is_among_them() -> None:
-    tried = {name for act in EVERY_VERB for name in act.__code__.co_names}
+    verbs = [*EVERY_VERB, *PLAN_VERBS]
+    tried = {name for act in verbs for name in act.__code__.co_names}
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore"]
+    looking += ["layouts_restore", "phase_list", "phase_gate"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

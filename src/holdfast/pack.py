@@ -83,6 +83,7 @@ _BLOB_FIELD = {
     "checkpoint.overridden": "blob",
     "checkpoint.rolled_back": "blob",
 }
+_PROMISES = frozenset(_BLOB_FIELD) - {"artifact.versioned"}
 
 
 class Limits(NamedTuple):
@@ -199,7 +200,7 @@ def blob_names(sealed: Sealed) -> list[str]:
 
 def is_promise(sealed: Sealed) -> bool:
     """Whether the event says that what it names is kept; others only name a digest."""
-    return ev.parse_header(sealed.header).kind in ("artifact.saved", "note.added")
+    return ev.parse_header(sealed.header).kind in _PROMISES
 
 
 def _digests_in(data: bytes) -> set[str]:

@@ -37,6 +37,15 @@ task block I --because R
 task skip I --because R
 task unblock I
 agent
+phase
+phase list
+phase done 1 --evidence k=v --evidence n=2 --evidence-file F --override --because R
+phase fail 1 --evidence k=v --issue T
+phase retry
+phase rollback 1
+phase gate 1
+phase total 3 --name T --name U
+start G --workflow N --target P
 agent list
 agent start I --type T --task W --blocking-on J --pid 1
 agent progress I 0.6

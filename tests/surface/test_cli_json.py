@@ -33,6 +33,9 @@ ANSWERS = {
     "use": "use login",
     "list": "list",
     "task list": "task",
+    "phase done": "--session planned phase done 1 --evidence done=true",
+    "phase gate": "--session planned phase gate 1",
+    "phase list": "--session planned phase",
     "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",
@@ -76,6 +79,8 @@ RECORDING = """
     undo · rename x · model x · attr k v
     task add x · task start t1 · task block t1 --because r · task unblock t1 · task done t1
     task skip t2 --because r
+    phase fail 1 --issue no --session planned · phase retry --session planned
+    phase rollback 1 --session planned
     agent start a1 · agent progress a1 0.5 · agent timeout a1 · agent retry a1
     agent fail a1 --error e · agent start a2 · agent done a2
     pause · resume · fail · resume · abandon · reopen --because r · complete · archive · unarchive
@@ -88,6 +93,7 @@ def scene(cli: Cli, project: Path) -> Cli:
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")
+    cli.start("Go through it", "--id", "planned", "--workflow", "feature", "--target", "a.py")
     cli.start("Add login", "--id", "login")
     for text in ("task add one", "task add two"):
         cli.ok(*text.split())
@@ -145,7 +151,8 @@ def test_answers_have_the_documented_fields(scene: Cli, name: str) -> None:
         scene.ok("forget", "login", "--yes")
     found = scene.json(*ANSWERS[name].split())
     for title, fields in tables(name).items():
-        for one in found[title] if title else [found]:
+        part = found[title] if title else found
+        for one in part if isinstance(part, list) else [part]:
             check(one, fields)
 
 

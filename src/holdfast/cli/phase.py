@@ -73,19 +73,32 @@ def run_done(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         said = (f"phase {outcome.phase} passed by override", "yellow")
     if not outcome.passed:
         said = (f"phase {outcome.phase} did not pass", "red")
-    confirm(session, outcome.event, screen, said, _what_now(outcome), **judged)
+    left = _left_open(session, outcome)
+    parts: list[Part] = [said, _last(outcome), _still(left)]
+    confirm(session, outcome.event, screen, *parts, left_open=left, **judged)
     if not screen.json:
         _tell_judgment(outcome.judgment, screen)
         screen.hint("next: ", _next(session, outcome))
     return DONE if outcome.passed else REFUSED
 
 
-def _what_now(outcome: Outcome) -> str:
+def _last(outcome: Outcome) -> str:
+    return "; that was the last one: the session is completed" if outcome.complete else ""
+
+
+def _left_open(session: Session, outcome: Outcome) -> list[str]:
+    """Tasks inside a phase that passed which are neither done nor left out."""
     if not outcome.passed:
-        return ""
-    if outcome.complete:
-        return "; that was the last one: the session is completed"
-    return ""
+        return []
+    inside = f"{session.status()['phase']['unit']}-{outcome.phase}"
+    return [task.id for task in session.task_list() if task.is_open and task.parent == inside]
+
+
+def _still(left: list[str]) -> Part:
+    return (
+        f"; tasks of it still open: {shorten(', '.join(left), _SAID)}" if left else "",
+        "yellow",
+    )
 
 
 def _next(session: Session, outcome: Outcome) -> str:

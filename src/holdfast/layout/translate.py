@@ -247,8 +247,14 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_measured(base, new),
         *_attributes(base, new),
     ]
-    # Parts tell their own order; between parts only time can.
-    return [*_in_time(made), *_status_moves(base, new)]
+    # Parts tell their own order; between parts only time can. Where the work is comes last: it
+    # counts more than which step was begun last.
+    return [*_in_time(made), *_placed(base, new), *_status_moves(base, new)]
+
+
+def _placed(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.position != base.position and new.position:
+        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _in_time(made: list[Move]) -> list[Move]:
@@ -269,8 +275,6 @@ def _described(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="model", value=new.model))
     if new.progress != base.progress:
         yield Move(ev.AttributeSet(key="progress", value=new.progress))
-    if new.position != base.position and new.position:
-        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _planned(base: Facts, new: Facts) -> Iterator[Move]:

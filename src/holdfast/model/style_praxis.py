@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.model.form import clip
 from holdfast.model.state import Checkpoint, Step
 from holdfast.model.style import short, warnings
 from holdfast.model.summary import next_step, plan, progress
@@ -57,8 +58,9 @@ def _progress(known: Known) -> Progress | None:
 
 def _head(known: Known) -> Iterator[_Line]:
     core = known.core
-    name = short(core.workflow or core.goal or "no workflow", _LINE // 3)
-    yield _NEEDED, f"📋 Session {short(core.session, _LINE // 3)}: {name}"
+    limit = min(_LINE // 3, known.budget // 10)
+    name = short(core.workflow or "no workflow", limit)
+    yield _NEEDED, f"📋 Session {short(core.session, limit)}: {name}"
     if core.plan_target:
         yield _TOLD, f"   Target: {short(core.plan_target, _LINE // 2)}"
 
@@ -116,8 +118,7 @@ def _status(known: Known, here: Progress | None) -> Iterator[_Line]:
     yield _NEEDED, f"🔄 Current Status: {word}"
     if here is not None and here.failed:
         yield from _failed(known, here)
-    for line in warnings(known):
-        yield _NEEDED, f"   ⚠️  {line}"
+    yield from _urgent(known)
     if known.core.status == "paused":
         reason = known.core.pause_context or known.core.pause_reason.replace("_", " ")
         yield _TOLD, f"   Paused: {short(reason, _LINE // 2)}"
@@ -125,8 +126,18 @@ def _status(known: Known, here: Progress | None) -> Iterator[_Line]:
     yield _NEEDED, f"   Next step: {then}{short(next_step(known.state), _next(known))}"
 
 
+def _urgent(known: Known) -> Iterator[_Line]:
+    """What nobody may miss; as many as the budget bears, and how many more there are."""
+    lines = warnings(known)
+    shown = lines[: max(1, known.budget // 100)]
+    for line in shown:
+        yield _NEEDED, f"   ⚠️  {short(line, known.budget // 5)}"
+    if len(lines) > len(shown):
+        yield _NEEDED, f"   … and {len(lines) - len(shown)} more"
+
+
 def _next(known: Known) -> int:
-    return min(_LINE, max(20, known.budget // 6))
+    return min(_LINE, known.budget // 7)
 
 
 def _failed(known: Known, here: Progress) -> Iterator[_Line]:
@@ -168,7 +179,7 @@ def _fit(parts: list[list[_Line]], budget: int) -> str:
     while (over := cost(_text(parts)) - budget) > 0:
         worst = max(value for part in parts for value, _ in part)
         if worst == _NEEDED:
-            break
+            return f"{clip(_text(parts), budget - 2, cost)}\n"
         _drop(parts, worst, over)
     return _text(parts)
 

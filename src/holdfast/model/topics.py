@@ -418,14 +418,18 @@ def _turned_down(row: Decision) -> str:
 
 
 def _checkpoints(known: Known) -> Topic:
-    total = known.state.count("checkpoint.failed")
+    # Pending is a verdict only after a failed one, while another attempt is under way.
+    total = sum(known.state.count(f"checkpoint.{word}") for word in ("failed", "pending"))
     rows = known.newest("checkpoint", Checkpoint) if total else []
-    failed = [point for point in rows if point.verdict == "failed"]
+    failed = [point for point in rows if point.verdict in ("failed", "pending")]
     found = [Entry(p.step, _failure(p), tail=known.when(p.at)) for p in failed]
     return Topic("checkpoints", "Failed checkpoints", found, total)
 
 
 def _failure(point: Checkpoint) -> str:
+    if point.verdict == "pending":
+        last = point.tries[-1][2] if point.tries else ""
+        return f"attempt {point.attempts + 1} is under way" + (f"; before: {last}" if last else "")
     issue = point.issue or point.because or "failed"
     evidence = ", ".join(f"{key}={value}" for key, value in sorted(point.evidence.items()))
     again = f" (attempt {point.attempts})" if point.attempts > 1 else ""

@@ -77,10 +77,11 @@ ALLOWED = {
     " session text touch",
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
-    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
-    " doctor essay files found journal layout.ai_session layout.contract layout.translate live mirror"
-    " orchestrator pack place process recover redact restore session sha soundness store store.bound"
-    " store.local text timeline view workflow workspace model.*",
+    "home": "holdfast errors adopt backup choice cleanup clock config contract convert"
+    " derived doctor essay files found journal layout.ai_session layout.contract"
+    " layout.translate live mirror orchestrator pack place process recover redact"
+    " restore session sha soundness store store.bound store.local text timeline view"
+    " workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " pipeline process rebuild recover"
     " derived soundness store"

@@ -133,11 +133,13 @@ def rollback(session: Session, number: int, *, because: str = "", key: str = "")
 
     if earlier := called_before(session, key, is_same):
         return earlier
-    return session.record(*moves.back_to(_look(session)[0], number, because), key=key)
+    state, _ = _look(session)
+    _require_phases(state)
+    return session.record(*moves.back_to(state, number, because), key=key)
 
 
 def _require_phases(state: State) -> None:
-    """Refuse to hand in a stage of an essay: it has gates of its own."""
+    """Refuse to move an essay by its stages: it has gates of its own."""
     moves.require_plan(state)
     if is_essay(state):
         raise Refused(
@@ -214,7 +216,7 @@ def _case(
     evidence: Mapping[str, object],
 ) -> _Case:
     """The case of the current phase. Who asks for another is told so, whatever a gate would say."""
-    moves.require_plan(state)
+    _require_phases(state)
     check_current(state.core, number)
     decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
     return _Case(session, state, workflow, number, evidence)

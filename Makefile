@@ -9,7 +9,7 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check soak bench conformance dist clean venv tools
+.PHONY: help run test check soak mutants bench conformance dist clean venv tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,9 @@ check: venv tools ## what must pass before pushing: ruff, mypy --strict, codespe
 
 soak: venv tools ## run the long tiers for about SECONDS=120 in all
 	@HOLDFAST_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
+
+mutants: venv tools ## let the tests find kept faults in the program (SECONDS=0 for all of them)
+	@$(BIN)/python -m tests.mutants.run --seconds $(SECONDS) $(ARGS)
 
 bench: venv ## measure the figures we hold ourselves to, beside the raw limits (ARGS=--quick)
 	@$(BIN)/python bench/run.py $(ARGS)

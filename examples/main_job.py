@@ -17,22 +17,24 @@ import time
 import holdfast
 
 AGENT = """
-import os, signal, sys, time
+import sys
 import holdfast
 
 home, session, name, task, doomed = sys.argv[1:]
 hf = holdfast.open(home)
 s = hf.session(session)
-with s.agent(name, type="feature-dev", task=task) as agent:
-    for step in range(1, 6):
-        agent.progress(step / 10)
-        agent.note(f"{name}: finished part {step} of {task}")
-        print(f"{name} acknowledged part {step}", flush=True)
-        if doomed == "yes" and step == 3:
+with s.agent(name, type="feature-dev", task=f"work on {task}") as agent:
+    s.task_start(task, agent=name)
+    for part in range(1, 6):
+        agent.progress(part / 5)
+        agent.note(f"part {part} of {task} is written")
+        print(f"{name}: part {part} of {task} is acknowledged", flush=True)
+        if doomed == "yes" and part == 3:
             print("ready to die", flush=True)
             while True:
-                agent.note(f"{name}: a write that may or may not have finished")
-    agent.done(f"{task}: all parts done")
+                agent.note("a write that may or may not have finished")
+    s.task_done(task, outcome="all five parts are written")
+    agent.done("all five parts are written")
 hf.close()
 """
 
@@ -63,8 +65,8 @@ def show(home: str) -> int:
 
 
 def agents(home: str, session: str) -> None:
-    steady = agent(home, session, "code-1", "the reset mail", doomed="no")
-    doomed = agent(home, session, "code-2", "the form", doomed="yes")
+    steady = agent(home, session, "code-1", "mail", doomed="no")
+    doomed = agent(home, session, "code-2", "form", doomed="yes")
     assert doomed.stdout is not None
     for line in doomed.stdout:
         if line.strip() == "ready to die":
@@ -73,7 +75,7 @@ def agents(home: str, session: str) -> None:
     time.sleep(0.05)
     doomed.send_signal(signal.SIGKILL)
     doomed.wait()
-    print("  code-2 was killed with SIGKILL")
+    print("  code-2 was killed with SIGKILL while it wrote its next note")
     out, _ = steady.communicate()
     print(textwrap.indent(out.strip(), "  "))
 

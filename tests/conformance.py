@@ -15,9 +15,10 @@ document. Reading, judging and counting are plain functions; the hooks below onl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,14 @@ class Outcome:
     test: str
     number: str
     result: str
+
+
+# --- marking -----------------------------------------------------------------------------------
+
+
+def marked(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Rows of a table of cases, each marked with the number in its last place, if it has one."""
+    return [pytest.param(*row, marks=pytest.mark.req(row[-1]) if row[-1] else ()) for row in rows]
 
 
 # --- reading -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,26 @@ def soak_seconds(request: pytest.FixtureRequest) -> float:
     return SOAK_SECONDS / sum(
         1 for item in request.session.items if item.get_closest_marker("soak")
     )
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say something at the end of the run: how much was tried, and with which seed."""
+    return lambda text: request.node.user_properties.append(("told", text))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [each for of in terminalreporter.stats.values() for each in of]
+    told = [
+        text
+        for report in reports
+        for name, text in getattr(report, "user_properties", ())
+        if name == "told" and getattr(report, "when", "") == "call"
+    ]
+    if told:
+        terminalreporter.section("told")
+    for text in told:
+        terminalreporter.line(str(text))
 
 
 @pytest.fixture(autouse=True)

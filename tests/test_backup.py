@@ -568,11 +568,12 @@ def test_what_another_process_just_saved_is_not_saved_again(
 
 def test_a_session_that_was_set_back_is_saved_from_its_start(home: Home) -> None:
     home.start()
+    home.write("CREATE TABLE earlier AS SELECT * FROM session")
     home.note("one")
     home.save_new()
     old = home.events()
     home.write("DELETE FROM event WHERE position & 4294967295 = 2")
-    home.write("UPDATE session SET seq = 1, fold = 0")
+    home.write("REPLACE INTO session SELECT * FROM earlier")
     home.note("another one")
     home.note("more")
     saved = home.save_new()

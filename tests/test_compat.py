@@ -16,7 +16,7 @@ from holdfast.clock import FakeClock
 from holdfast.compat import WorkflowState
 from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
-from holdfast.layout.praxis_state import PhaseArtifact
+from holdfast.layout.praxis.state import PhaseArtifact
 
 CURRENT = Path(".claude/orchestrator-session.json")
 HISTORY = Path(".claude/orchestrator-history")

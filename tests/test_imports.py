@@ -26,6 +26,7 @@ ALLOWED = {
     "sha": "",
     "timing": "",
     "redact": "errors",
+    "kinds": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha model.* layout.*",
@@ -55,7 +56,12 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "clock timing store.local",
+    "view": "choice clock timing store.local",
+    "child": "errors clock",
+    "inputs": "holdfast errors git place",
+    "expiry": "errors home layout.* model.* session workspace",
+    "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
+    "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
     "found": "holdfast errors files layout.*",
@@ -76,34 +82,33 @@ ALLOWED = {
     "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
     " session text touch",
     # façade: two halves of one, a home and its sessions
-    "survey": "place process session text model.* store.local",
-    "home": "holdfast errors adopt backup choice cleanup clock config contract convert"
-    " derived doctor essay files found journal layout.ai_session layout.contract"
-    " layout.translate live mirror orchestrator pack place process recover redact"
-    " restore session sha soundness store store.bound store.local text timeline view"
-    " workflow workspace model.*",
+    "survey": "place process prove session text model.* store.local",
+    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
+    " doctor essay expiry files found journal layout.ai_session layout.contract layout.translate"
+    " live mirror pack orchestrator place process recover redact restore revisit session sha"
+    " soundness store store.bound store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
-    " pipeline process rebuild recover"
+    " pipeline process prove rebuild recover revisit child expiry"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
-    "holdfast": "errors home session",
+    "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
-    "cli.*": "holdfast errors clock config text timing evidence home session view timeline doctor"
-    " backup phase pipeline"
+    "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
+    " doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " recover restore soundness store.bound choice model.brief model.event"
-    " model.gate model.plan model.state workflow cli.*",
+    " child expiry prove recover restore revisit soundness store.bound choice model.brief"
+    " model.event model.gate model.plan model.state workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
-    " live mirror orchestrator pack praxis_workflow recover session soundness testing.* timeline"
-    " touch evidence phase pipeline workflow",
+    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
+    " found inputs intake journal live mirror orchestrator pack phase pipeline praxis_workflow"
+    " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

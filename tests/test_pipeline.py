@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -369,7 +370,7 @@ def test_every_fact_check_status_settles_a_claim_or_asks_for_the_user(essay: Ess
         if word in choice.SETTLING:
             session.claim_resolve(id, result=word)
             continue
-        error = refused(session, lambda i=id, w=word: session.claim_resolve(i, result=w), word)
+        error = refused(session, partial(session.claim_resolve, id, result=word), word)
         assert error.legal == [f'claim override {id} --result {word} --because "…"']
         session.claim_override(id, result=word, because="it stands")
     with pytest.raises(InvalidInput, match="one of verified, partial, contested, unverified"):
@@ -435,7 +436,7 @@ def test_calibration_is_asked_on_the_first_result_only(essay: Essay) -> None:
 
 def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
     session = essay.at_paragraphs()
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: session.calibrate(0),
         lambda: session.calibrate(6),
         lambda: session.voice(0.5),
@@ -444,7 +445,8 @@ def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
         lambda: session.pushback("none"),
         lambda: session.section_done(1, verified=-1),
         lambda: session.output(form.FINAL, voice=9),
-    ):
+    ]
+    for act in acts:
         before = seq(session)
         with pytest.raises(InvalidInput):
             act()
@@ -574,9 +576,14 @@ def test_every_verb_is_one_append_and_one_with_its_key(
         lambda k: session.calibrate(4, key=k),
         lambda k: session.output(form.FINAL, key=k),
     ]
-    store, appends = session.home.store, []
+    store, appends = session.home.store, list[str]()
     append = store.append
-    monkeypatch.setattr(store, "append", lambda *a, **k: (appends.append(a), append(*a, **k))[1])
+
+    def counted(name: str, *rest: Any, **more: Any) -> None:
+        appends.append(name)
+        append(name, *rest, **more)
+
+    monkeypatch.setattr(store, "append", counted)
     for number, verb in enumerate(verbs):
         before = len(appends)
         first = verb(f"k{number}")
@@ -590,9 +597,10 @@ def test_every_verb_is_one_append_and_one_with_its_key(
 
 
 def test_two_processes_cannot_both_pass_a_gate_or_take_one_claim_id(
-    essay: Essay, hf: Holdfast, tmp_path: Path
+    essay: Essay, clock: FakeClock, tmp_path: Path
 ) -> None:
-    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path / "project")) as other:
+    where = str(tmp_path / "project")
+    with holdfast.open(str(tmp_path / "home"), cwd=where, clock=clock) as other:
         essay.write(form.THESIS, THESIS)
         second = other.session("it")
         essay.session.claim_defer("one", reason="timeout")

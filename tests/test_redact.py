@@ -82,6 +82,8 @@ KEPT_AROUND = [
     ("postgres://bob:s3cr3t@db:5432/x", "postgres://bob:{}@db:5432/x", "url-password"),
     ("redis://:p@ss@host/0", "redis://:{}@host/0", "url-password"),
     ("x://a:b@c and y://d:e@f", "x://a:{}@c and y://d:{}@f", "url-password"),
+    ("postgres://bob:s3/cr3t/x@db:5432/x", "postgres://bob:{}@db:5432/x", "url-password"),
+    ("redis://:a/b@host/0?at=c@d", "redis://:{}@host/0?at=c@d", "url-password"),
     (
         "https://hooks.slack.com/services/T0000/B0000/XXXXXXXX",
         "https://hooks.slack.com/services/{}",
@@ -183,6 +185,7 @@ HARMLESS = [
     "ghp_token_for_tests_is_a_name",
     "Bearer authentication is used",
     "http://localhost:8080/path@x http://localhost:8080?email=a@b.c",
+    "http://localhost:4873/@scope/pkg https://medium.com/@user",
     "git@github.com:org/repo.git ssh://git@github.com:22/org",
     "postgres://user:$PASS@host postgres://user:{pw}@host",
     "-----BEGIN PRIVATE " + "KEY----- is how such files begin, and they end otherwise",
@@ -307,6 +310,27 @@ def test_a_redactor_walks_values_and_leaves_the_original_alone() -> None:
     assert names == ["aws-key", "secret"]
     assert repr(value) == before
     assert Redactor().value(clean) == (clean, [])
+
+
+@pytest.mark.parametrize(
+    "key, number, secret",
+    [
+        ("password", 81726354, True),
+        ("passcode", 1234, True),
+        ("api_key", 81726354, True),
+        ("secret", 3.14159, True),
+        ("max_token", 500, False),
+        ("tokens", 25_000_000, False),
+        ("keyboard", 81726354, False),
+        ("password", True, False),
+        ("password", None, False),
+    ],
+)
+def test_a_number_under_the_name_of_a_secret_is_one(
+    key: str, number: float | None, secret: bool
+) -> None:
+    kept = "[redacted:secret]" if secret else number
+    assert Redactor().value({key: number}) == ({key: kept}, ["secret"] if secret else [])
 
 
 def test_keys_are_redacted_and_no_value_is_lost_when_two_become_one() -> None:

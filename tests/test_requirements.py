@@ -98,6 +98,10 @@ EVERY_VERB: list[Callable[[Session], object]] = [
     lambda s: s.task_unblock("form"),
     lambda s: s.task_done("form", outcome="it works"),
     lambda s: s.task_skip("page", "not needed"),
+    lambda s: s.prove(["true"]),
+    lambda s: list(s.prove_again(all=True)),
+    lambda s: s.revisit_apply("form", because="it does not"),
+    lambda s: s.revisit_undo(),
     lambda s: s.agent_start("code-1", task="the form"),
     lambda s: s.agent_progress("code-1", 0.5),
     lambda s: s.agent_timeout("code-1"),
@@ -166,7 +170,7 @@ def test_every_verb_that_records_is_among_them() -> None:
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore", "phase_list", "phase_gate"]
+    looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 
@@ -305,9 +309,10 @@ def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
     assert told() == (0.75, "steps")
     s.attr("progress", 0.65)
     assert told() == (0.65, "given")
-    for beyond, shown in ((1.5, 1.0), (-1, 0.0)):
-        s.attr("progress", beyond)
-        assert told() == (shown, "given")
+    for beyond in (1.5, -1, 65):
+        with pytest.raises(InvalidInput, match="0 to 1"):
+            s.attr("progress", beyond)
+        assert told() == (0.65, "given")
 
 
 # -- agents ------------------------------------------------------------------------------------
@@ -549,3 +554,16 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
         "### Pending\n1. the code\n2. the tests\n"
     )
     assert shown.endswith("\n**Resuming from code-1...**\n")
+
+
+@pytest.mark.req("S0-46")
+def test_what_failed_has_an_error_message(s: Session, folder: Path) -> None:
+    s.layouts_add("ai-session")
+    body = s.command("make", status="failure").body
+    assert getattr(body, "error", "") == "no error message was given"
+    (report,) = s.home.check(str(folder / ".ai-session"))
+    assert [one.code for one in report.findings if one.code == "failure-without-error"] == []
+    s.agent_start("a1")
+    for blank in ("", " "):
+        with pytest.raises(InvalidInput, match="an error is needed"):
+            s.agent_fail("a1", blank)

@@ -69,7 +69,19 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"holdfast.{_HOME[name]}"), name)
+    module = import_module(f"holdfast.{_HOME[name]}")
+    if _HOME[name] != "errors":
+        _guard_verbs()
+    return getattr(module, name)
+
+
+def _guard_verbs() -> None:
+    from holdfast.home import Holdfast
+    from holdfast.kinds import guard
+    from holdfast.session import AgentRun, Session
+
+    for owner in (Holdfast, Session, AgentRun):
+        guard(owner)
 
 
 def __dir__() -> list[str]:

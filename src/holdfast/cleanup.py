@@ -22,7 +22,7 @@ from holdfast.found import Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
 from holdfast.layout import ai_session as form
-from holdfast.layout.ai_session_read import INDEX, entry_of
+from holdfast.layout.ai_session.read import INDEX, entry_of
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts

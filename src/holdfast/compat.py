@@ -28,12 +28,12 @@ from holdfast.home import Holdfast
 from holdfast.home import open as open_home
 from holdfast.layout import REGISTRY, Where, stamps
 from holdfast.layout import orchestrator as form
-from holdfast.layout import praxis_state as phases
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.praxis_context import ResumptionContext, resumption_context
-from holdfast.layout.praxis_state import CheckpointStatus, PhaseArtifact
+from holdfast.layout.praxis import state as phases
+from holdfast.layout.praxis.context import ResumptionContext, resumption_context
+from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
 from holdfast.layout.words import unit_status, unit_word
 from holdfast.place import find_tree, head
 from holdfast.praxis_workflow import first_of, starting_phase

@@ -128,7 +128,7 @@ def listing(state: State) -> dict[str, object]:
 
 def content_of(body: Body) -> str:
     """The SHA-256 of what is kept beside an event, or an empty string."""
-    if isinstance(body, ev.NoteAdded | ev.Verdict):
+    if isinstance(body, ev.NoteAdded | ev.EvidenceObserved | ev.Verdict):
         return body.blob
     if isinstance(body, ev.PlanSet):
         return body.snapshot

@@ -256,20 +256,26 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
         raise failure(error, "write", path) from error
 
 
-def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
+def exchange(
+    path: str, data: bytes, mode: int = 0o600, *, backup: tuple[str, bytes] | None = None
+) -> str:
     """Put `data` under a name that others write to as well; returns where the old file is now.
 
     As durable as `replace`. Old and new change places in one step, so what someone wrote in the
     last moment is not lost: it lies beside, under a name that `displaced` finds, until the
-    caller has looked at it and removes it. An empty answer means that there was no file.
+    caller has looked at it and removes it. An empty answer means that there was no file. A
+    `backup` (its name and bytes) is replaced when the new bytes are safe, not before: a disk
+    that has no room for them leaves the backup of earlier.
     """
     _require_path(path)
     try:
         _require_plain_target(path)
         aside = _write_aside(path, data, mode)
         try:
+            if backup:
+                replace(*backup, mode=mode)
             was_there = _swap(aside, path)
-        except OSError:  # nothing else: after the step itself this is what someone wrote
+        except (OSError, HoldfastError):  # nothing else: after the step it is someone's
             remove(aside)
             raise
         if not was_there:

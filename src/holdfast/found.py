@@ -34,7 +34,7 @@ from holdfast.layout import (
     carry,
     layout,
 )
-from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
@@ -365,9 +365,13 @@ def _is_home(folder: str) -> bool:
 
 def _is_ai_session(folder: str) -> bool:
     """Whether the folder itself is that of one session of the `ai-session` layout."""
-    there = any(_is_file(folder, part) for part in (STATE, PLAN, LOG))
+    there = [part for part in (STATE, PLAN, LOG) if _is_file(folder, part)]
     above = os.path.dirname(folder)
-    return there and (os.path.basename(above) == AI_ROOT or _is_file(above, INDEX))
+    if os.path.basename(above) == AI_ROOT or _is_file(above, INDEX):
+        return bool(there)
+    # Elsewhere the state has to say so itself: others call their files that, too.
+    said = _look(os.path.join(folder, STATE)) if STATE in there else None
+    return said is not None and said.layout == "ai-session"
 
 
 def _ai_sessions(root: str) -> Iterator[Find]:

@@ -91,6 +91,9 @@ def open(
     return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
 
 
+_HOUR = 3_600_000
+_SHORTEST = 6 * 60_000
+"""No limit on inactivity is shorter, in milliseconds."""
 _FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
 """Folders in which other programs keep sessions; a glance at them costs next to nothing."""
 
@@ -119,7 +122,10 @@ class Holdfast:
         self._workspace: Workspace | None = None
         self._mirror: Mirror | None = None
         self._held: dict[str, Holder] = {}
+        self._introduced: set[str] = set()
         self._told: set[str] = set()
+        self._tidied: set[str] = set()
+        self._expires_again: dict[str, int] = {}
         self._look_again = 0.0
         self._backup_again = 0.0
         self._pid = os.getpid()
@@ -162,6 +168,11 @@ class Holdfast:
         return self._workspace
 
     @property
+    def folder(self) -> str:
+        """The folder that this is seen from; the tree is around it."""
+        return os.path.abspath(self._cwd or os.getcwd())
+
+    @property
     def mirror(self) -> Mirror:
         if self._mirror is None:
             from holdfast.mirror import Mirror
@@ -181,9 +192,32 @@ class Holdfast:
     # -- layout files --------------------------------------------------------------------------
 
     def take_up(self, session: str) -> None:
-        """Record what others wrote into the session's files, before anything is decided."""
+        """Record what others wrote into the session's files, before anything is decided.
+
+        Chores that a process left when it died are done first, once in the life of this object.
+        """
+        if session not in self._tidied:
+            self._tidied.add(session)
+            if self.store.local.chores(session):
+                from holdfast.revisit import finish
+
+                self.afterwards(lambda: finish(self, session))
         if self.store.local.is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def expire(self, session: Session) -> None:
+        """Note that a session was paused by inactivity; looked at once an hour at most."""
+        now = self.clock.now()
+        if now < self._expires_again.get(session.id, now):
+            return
+        self._expires_again[session.id] = now + _HOUR
+        rows = self.store.catalogue(where={"id": session.id}, limit=1)
+        updated = rows[0]["updated"] if rows and rows[0]["status"] == "active" else now
+        # Most sessions are written to now and then: for those this is all it costs.
+        if isinstance(updated, int) and now - updated >= _SHORTEST:
+            from holdfast.expiry import enforce
+
+            self.afterwards(lambda: enforce(session))
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
@@ -551,9 +585,11 @@ class Holdfast:
             where |= {"archived": int(archived), "project": self.workspace.project()}
         rows = self.store.catalogue(where=where, limit=limit)
         names = {n: self._project_name(n) for n in {row["project"] for row in rows}}
-        died = self.workspace.left_by_the_dead()
+        held: dict[object, Holders] = {}
+        for holder, word in self.workspace.holders(""):
+            held.setdefault(holder.session, []).append((holder, word))
         return [
-            {**listing(row, died=row["id"] in died), "project": names[row["project"]]}
+            {**listing(row, held.get(row["id"], [])), "project": names[row["project"]]}
             for row in rows
         ]
 
@@ -790,16 +826,41 @@ class Holdfast:
                 pid = holder.process.split("/")[3]
                 self._notice(f"another process works on session {session}: {holder.name} ({pid})")
 
+    def introduce(self, session: str, agent: str, doing: str, pid: int) -> None:
+        """Register the process of an agent, so that its death will be noticed."""
+        holder = self.workspace.hold(session, f"agent {agent}", agent=agent, doing=doing, pid=pid)
+        if holder is not None:
+            self._introduced.add(holder.process)
+
     def others(self, session: str) -> Holders:
-        """Who else has not let go of the session: holders with "alive", "dead", "unknown"."""
+        """Who else has not let go of the session: holders with "alive", "dead", "unknown".
+
+        Not this process, and none that it registered itself.
+        """
         held = self.workspace.holders(session)
-        mine = {holder.process for holder in self._held.values()}
+        mine = {holder.process for holder in self._held.values()} | self._introduced
         if held and self._one_shot:
             # A short command is the hand of the process that runs it, not someone else.
             from holdfast.process import ancestors
 
             mine |= {str(process) for process in ancestors()}
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
+
+    def own_processes(self) -> set[str]:
+        """The processes that are this one, as they hold sessions."""
+        return {holder.process for holder in self._held.values()}
+
+    def hold_while(self, session: str, doing: str) -> Holder | None:
+        """Be a holder of the session, one that says what it does, until `let_go_of`."""
+        return self.workspace.hold(session, self.journal.actor(self.actor), doing=doing)
+
+    def let_go_of(self, holder: Holder | None) -> None:
+        """The work is done; whoever held the session before still does."""
+        before = self._held.get(holder.session) if holder else None
+        if before is not None:
+            self.afterwards(lambda: self.store.local.hold(before))
+        elif holder is not None:
+            self.afterwards(lambda: self.workspace.let_go([holder]))
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():

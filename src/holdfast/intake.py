@@ -27,7 +27,9 @@ _MAX_ACTOR = 200
 _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
-_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
+_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
+_VERBATIM = frozenset({"argv"})
+"""Words that are run again as they are: no space at their ends is one too many."""
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
@@ -67,10 +69,11 @@ def admit_actor(actor: str, redactor: Redactor) -> str:
 
 
 def _redact(redactor: Redactor, body: Body, field: str, value: Any) -> tuple[object, list[str]]:
-    if isinstance(body, ev.AttributeSet) and field == "value" and isinstance(value, str):
-        # What stands under API_TOKEN is a secret whatever it looks like.
-        return redactor.pair(body.key, value)
-    return redactor.value(value)
+    if not isinstance(body, ev.AttributeSet) or field != "value":
+        return redactor.value(value)
+    # What stands under API_TOKEN is a secret whatever it looks like.
+    kept, names = redactor.value({body.key: value})
+    return next(iter(kept.values())) if isinstance(kept, dict) else kept, names
 
 
 def _checked(field: str, value: Any, check: Callable[[str, str], str]) -> Any:
@@ -120,6 +123,8 @@ def _named_text(field: str, value: str) -> str:
 
 
 def _checked_text(field: str, value: str) -> str:
+    if field in _VERBATIM and len(value) <= _MAX_TEXT:
+        return value
     lines = field not in _ONE_LINE | _IDS
     return clean_input(value, field.replace("_", " "), limit=_limit(field), lines=lines)
 

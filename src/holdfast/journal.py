@@ -74,6 +74,7 @@ class Journal:
         foreign: bool = False,
         spot: Spot | None = None,
         made: Maker | None = None,
+        chores: Sequence[str] = (),
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
@@ -101,7 +102,7 @@ class Journal:
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
-        self.store.append(session, plan, create=create, blobs=blobs, spot=spot)
+        self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
         return self._remember(*done[-1])
 
     def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
@@ -160,6 +161,10 @@ class Journal:
         writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor)
         writing.take(admitted, allow)
         return writing.state
+
+    def require(self, view: View, move: Body) -> None:
+        """Refuse what could not be recorded now; for what takes long before it is."""
+        decide(load(view)[0], admit(move, self._redactor))
 
     # -- other devices' events -----------------------------------------------------------------
 
@@ -433,4 +438,5 @@ _ASKED: dict[type[Body], tuple[str, ...]] = {
     ev.ArtifactSaved: ("path",),
     ev.StepAdded: ("title", "parent", "agent"),
     ev.EventRetracted: (),
+    ev.EvidenceObserved: ("proof", "step", "argv"),
 }

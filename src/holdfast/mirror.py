@@ -430,7 +430,7 @@ class Mirror:
 
     def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
         found = self._changes(binding, looks, edited)
-        if not found.moves and not found.contested:
+        if not (found.moves or found.contested or found.residue):
             return []
         self._record(binding, looks, edited, found)
         return [_summary(edited, found)]
@@ -599,21 +599,23 @@ class Mirror:
     def _readme(binding: Binding) -> str:
         return os.path.join(binding.root, "README.md")
 
-    def _back_up(self, binding: Binding, look: Look) -> None:
-        """Keep the previous version, which could be read: else it would not be written over."""
+    @staticmethod
+    def _backup(binding: Binding, look: Look) -> tuple[str, bytes] | None:
+        """The previous version, which could be read: else it would not be written over."""
         ending = custom(binding.layout).backup
-        if ending and look.data is not None and look.path == binding.place:
-            files.replace(f"{look.path}{ending}", look.data, mode=0o644)
+        if not ending or look.data is None or look.path != binding.place:
+            return None
+        return f"{look.path}{ending}", look.data
 
     def _put(self, binding: Binding, look: Look, data: bytes) -> bool:
         """Exchange one file; True if what it displaced is not what was looked at."""
         files.make_folder(os.path.dirname(look.path))
-        self._back_up(binding, look)
         if look.name.endswith(".jsonl") and look.data is not None:
             files.append_lines(look.path, data[len(look.data) :].removeprefix(b"\n"), mode=0o644)
             return False
         with self._reading(binding, look.path) if look.data is not None else ExitStack():
-            aside = files.exchange(look.path, data, mode=0o644)
+            backup = self._backup(binding, look)
+            aside = files.exchange(look.path, data, mode=0o644, backup=backup)
         if aside and (files.is_odd(aside) or _read(aside) != (look.data or b"")):
             return True
         if aside:
@@ -902,4 +904,6 @@ def _summary(edited: Tree, found: Changes) -> str:
     text = f"{names} was changed by someone: {len(found.moves)} change(s) taken up"
     if found.contested:
         text += f"; changed here too: {', '.join(found.contested[:5])}"
+    if found.residue:
+        text += f"; not taken up: {found.residue[:200]}"
     return text

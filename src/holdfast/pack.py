@@ -78,6 +78,7 @@ _BLOB_FIELD = {
     "artifact.versioned": "digest",
     "note.added": "blob",
     "plan.set": "snapshot",
+    "evidence.observed": "blob",
     "checkpoint.passed": "blob",
     "checkpoint.failed": "blob",
     "checkpoint.overridden": "blob",

@@ -20,9 +20,9 @@ import msgspec
 from holdfast import files
 from holdfast.errors import HoldfastError
 from holdfast.layout import ERROR, WARNING, Finding
-from holdfast.layout import praxis_state as phases
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.praxis import state as phases
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.text import clean_id, tame
 

@@ -33,7 +33,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import salvage_index
-from holdfast.layout.ai_session_read import INDEX
+from holdfast.layout.ai_session.read import INDEX
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
 from holdfast.layout.guarded import Unreadable

@@ -16,8 +16,8 @@ value must itself look like a secret, so that prose ("token: the next word") and
 Not covered: passwords told in prose ("it is swordfish") and letters-only ones after `:`;
 `curl -u user:pass`, cookies; keys of vendors not named below; an AWS secret key far from its
 id and without a name; passwords that begin like a variable (`$x`, `{x`, `<x`), contain quotes,
-or go on after `,` `;` `&` or a space without being quoted; numbers under a sensitive key;
-anything encoded (base64, gzip, pictures) or split over two fields.
+or go on after `,` `;` `&` or a space without being quoted; short numbers under the name of a
+token or key; anything encoded (base64, gzip, pictures) or split over two fields.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ MAX_DEPTH = 100
 _PASSES = 8
 _PROBE = 80
 _NEAR = 300
+_LONG_NUMBER = 6
 
 _compiled = functools.cache(re.compile)
 
@@ -250,6 +251,11 @@ def _looks_secret(pair: re.Match[str], value: str) -> bool:
     return bool(marked) or _has_digit(value)
 
 
+# A slash belongs to a password only before the first @, and only if it ends no port.
+_URL = (
+    r"""://[^\s/:@"'<>?#[]*+:(?P<secret>(?![$<{*])"""
+    r"""(?:[^\s/"'<>?#]+|(?!\d{1,5}/)[^\s"'<>?#@]{1,200}))@"""
+)
 _E = r"(?<![A-Za-z0-9])"
 # Order matters: a rule that knows its secret names it before a general rule can.
 _RULES: tuple[Rule, ...] = (
@@ -287,7 +293,7 @@ _RULES: tuple[Rule, ...] = (
     (
         "url-password",
         ("://",),
-        _regex(r"""://[^\s/:@"'<>?#[]*+:(?P<secret>(?![$<{*])[^\s/"'<>?#]+)@"""),
+        _regex(_URL),
     ),
     (
         "bearer",
@@ -407,6 +413,13 @@ class Redactor:
             return clean, names
         return f"{_OPENING}secret]", [*names, "secret"]
 
+    def number(self, key: str, value: object) -> tuple[object, list[str]]:
+        """A number stored under a name: a password, or long enough to be a token or key."""
+        clean, names = self.pair(key, str(value))
+        human = _compiled(_KEY).search(f'{key}": ')
+        is_short = len(str(value)) < _LONG_NUMBER and not (human and human["human"])
+        return (value, []) if not names or is_short else (clean, names)
+
     def value(self, value: object) -> tuple[object, list[str]]:
         """A copy with every text inside redacted, keys too; refused when nested too deeply."""
         names: dict[str, None] = {}
@@ -431,13 +444,19 @@ class Redactor:
         for key, item in value.items():
             if isinstance(key, str) and isinstance(item, str):
                 item = _take(self.pair(key, item), names)
+            elif isinstance(key, str) and _is_number(item):
+                item = _take(self.number(key, item), names)
             else:
                 item = self._walk(item, names, depth)
             out[_free(self._walk(key, names, depth), out)] = item
         return out
 
 
-def _take(cleaned: tuple[str, list[str]], names: dict[str, None]) -> str:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _take(cleaned: tuple[object, list[str]], names: dict[str, None]) -> object:
     names.update(dict.fromkeys(cleaned[1]))
     return cleaned[0]
 

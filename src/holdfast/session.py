@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from holdfast.child import Sink
+    from holdfast.expiry import Idle
     from holdfast.home import Holdfast
     from holdfast.journal import Maker
     from holdfast.model.brief import Briefing
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from holdfast.model.topics import Fence, Surroundings
     from holdfast.phase import Asked, Listed, Outcome
     from holdfast.pipeline import Done, SectionListed
+    from holdfast.prove import Standing
     from holdfast.recover import Case
+    from holdfast.revisit import Look
     from holdfast.soundness import Report
     from holdfast.store import Spot, View
     from holdfast.store.bound import Binding
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
 _ERROR = 2000
-_CODE = r"\b[0-9a-f]{16}\b"
+_NO_MESSAGE = "no error message was given"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
@@ -67,6 +71,7 @@ class Session:
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
         made: Maker | None = None,
+        chores: Sequence[str] = (),
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
@@ -76,6 +81,8 @@ class Session:
         if not create:
             self.home.appear(self.id)
             self.home.take_up(self.id)
+            if not _is_about_the_session(bodies):
+                self.home.expire(self)
         recorded = self.home.journal.append(
             self.id,
             *bodies,
@@ -86,6 +93,7 @@ class Session:
             blobs=blobs,
             spot=spot,
             made=made,
+            chores=chores,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
@@ -166,9 +174,11 @@ class Session:
         model: str = "",
         key: str = "",
     ) -> Event:
-        """Keep that a command ran and how it ended."""
+        """Keep that a command ran and how it ended; a failure always has an error message."""
         from holdfast.model.event import CommandRan
 
+        if status == "failure" and not error:
+            error = _NO_MESSAGE
         body = CommandRan(
             name=name,
             arguments=arguments,
@@ -255,7 +265,7 @@ class Session:
 
         return self.record(AttributeSet(key=name, value=value), key=key)
 
-    def undo(self, event: str | None = None, *, because: str = "", key: str = "") -> Event:
+    def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
         """Withdraw an event (the last one unless named); undoing the undo brings it back."""
         if event == "":
             raise InvalidInput("no event is named", why="an empty variable, perhaps")
@@ -263,8 +273,76 @@ class Session:
         from holdfast.timeline import undo_target
 
         with self.home.store.view(self.id) as view:
-            target = undo_target(list(self.home.journal.events(view)), event or "")
+            target = undo_target(list(self.home.journal.events(view)), str(event or ""))
         return self.record(EventRetracted(event=target, because=because), key=key)
+
+    # -- proofs --------------------------------------------------------------------------------
+
+    def prove(
+        self,
+        argv: Sequence[str],
+        *,
+        phase: str = "",
+        name: str = "",
+        inputs: Sequence[str] = (),
+        timeout: float | None = None,
+        sink: Sink | None = None,
+        key: str = "",
+    ) -> Event:
+        """Run a command without a shell and keep how it ended, also when it fails.
+
+        `name` is what it proves, `inputs` are patterns of files: once they change, the proof is
+        stale. What it prints is passed to `sink` as it comes. One that cannot be started raises
+        `InvalidInput`, and nothing is recorded.
+        """
+        from holdfast import prove
+
+        what = prove.wanted(self, argv, phase=phase, name=name, globs=inputs, timeout=timeout)
+        return prove.prove(self, what, sink=sink, key=key)
+
+    def prove_again(
+        self, *, all: bool = False, sink: Sink | None = None
+    ) -> Iterator[tuple[Standing, Event]]:
+        """Run what is stale once more, or `all`; what it was before, and what came of it."""
+        from holdfast import prove
+
+        return prove.again(self, everything=all, sink=sink)
+
+    def prove_list(self) -> list[Standing]:
+        """Every proof, and whether it still holds: each of its inputs is looked at."""
+        from holdfast import prove
+
+        return prove.standings(self)
+
+    def _observed(self, step: str) -> tuple[dict[str, bool], frozenset[str]]:
+        """Evidence for a step that commands showed: how each ended, and which are stale."""
+        from holdfast import prove
+
+        found = prove.observed(self, step)
+        ended = {name: one.row.passed for name, one in found.items()}
+        return ended, frozenset(name for name, one in found.items() if one.stale)
+
+    # -- going back ----------------------------------------------------------------------------
+
+    def revisit(self, step: str, *, impact: str = "") -> Look:
+        """What going back to a step would mean for the work after it. Changes nothing."""
+        from holdfast import revisit
+
+        return revisit.look(self, step, impact)
+
+    def revisit_apply(
+        self, step: str, *, impact: str = "", because: str = "", key: str = ""
+    ) -> tuple[Look, Event]:
+        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
+        from holdfast import revisit
+
+        return revisit.apply(self, step, impact=impact, because=because, key=key)
+
+    def revisit_undo(self, *, because: str = "", key: str = "") -> Event:
+        """Take the last revisit back, with its files."""
+        from holdfast import revisit
+
+        return revisit.undo(self, because=because, key=key)
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -403,10 +481,6 @@ class Session:
         from holdfast import phase
 
         return phase.gate(self, number, evidence or {})
-
-    def _observed(self, step: str) -> tuple[dict[str, bool], frozenset[str]]:
-        """Evidence for a step that commands showed: how each ended, and which are stale."""
-        return {}, frozenset()
 
     # -- essays --------------------------------------------------------------------------------
 
@@ -590,11 +664,7 @@ class Session:
         event = self.record(body, key=key)
         if pid is not None:
             doing, name = self.home.journal.redacted(task), self.home.journal.redacted(id)
-            self.home.afterwards(
-                lambda: self.home.workspace.hold(
-                    self.id, f"agent {name}", agent=name, doing=doing, pid=pid
-                )
-            )
+            self.home.afterwards(lambda: self.home.introduce(self.id, name, doing, pid))
         return event
 
     def agent_progress(self, id: str, fraction: float, *, key: str = "") -> Event:
@@ -629,7 +699,10 @@ class Session:
         """An agent failed, with an error of one of the five categories."""
         from holdfast.model.event import AgentFailed
 
-        return self._agent_ends(id, AgentFailed(agent=id, error=error, category=category), key)
+        failed = AgentFailed(
+            agent=id, error=_given(error, "an error", "--error"), category=category
+        )
+        return self._agent_ends(id, failed, key)
 
     def agent_timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
         """An agent took longer than it may."""
@@ -836,6 +909,7 @@ class Session:
 
         check(self._budget(budget), style, fmt)
         self.home.take_up(self.id)
+        self.home.expire(self)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
         if not around.damage:
@@ -871,31 +945,39 @@ class Session:
             return survey(self, state, died=self._died(), damage=damage, fenced=fenced)
 
     def _brief(self, around: Surroundings, budget: int | None, style: str, fmt: str) -> Briefing:
-        import re
-
         from msgspec.structs import replace
 
         from holdfast.model.brief import brief, estimate
         from holdfast.model.tokens import cost
+        from holdfast.model.topics import AMPLE
+        from holdfast.text import DEAREST_FENCE
 
         with self.home.store.view(self.id) as view:
             around.seq = view.seq
             state = self._state(view)
+            if self._budget(budget) >= AMPLE:
+                self._look_back(around, state, view, self._budget(budget))
             fence = around.fence if fmt != "json" else None
-            # Digits are dearest: no code costs more than one of them.
-            frame = "" if fence is None else re.sub(_CODE, "0" * 16, self._fenced(fence, ""))
             found = brief(
                 state,
                 around,
                 budget=self._budget(budget),
                 style=style,
                 fmt=fmt,
-                reserve=cost(frame),
+                reserve=cost(DEAREST_FENCE) if fence else 0,
             )
         if fence is None:
             return found
         text = self._fenced(fence, found.text)
         return replace(found, text=text, tokens=estimate(text), budget=self._budget(budget))
+
+    def _look_back(self, around: Surroundings, state: State, view: View, budget: int) -> None:
+        """Where there is room for more than the state's last few lines, read the journal."""
+        from holdfast.timeline import look_back
+
+        if any(map(state.count, ("notes", "command.success", "command.failure"))):
+            # No token holds more than three plain characters by the estimate.
+            around.notes, around.commands = look_back(self.home.journal, view, 3 * budget)
 
     def _state(self, view: View) -> State:
         """The state, with what others wrote into its files and nobody has taken up yet."""
@@ -907,7 +989,7 @@ class Session:
 
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""
-        return fence(text, "briefing", "", True)
+        return fence(text.rstrip("\n"), "", "", True)
 
     def _budget(self, asked: int | None) -> int:
         return self.home.settings.brief_budget if asked is None else asked
@@ -957,12 +1039,21 @@ class Session:
             with self.home.store.view(self.id) as view:
                 row |= listing(self._state(view))
 
-    def log(self, *, limit: int = -1, after: int = 0) -> Iterator[LogLine]:
-        """Events in order of arrival; with a limit, the newest so many."""
+    def expiry(self) -> Idle:
+        """How long nobody worked on it and what that means; with the choices once it matters."""
+        from holdfast import expiry
+
+        return expiry.look(self)
+
+    def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
+        """Events in order of arrival; with a limit, the newest so many.
+
+        With `full`, a note that is too long for its event is there whole.
+        """
         from holdfast.timeline import log
 
         with self.home.store.view(self.id) as view:
-            yield from log(self.home.journal, view, limit=limit, after=after)
+            yield from log(self.home.journal, view, limit=limit, after=after, full=full)
 
     def follow(self, after: int, timeout: float) -> bool:
         """Wait until there is an event beyond `after`; False when time ran out."""
@@ -970,19 +1061,26 @@ class Session:
 
     def state(self, at: str | int = "") -> State:
         """The state now, or as it was at an arrival number, an event or a time."""
-        from holdfast.timeline import state_at
+        from holdfast.model.fold import fold
+
+        return fold(self._until(at)[0])
+
+    show = state
+
+    def _until(self, *points: str | int) -> list[Sequence[Event]]:
+        """What had arrived by each of these points."""
+        from holdfast.timeline import until
 
         with self.home.store.view(self.id) as view:
             events = list(self.home.journal.events(view))
-        return state_at(events, str(at), self.home.clock.now(), self.home.settings.naive_time)
-
-    show = state
+        now, naive = self.home.clock.now(), self.home.settings.naive_time
+        return [until(events, str(point), now, naive) for point in points]
 
     def diff(self, a: str | int, b: str | int = "") -> list[Change]:
         """What changed between two points of the session."""
         from holdfast.timeline import changes
 
-        return changes(self.state(a), self.state(b))
+        return changes(*self._until(a, b))
 
     def verify(self) -> Report:
         """Check every event, the chain ends, and everything derived against the journal."""
@@ -1076,9 +1174,18 @@ class AgentRun:
         return self._session.tokens(count, agent=self.id)
 
 
+def _is_about_the_session(bodies: Sequence[Body]) -> bool:
+    """Whether someone says what becomes of the session: then inactivity has no say."""
+    return bool(bodies) and type(bodies[0]).__name__.startswith("Session")
+
+
 def _reason(text: str) -> str:
+    return _given(text, "a reason", "--because")
+
+
+def _given(text: str, what: str, option: str) -> str:
     if not text.strip():
-        raise InvalidInput("a reason is needed", hint='--because "…"')
+        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
     return text
 
 

@@ -12,8 +12,9 @@ An escape sequence without an end loses its introducer only, so that it cannot h
 follows. Lone surrogates become U+FFFD.
 
 A *fence* is the pair of lines around a text for a model. Both carry a code: an HMAC of
-provenance and text under a secret of this device. A text that holds its own closing line would
-have to hold its own HMAC; the fences of other texts have other codes.
+provenance and text under a secret of this device, made again should the text hold it. So no text
+can hold its own closing line, nor guess it; the fences of other texts have other codes. The code
+is of letters, which cost a model half of what digits do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ELLIPSIS = "…"
 ID_LIMIT = 64
-CODE_LENGTH = 16
+CODE_LENGTH = 6
 
 _compiled = functools.cache(re.compile)
 
@@ -81,20 +82,20 @@ def html(text: str) -> str:
 
 
 def prompt(
-    text: str, secret: bytes, *, label: str, origin: str = "", confirmed: bool = True
+    text: str, secret: bytes, *, label: str = "", origin: str = "", confirmed: bool = True
 ) -> str:
     """The text as quoted data for a model, between two lines that it cannot contain."""
-    source = _header(label) + (f" from {_header(origin)}" if origin else "")
-    provenance = source if confirmed else f"{source}, unconfirmed"
+    source = " from ".join(_header(part) for part in (label, origin) if part)
+    provenance = ", ".join(filter(None, (source, "" if confirmed else "unconfirmed")))
     text = terminal(text, newlines=True)
     code = _code(secret, provenance, text)
-    return f"<<<data {code} {provenance}>>>\n{text}\n<<<end {code}>>>"
+    return f"<<<data {code} {provenance}".rstrip() + f"\n{text}\n{code}>>>"
 
 
 def unfence(block: str, secret: bytes) -> str | None:
     """The text of a block that `prompt` made with this secret; None for any other block."""
-    match = _compiled(r"(?s)<<<data (\w+) ([^\n]*)>>>\n(.*)\n<<<end (\w+)>>>").fullmatch(block)
-    if not match or match[1] != match[4] or match[1] != _code(secret, match[2], match[3]):
+    match = _compiled(r"(?s)<<<data (\w+)(?: ([^\n]*))?\n(.*)\n(\w+)>>>").fullmatch(block)
+    if not match or match[1] != match[4] or match[1] != _code(secret, match[2] or "", match[3]):
         return None
     return match[3]
 
@@ -103,9 +104,19 @@ def _header(text: str) -> str:
     return shorten(text.replace("<", " ").replace(">", " "), 80) or "text"
 
 
+_LETTERS = str.maketrans("0123456789abcdef", "bcdfghjkmnpqrtvz")
+"""No vowels: a code is never a word."""
+
+DEAREST_FENCE = "<<<data {0}\n\n{0}>>>".format("j" * CODE_LENGTH)
+"""Around nothing and without a label: no other code costs a model more."""
+
+
 def _code(secret: bytes, provenance: str, text: str) -> str:
     # The provenance is one line, so the first newline divides the two without doubt.
-    return hmac_sha256(secret, f"{provenance}\n{text}".encode())[:CODE_LENGTH]
+    code = hmac_sha256(secret, f"{provenance}\n{text}".encode())
+    while code[:CODE_LENGTH].translate(_LETTERS) in text:
+        code = hmac_sha256(secret, code.encode())
+    return code[:CODE_LENGTH].translate(_LETTERS)
 
 
 def one_line(text: str) -> str:

@@ -11,31 +11,44 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
 from holdfast.journal import Journal
 from holdfast.model import merge
-from holdfast.model.event import Body, Event, EventRetracted, Unknown
-from holdfast.model.fold import fold
-from holdfast.model.rules import check_undo
-from holdfast.model.state import State
+from holdfast.model.event import (
+    Body,
+    CommandRan,
+    Event,
+    EventRetracted,
+    NoteAdded,
+    StepAdded,
+    Unknown,
+)
+from holdfast.model.fold import command_text, fold
+from holdfast.model.rules import check_undo, check_undo_of_task
+from holdfast.model.state import Line, State
 from holdfast.model.summary import progress
 from holdfast.store import View
 
 _UNSTABLE = frozenset({"chains", "tips", "events", "updated_at", "counts", "notes", "commands"})
+_COMMAND, _AROUND = 1000, 60
+"""How long a command may be when it is told again, and how much is said with each line."""
 _PASSED_OVER = frozenset({"event.retracted", "session.resumed", "session.interrupted"})
 
 
 class LogLine(Struct, frozen=True):
     """An event as the log shows it; a retracted one is struck out.
 
-    `target` is the number of the event that an undo withdraws, 0 for everything else.
+    `target` is the number of the event that an undo withdraws, 0 for everything else. `device`
+    is the one that wrote it, where more than one did.
     """
 
     event: Event
     retracted: bool = False
     target: int = 0
+    device: str = ""
 
 
 class Change(Struct, frozen=True):
@@ -46,14 +59,25 @@ class Change(Struct, frozen=True):
     after: Any
 
 
-def log(journal: Journal, view: View, *, limit: int, after: int) -> Iterator[LogLine]:
-    gone = _retracted(journal, view)
+def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> Iterator[LogLine]:
+    """Events as the log shows them; with `full`, notes whose text is kept apart are whole."""
+    gone, several = _retracted(journal, view), len(journal.state(view).core.chains) > 1
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
     numbers: dict[str, int] = {}
     for event in shown:
         numbers[event.id] = event.seq
-        yield LogLine(event, event.id in gone, _target(event.body, numbers, journal, view))
+        target = _target(event.body, numbers, journal, view)
+        told = _whole(event, journal) if full else event
+        yield LogLine(told, event.id in gone, target, event.head.device if several else "")
+
+
+def _whole(event: Event, journal: Journal) -> Event:
+    body = event.body
+    if not isinstance(body, NoteAdded) or not body.blob:
+        return event
+    data = journal.store.blob(body.blob)
+    return event if data is None else replace(event, body=replace(body, text=data.decode()))
 
 
 def _target(body: Body, numbers: dict[str, int], journal: Journal, view: View) -> int:
@@ -69,6 +93,33 @@ def _retracted(journal: Journal, view: View) -> set[str]:
     if not state.core.retracted:
         return set()
     return merge.retracted(merge.in_order(journal.events(view)))
+
+
+def look_back(journal: Journal, view: View, most: int) -> tuple[list[Line], list[Line]]:
+    """The newest notes and commands, oldest first, as much of each as `most` characters hold."""
+    gone = _retracted(journal, view)
+    room = {"note.added": most, "command.ran": most}
+    found: dict[str, list[Event]] = {kind: [] for kind in room}
+    for event in journal.events(view, newest=True):
+        if room.get(event.kind, 0) > 0 and event.id not in gone and (text := _retold(event.body)):
+            room[event.kind] -= len(text) + _AROUND
+            found[event.kind].append(event)
+        elif max(room.values()) <= 0:
+            break
+    notes, commands = (_as_lines(events) for events in found.values())
+    return notes, commands
+
+
+def _as_lines(events: Sequence[Event]) -> list[Line]:
+    ordered = merge.in_order(events)
+    return [Line(e.id, e.head.at, e.head.actor, _retold(e.body)) for e in ordered]
+
+
+def _retold(body: Body) -> str:
+    """A note in full, or a command; nothing for notes that a briefing puts elsewhere."""
+    if isinstance(body, NoteAdded):
+        return "" if body.for_next else body.text
+    return command_text(body, _COMMAND) if isinstance(body, CommandRan) else ""
 
 
 def plain_event(line: LogLine) -> dict[str, Any]:
@@ -140,6 +191,9 @@ def undo_target(events: Sequence[Event], text: str) -> str:
         check_undo(event.kind)
         if event.id in gone:
             raise Refused(f"event {event.seq} is withdrawn already", hint="holdfast log")
+        if isinstance(event.body, StepAdded):
+            others = [e for e in events if e.id not in gone and e.id != event.id]
+            check_undo_of_task(event.body.step, others)
         return event.id
     for event in reversed(events):
         if event.kind in ("session.started", "session.adopted"):
@@ -150,9 +204,9 @@ def undo_target(events: Sequence[Event], text: str) -> str:
     raise Refused("there is nothing to undo", hint="holdfast log")
 
 
-def state_at(events: Sequence[Event], point: str, now: int, naive: str) -> State:
-    """The state as it was at a point; an empty one means now."""
-    return fold(events if not point else events[: _reach(events, point, now, naive)])
+def until(events: Sequence[Event], point: str, now: int, naive: str) -> Sequence[Event]:
+    """What had arrived by a point; an empty one means now."""
+    return events if not point else events[: _reach(events, point, now, naive)]
 
 
 def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
@@ -174,9 +228,9 @@ def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
     return reached
 
 
-def changes(a: State, b: State) -> list[Change]:
-    """The differences of two states, core first, then row by row."""
-    before, after = _flat(a), _flat(b)
+def changes(a: Sequence[Event], b: Sequence[Event]) -> list[Change]:
+    """What two points of a session differ in: core first, row by row, then notes and commands."""
+    before, after = ({**_flat(fold(events)), **_lines(events)} for events in (a, b))
     names = [*before, *(name for name in after if name not in before)]
     return [
         Change(name, before.get(name), after.get(name))
@@ -197,6 +251,17 @@ def _flat(state: State) -> dict[str, Any]:
         for name, value in _fields(row).items():
             if name not in ("rank", "at"):
                 flat[f"{table} {key}: {name}"] = value
+    return flat
+
+
+def _lines(events: Sequence[Event]) -> dict[str, Any]:
+    """Notes and commands, which have no rows, in the form of rows."""
+    gone = merge.retracted(merge.in_order(events))
+    told = [(e.kind.partition(".")[0], e.id, _retold(e.body)) for e in events if e.id not in gone]
+    flat: dict[str, Any] = {}
+    for table, id, text in told:
+        if text:
+            flat |= {f"{table} {id}: event": id, f"{table} {id}: text": text}
     return flat
 
 

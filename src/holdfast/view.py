@@ -6,6 +6,7 @@ sessions or asking for the status of one needs neither the journal nor the model
 
 from __future__ import annotations
 
+from holdfast.choice import what_next
 from holdfast.clock import iso
 
 TYPE_CHECKING = False
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
     from holdfast.store.local import Holder
 
 
-def listing(row: dict[str, object], *, died: bool = False) -> dict[str, Any]:
-    """One session as `list` shows it; `died` if all who held it are dead."""
-    shown = _listing(row)
-    if died and "interrupted" not in shown["attention"]:
+def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> dict[str, Any]:
+    """One session as `list` shows it, with what is known of those who held it."""
+    dead = [holder for holder, word in held if word == "dead"]
+    shown = _listing(row, {holder.agent for holder in dead if holder.agent})
+    if dead and len(dead) == len(held) and "interrupted" not in shown["attention"]:
         shown["attention"].insert(0, "interrupted")
     return shown
 
 
-def _listing(row: dict[str, object]) -> dict[str, Any]:
+def _listing(row: dict[str, object], dead: set[str]) -> dict[str, Any]:
     summary = _summary(row)
+    unknown = dead.union(summary.get("unknown", []))
     return {
         "session": row["id"],
         "status": row["status"],
@@ -33,7 +36,7 @@ def _listing(row: dict[str, object]) -> dict[str, Any]:
         "progress": summary.get("progress", 0.0),
         "progress_from": summary.get("progress_from", "none"),
         "seq": row["seq"],
-        "next": summary.get("next", ""),
+        "next": what_next(summary.get("next", ""), unknown, paused=row["status"] == "paused"),
         "attention": list(summary.get("attention", [])) if row["sound"] else ["damaged"],
         "archived": bool(row["archived"]),
         "began_at": _stamp(row["began"]),
@@ -45,9 +48,10 @@ def status(
     row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]], now: int = 0
 ) -> dict[str, Any]:
     """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
-    shown = listing(row)
     summary = _summary(row)
     plan = summary.pop("plan", None)
+    was_interrupted = "interrupted" in summary.get("attention", [])
+    shown = listing(row, held)
     shown |= {name: value for name, value in summary.items() if name not in shown}
     shown |= _planned(shown, plan, now) if plan else _UNPLANNED
     if plan and shown["timing"]["status"] == "possibly_stalled":
@@ -58,20 +62,19 @@ def status(
     shown["holders"] = [holder_view(holder, word) for holder, word in held]
     dead = [holder for holder, word in held if word == "dead"]
     _take_out_the_dead(shown, {holder.agent for holder in dead if holder.agent})
-    if dead and len(dead) == len(held) and "interrupted" not in shown["attention"]:
-        shown["attention"].insert(0, "interrupted")
+    if "interrupted" in shown["attention"] and not was_interrupted:
         shown["doing"] = "; ".join(filter(None, (h.doing or h.agent for h in dead)))
     return shown
 
 
 def _take_out_the_dead(shown: dict[str, Any], agents: set[str]) -> None:
     """Agents that the journal still has running, but whose process is gone."""
+    shown["unknown"] = sorted(agents.union(shown.get("unknown", [])))
     gone = [name for name in shown.get("running", []) if name in agents]
     if gone:
         shown["running"] = [name for name in shown["running"] if name not in agents]
         shown["agents"]["running"] -= len(gone)
         shown["agents"]["died"] = len(gone)
-        shown["next"] = f"holdfast resume: find out how far {', '.join(gone)} came"
 
 
 def holder_view(holder: Holder, word: str) -> dict[str, Any]:

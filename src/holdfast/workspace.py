@@ -225,13 +225,11 @@ class Workspace:
 
     # -- who is at work ------------------------------------------------------------------------
 
-    def left_by_the_dead(self) -> set[str]:
-        """The sessions whose every holder is dead."""
-        held = self.holders("")
-        return {h.session for h, _ in held} - {h.session for h, word in held if word != "dead"}
-
     def holders(self, session: str) -> list[tuple[Holder, str]]:
-        """Everyone who has not let go of the session, with "alive", "dead" or "unknown"."""
+        """Everyone who has not let go of the session, with "alive", "dead" or "unknown".
+
+        An empty id means every session.
+        """
         held = self._local.holders(session)
         if not held:
             return []

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import yaml
+
 import holdfast
 from holdfast.clock import Clock
 from holdfast.errors import Busy, ReadOnly, StoreFailed
@@ -191,6 +193,64 @@ ENDED = Scenario(
     prepare=_prepare_edited,
     run=partial(_run, END),
     check=partial(_check, END, ["Theirs"]),
+    refusals=_REFUSALS,
+)
+
+ESSAY = "essay-7e57d004-2b97-4e7a-b45f-5387367791cd"
+
+
+def _prepare_essay(home: str) -> None:
+    with _open(home) as opened:
+        session = opened.start("Write it", id=SESSION)
+        session.layouts_add(f"essay:{ESSAY}", root=str(_essay(home)))
+        session.note("so that there is a backup")
+
+
+def _essay(home: str) -> Path:
+    return Path(home).parent / "essay"
+
+
+def _run_essay(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        session = opened.session(SESSION)
+        session.pause()
+        ack("session.paused")
+        session.resume()
+        ack("session.resumed")
+
+
+def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
+    """State and backup can be read before anybody mends anything, and say the next command's."""
+    state = _essay(home) / "session-state.yaml"
+    problems = _unreadable(state)
+    with _open(home, later=2 * _HOUR) as opened:
+        session = opened.session(SESSION)
+        found = _ours(session)[2:]
+        problems += judge([["session.paused"], ["session.resumed"]], found, acked)
+        session.note("the next command")
+        status = session.state().core.status
+    word = {"paused": "paused", "active": "in_progress"}[status]
+    said = yaml.safe_load(state.read_bytes())["status"]
+    problems += [] if said == word else [f"the state says {said}, the journal {status}"]
+    return [*problems, *_unreadable(state), *_leftovers(_essay(home).parent)]
+
+
+def _unreadable(state: Path) -> list[str]:
+    wrong = []
+    for path in (state, state.with_name(f"{state.name}.bak")):
+        try:
+            whole = yaml.safe_load(path.read_bytes())["pipeline_id"] == ESSAY
+        except (OSError, yaml.YAMLError, TypeError, KeyError):
+            whole = False
+        wrong += [] if whole else [f"{path.name} is not whole"]
+    return wrong
+
+
+# An essay, whose state has a backup.
+BACKED = Scenario(
+    prepare=_prepare_essay,
+    run=_run_essay,
+    check=_check_essay,
     refusals=_REFUSALS,
 )
 

@@ -8,7 +8,7 @@ import pytest
 from tests.crash.forkserver import Fault
 from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
-SCENARIOS = ["BOUND", "ENDED", "CREATED"]
+SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
 SAMPLE = 60
 KILLS = [fault for fault in EVERY_FAULT if fault.kills]
@@ -23,7 +23,7 @@ def assert_sound(result: Swept) -> None:
 
 @pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.req("S0-58")
+@pytest.mark.req("S0-58", "S3-86")
 def test_files_and_journal_agree_after_sampled_faults(
     shim: Path, scenario: str, faults: list[Fault]
 ) -> None:

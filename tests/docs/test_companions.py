@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.conformance import read
+import pytest
+
+from holdfast.cli.table import COMMANDS
+from tests.conformance import read, section
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| (X\d-\d+) \| (\w+) \| (\S.*) \|$", re.M)
@@ -49,3 +52,13 @@ def test_what_is_adopted_has_a_test() -> None:
         n for text in texts for mark in marks.findall(text) for n in re.findall(r"X\d-\d+", mark)
     }
     assert {number for number, word, _ in answers() if word == "adopted"} <= marked
+
+
+@pytest.mark.req("S2-94")
+def test_what_document_2_refers_to_is_answered() -> None:
+    """It names a resume command, an agent and a guide that was never written."""
+    said = section("docs/process.md#where-the-requirements-come-from", ROOT) or ""
+    (row,) = [line for line in said.splitlines() if line.startswith("| S2-94 |")]
+    assert "resume" in COMMANDS and "the guide was never written" in row
+    answered = {number.partition("-")[0] for number, _, _ in answers()}
+    assert set(re.findall(r"\bX\d\b", row)) == {"X2", "X4"} <= answered

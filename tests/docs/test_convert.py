@@ -48,7 +48,10 @@ SESSION: dict[str, list[dict[str, Any]]] = {
     "ended_at": [{"status": "completed", "ended_at": T[5]}],
     "paused_at": [{"status": "paused", "paused_at": T[4]}],
     "pause_reason": [{"status": "paused", "paused_at": T[4], "pause_reason": "checkpoint_failed"}],
+    "pause_context": [{"status": "paused", "paused_at": T[4], "pause_context": "lunch"}],
     "resumes": [{"resumes": 3, "resumed_at": T[3]}],
+    "resumed_at": [{"resumes": 3, "resumed_at": T[3]}],
+    "because": [{"status": "failed", "because": "no disk"}],
     "device": [{"device": "desk"}],
     "project": [{"project": "app", "project_path": "/home/me/app"}],
     "project_path": [{"project_path": "/home/me/app"}],
@@ -58,8 +61,22 @@ SESSION: dict[str, list[dict[str, Any]]] = {
     "workflow_version": [{"workflow": "spec", "workflow_version": "v2", "plan_total": 3}],
     "target": [{"workflow": "spec", "target": "a.md", "plan_total": 3, "plan_base": 0}],
     "plan_total": [{"workflow": "spec", "plan_total": 3, "plan_base": 0}],
+    "plan_base": [{"workflow": "spec", "plan_total": 3, "plan_base": 1}],
+    "position": [
+        {"position": "T1", "steps": [StepFact("Write it", id="T1", status="running")]},
+        {"position": "phase-1", "plan_total": 3, "plan_base": 0},
+        {"position": "stage-2"},
+    ],
     "tokens": [{"tokens": 25_000}],
+    "compressions": [{"compressions": 2, "compressed_at": T[3]}],
     "compressed_at": [{"compressions": 1, "compressed_at": T[3]}],
+    "tokens_by_agent": [
+        {
+            "tokens": 3200,
+            "tokens_by_agent": {"code-1": 3200},
+            "agents": [AgentFact("code-1", started_at=T[1], tokens=3200)],
+        }
+    ],
 }
 SHAPES: list[tuple[StepFact, ...]] = [
     (StepFact("Core", id="P1", unit="phase"), StepFact("Write it", id="T1", parent="P1")),
@@ -79,6 +96,13 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
             "files": {"status": "done", "files": ["a.py"]},
             "started_at": {"status": "running", "started_at": T[1]},
             "ended_at": {"status": "done", "started_at": T[1], "ended_at": T[2]},
+            "fraction": {"status": "running", "started_at": T[1], "fraction": 0.5},
+            "paused_ms": {
+                "status": "done",
+                "started_at": T[1],
+                "ended_at": T[2],
+                "paused_ms": 5_000,
+            },
         },
     ),
     "agents": (
@@ -93,10 +117,25 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
             "fraction": {"fraction": 0.6},
             "result": {"status": "done", "ended_at": T[2], "result": "ok"},
             "error": {"status": "failed", "ended_at": T[2], "error": "no", "category": "permanent"},
+            "category": {
+                "status": "failed",
+                "ended_at": T[2],
+                "error": "no",
+                "category": "permanent",
+            },
             "retries": {"retries": 2, "error": "no", "status": "failed", "ended_at": T[2]},
+            "retried_at": {
+                "retries": 2,
+                "retried_at": T[2],
+                "error": "no",
+                "status": "failed",
+                "ended_at": T[3],
+            },
             "blocking_on": {"status": "blocked", "blocking_on": "code-0"},
             "tokens": {"tokens": 3200},
+            "created": {"created": ["a.py"]},
             "modified": {"modified": ["a.py"]},
+            "deleted": {"deleted": ["a.py"]},
         },
     ),
     "decisions": (
@@ -117,6 +156,8 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
             "agent": {"agent": "code-1"},
             "at": {},
             "added": {"added": 3, "removed": 1},
+            "removed": {"added": 3, "removed": 1},
+            "before": {"before": SUM},
             "after": {"after": SUM},
         },
     ),
@@ -127,6 +168,8 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
             "arguments": {"arguments": "-v"},
             "status": {"status": "failure", "error": "no"},
             "duration_ms": {"duration_ms": 12},
+            "error": {"status": "failure", "error": "no"},
+            "agent": {"agent": "code-1"},
             "task": {"task": "T1"},
             "model": {"model": "opus"},
             "at": {},
@@ -143,10 +186,28 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
     ),
     "checkpoints": (
         CheckpointFact,
-        {"verdict": {}, "evidence": {"evidence": {"tests": 3}}, "at": {}},
+        {
+            "step": {},
+            "verdict": {},
+            "evidence": {"evidence": {"tests": 3}},
+            "issue": {"verdict": "failed", "issue": "2 tests failed"},
+            "at": {},
+        },
     ),
-    "claims": (ClaimFact, {"text": {}, "reason": {"reason": "timeout"}, "section": {"section": 1}}),
-    "notes": (NoteFact, {"text": {}}),
+    "claims": (
+        ClaimFact,
+        {
+            "text": {},
+            "reason": {"reason": "timeout"},
+            "section": {"section": 1},
+            "paragraph": {"section": 1, "paragraph": 2},
+            "resolved": {"reason": "timeout", "resolved": True},
+            "result": {"result": "disputed", "because": "he said so", "resolved": True},
+            "because": {"result": "disputed", "because": "he said so", "resolved": True},
+            "at": {},
+        },
+    ),
+    "notes": (NoteFact, {"text": {}, "at": {}}),
 }
 LEAST: dict[str, dict[str, Any]] = {
     "agents": {"id": "code-1", "started_at": T[1]},
@@ -275,10 +336,13 @@ def test_what_has_no_field_travels_beside_and_comes_back(id: str) -> None:
 
 
 def test_every_field_of_the_facts_is_probed() -> None:
-    left_out = {"native_id", "because", "pause_context", "resumed_at", "plan_base", "position"}
-    left_out |= {"artifacts", "compressions", "tokens_by_agent", "attributes"}
+    # An id is each layout's own, attributes are named after one; a folder lists its artifacts.
+    left_out = {"native_id", "attributes", "artifacts"}
     known = {name.partition(".")[0] for name in probes()}
     assert known | left_out == set(Facts.__struct_fields__) and not known & left_out
+    for part, (kind, _) in PARTS.items():
+        fields = {name.partition(".")[2] for name in probes() if name.startswith(f"{part}.")}
+        assert set(kind.__struct_fields__) - fields <= {"id", "unit", "parent"}, part
 
 
 if __name__ == "__main__":

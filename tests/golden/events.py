@@ -75,6 +75,7 @@ MINIMAL: list[Body] = [
     ev.AttributeSet(key="model", value=None),
     ev.ContractAcknowledged(agent="code-1", version="1.0", checksum=_D),
     ev.ForeignEdited(layout="craft", path="s.json", digest=_D),
+    ev.EvidenceObserved(proof="lint", argv=["make", "lint"], exit=0),
 ]
 
 _VERDICT = {
@@ -225,6 +226,25 @@ FULL: list[Body] = [
         digest=_D,
         cause="edited",
         residue='{"x":1}',
+        redacted=SECRETS,
+    ),
+    ev.EvidenceObserved(
+        proof="lint",
+        argv=["make", "lint"],
+        exit=137,
+        step="phase-2",
+        duration_ms=1200,
+        output=_D,
+        printed=2048,
+        tail="all is well",
+        globs=["src/**"],
+        blob=_D,
+        size=300,
+        files=3,
+        changed=True,
+        timed_out=True,
+        interrupted=True,
+        folder="parser",
         redacted=SECRETS,
     ),
 ]

@@ -16,7 +16,7 @@ from holdfast.layout.facts import (
     FileFact,
     StepFact,
 )
-from holdfast.layout.jsonform import copied
+from holdfast.layout.value import copied
 
 ODD: tuple[Any, ...] = (
     None,

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from holdfast.layout import ERROR, Layout, Tree, Where, layout
 from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
-from holdfast.layout.ai_session_read import MODELS, ROOT, slug
-from holdfast.layout.ai_session_write import native
+from holdfast.layout.ai_session.read import MODELS, ROOT, slug
+from holdfast.layout.ai_session.write import native
 from holdfast.layout.facts import SESSION, UNIT, AgentFact, CommandFact, Facts, StepFact
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
+from tests.conformance import marked
 
 FEATURE = "river-crossing-2025-03-04"
 STATE, PLAN, LOG, INDEX = LAYOUT.files(FEATURE)
@@ -1060,7 +1061,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
 
 
 @pytest.mark.req("S0-74", "S0-78", "S0-79")
-@pytest.mark.parametrize("path, value, code, requirement", WRONG)
+@pytest.mark.parametrize("path, value, code, requirement", marked(WRONG))
 def test_each_deviation_is_found_with_its_number(
     path: str, value: Any, code: str, requirement: str
 ) -> None:
@@ -1115,8 +1116,7 @@ MISSING = {
 }
 
 
-@pytest.mark.req(*sorted(set(MISSING.values())))
-@pytest.mark.parametrize("path, requirement", MISSING.items())
+@pytest.mark.parametrize("path, requirement", marked(MISSING.items()))
 def test_each_missing_key_is_found_and_grave_in_what_we_write(path: str, requirement: str) -> None:
     found = [f for f in LAYOUT.check(without(path), WHERE) if f.code == "missing-key"]
     assert [finding.requirement for finding in found] == [requirement]

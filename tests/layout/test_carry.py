@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -79,6 +80,15 @@ def test_writing_what_was_read_changes_nothing(
     files = with_strange_keys(carry.write(layout, None, want, HERE, full=full), strange)
     again = carry.write(layout, files, carry.read(layout, files, HERE), LATER, full=full)
     assert tree.identical(again, files)
+
+
+def test_steps_of_one_name_keep_their_statuses() -> None:
+    for statuses in product(("pending", "running", "blocked", "done"), repeat=3):
+        steps = [StepFact("plan it", id=f"t{n}", status=s) for n, s in enumerate(statuses)]
+        files = carry.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
+        read = carry.read(POOR, files, HERE)
+        assert sorted(step.status for step in read.steps) == sorted(statuses)
+        assert tree.identical(carry.write(POOR, files, read, HERE), files)
 
 
 def test_a_layout_that_says_everything_gets_no_extra_key() -> None:

@@ -160,7 +160,7 @@ def test_a_missing_acknowledgment_fails(text: str | None) -> None:
     assert codes(text) == (False, ["contract-missing"])
 
 
-@pytest.mark.req("X0-9", "S0-98")
+@pytest.mark.req("X0-9", "S0-1", "S0-98")
 def test_another_version_fails() -> None:
     text = acknowledged("ann").replace("Version: 1.0", "Version: 0.9")
     assert codes(text) == (False, ["contract-version"])

@@ -56,6 +56,15 @@ TABLE: dict[str, Said] = dict(_rows())
 BROKEN = [f"0/{row.path}" for row in ai_session.TABLE if not row.parses or row.bad_lines]
 
 
+OTHERS = {
+    "0/generated/valid/contract-acknowledgment.md",
+    "1/classification.json",
+    "1/ouroboros-2025-11/browser/test_session_1.json",
+    "2/companion-teleport-config.json",
+}
+"""Beside the files of sessions; of a tree's folder and of the workflows, whatever is there."""
+
+
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
@@ -78,6 +87,23 @@ def options(name: str, tmp_path: Path) -> list[str]:
 def alone(name: str) -> bool:
     """Files of a tree are told by where they are in it, too."""
     return "session-tree" not in name
+
+
+def test_every_file_of_the_corpus_is_in_a_table() -> None:
+    kinds = [str(number) for number in range(5)]
+    every = (path for kind in kinds for path in (CORPUS / kind).rglob("*") if path.is_file())
+    names = {str(path.relative_to(CORPUS)) for path in every}
+    known = {*TABLE, *BROKEN, *OTHERS}
+    apart = ("1/workflows/", "0/generated/session-tree/")
+    assert {name for name in names - known if not name.startswith(apart)} == set()
+    assert known <= names | {name for name in known if name.startswith(apart)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_session_file_is_said_to_be_none(cli: Cli, name: str) -> None:
+    answer = cli("--json", "check", str(CORPUS / name))
+    assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-layout"]
+    assert answer.code == 5
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])

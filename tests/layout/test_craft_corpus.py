@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import holdfast.layout
+import holdfast.layout.craft
 from holdfast.layout import Where
 from holdfast.layout.craft import LAYOUT
 
@@ -115,7 +115,7 @@ def test_the_complete_example_is_read_in_full() -> None:
 @pytest.mark.req("S2-82", "S2-85")
 def test_the_complete_example_satisfies_the_published_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schemas = Path(holdfast.layout.__file__).parent / "schema"
+    schemas = Path(holdfast.layout.craft.__file__).parent / "schema"
     published = json.loads((schemas / "session-state-v1.json").read_text("utf-8"))
     jsonschema.Draft202012Validator(published).validate(load(SEED)[SEED])
 

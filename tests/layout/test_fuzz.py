@@ -2,32 +2,38 @@
 
 A file that was one of ours is harmed a little (bytes flipped, cut off, lines shuffled, values
 swapped) and goes where any file goes: it is told, checked and read. What could be parsed is read
-whole; what could not is reported, with whatever is saved of it.
+whole; what could not is reported, with whatever is saved of it. What could be read is also taken
+for an edit of a file of ours: what it says anew is recorded, or told.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 import holdfast
 from holdfast import adopt, found
 from holdfast.found import Find
-from holdfast.layout import REGISTRY, Where
+from holdfast.layout import REGISTRY, Tree, Where, carry, layout
+from holdfast.layout.document import Document
+from holdfast.layout.facts import Facts, plain
+from holdfast.layout.threeway import changes
 from holdfast.layout.translate import adoption
 from tests.layouts import bundle, root_of
 
 WHERE = Where(now=1_794_771_152_000, naive="utc")
-FILES = [
-    (kind, f"/p/{root_of(kind)}/{name}", data)
-    for kind in REGISTRY
-    for name, data in bundle(kind).items()
-]
+FILES = [(kind, name, data) for kind in REGISTRY for name, data in bundle(kind).items()]
 FEW = 2_000
 MANY = 200_000
 SLOW = 1.0
@@ -106,58 +112,139 @@ MUTATIONS: tuple[Mutation, ...] = (flip, cut, drop, zero, shuffle, repeat, swap,
 def mutants(seed: int) -> Iterator[tuple[str, str, bytes]]:
     chance = random.Random(seed)
     while True:
-        kind, path, data = chance.choice(FILES)
+        kind, name, data = chance.choice(FILES)
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             data = chance.choice(MUTATIONS)(chance, data or b"\n") or b"\n"
-        yield kind, path, data
+        yield kind, name, data
 
 
-def look(path: str, data: bytes) -> Find | None:
-    """Do with a file what the commands do; whatever is lost must be told."""
+class Known(NamedTuple):
+    """A session of a layout before anybody touched its files."""
+
+    tree: Tree
+    facts: Facts
+
+
+def _known(kind: str) -> Known:
+    tree = {n: Document.parse(d, n.rsplit(".", 1)[-1]).value for n, d in bundle(kind).items()}
+    return Known(tree, carry.read(layout(kind), tree, WHERE))
+
+
+KNOWN = {kind: _known(kind) for kind in REGISTRY}
+# What follows from other facts, or may be missing from a file without a word about it.
+QUIET = {"native_id", "updated_at", "position", "tokens_by_agent"}
+
+
+def look(path: str, data: bytes) -> tuple[Find | None, str]:
+    """Do with a file what the commands do, and what became of it; all that is lost must be told."""
     one = found.told(path, data)
     if one is None:
-        return None
+        return None, "of no layout"
     report = found.check(one, WHERE)
     assert report.reading.layout == one.layout
     facts, problems = adopt.facts_in(one, WHERE)
     whole = bool(one.documents) and not one.faults
     assert facts is not None or problems
     assert whole or problems
+    assert report.findings or whole
     if whole:
         assert facts is not None
         assert one.lens.put(one.tree, one.lens.get(one.tree, WHERE), WHERE) == one.tree
     if facts is not None:
         assert adoption(facts, one.layout)
-    return one
+    return one, "read whole" if whole else "saved in part" if facts is not None else "told"
 
 
-def run(seed: int, count: int, deadline: float) -> int:
-    done = 0
-    for kind, path, data in mutants(seed):
-        if done >= count or time.monotonic() > deadline:
+def absorb(kind: str, name: str, one: Find) -> None:
+    """Take the file for an edit of ours: whatever it says anew is recorded, or told."""
+    lens, (base, now) = one.lens, KNOWN[kind]
+    theirs = base | {name: next(iter(one.documents.values())).value}
+    if not lens.reading(theirs, WHERE).writable:
+        return
+    if lens.get(theirs, WHERE).native_id != now.native_id:
+        return
+    said = changes(lens, base, theirs, now, WHERE, lambda original, text: False)
+    before, after = plain(now), plain(carry.read(lens, theirs, WHERE))
+    news = [key for key, value in after.items() if value != before.get(key)]
+    if any(_is_news(key, before.get(key), after[key]) for key in news):
+        assert said.moves or said.contested or said.residue, news
+
+
+def _is_news(key: str, old: Any, new: Any) -> bool:
+    if isinstance(new, list) and isinstance(old, list):
+        return any(element not in old for element in new)
+    return key not in QUIET
+
+
+@dataclass
+class Tally:
+    """How many files of which layout were tried, and what became of them."""
+
+    seed: int
+    tried: Counter[str] = field(default_factory=Counter)
+    became: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        total = self.tried.total()
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.tried.items()))
+        ends = ", ".join(f"{end} {count:,}" for end, count in self.became.most_common())
+        pace = total / max(self.seconds, 0.001)
+        return (
+            f"{total:,} mutated files in {self.seconds:.0f} s ({pace:.0f} a second),"
+            f" seed {self.seed}: {kinds}; {ends}"
+        )
+
+
+def run(seed: int, count: int, seconds: float) -> Tally:
+    tally, began = Tally(seed), time.monotonic()
+    for number, (kind, name, data) in enumerate(mutants(seed)):
+        tally.seconds = time.monotonic() - began
+        if number >= count or tally.seconds > seconds:
             break
         start = time.process_time()
         try:
-            look(path, data)
+            one, end = look(f"/p/{root_of(kind)}/{name}", data)
+            if one is not None and one.layout == kind and end == "read whole":
+                absorb(kind, name, one)
         except Exception as error:
-            raise AssertionError(f"seed {seed}, number {done} ({kind}): {data[:300]!r}") from error
+            raise AssertionError(
+                f"seed {seed}, number {number} ({kind}): {data[:300]!r}"
+            ) from error
         spent = time.process_time() - start
-        assert spent < SLOW, f"seed {seed}, number {done} ({kind}) took {spent:.1f} s"
-        done += 1
-    return done
+        assert spent < SLOW, f"seed {seed}, number {number} ({kind}) took {spent:.1f} s"
+        tally.tried[kind] += 1
+        tally.became[end] += 1
+    return tally
+
+
+def run_wide(seed: int, count: int, seconds: float) -> Tally:
+    """The same on all cores, each with the next seed."""
+    cores = os.cpu_count() or 1
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+        shares = [pool.submit(run, seed + n, count // cores, seconds) for n in range(cores)]
+        tallies = [share.result() for share in shares]
+    return Tally(
+        seed,
+        sum((tally.tried for tally in tallies), Counter()),
+        sum((tally.became for tally in tallies), Counter()),
+        max(tally.seconds for tally in tallies),
+    )
 
 
 def test_mutated_files_are_read_or_told() -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    assert run(seed, FEW, time.monotonic() + 600) == FEW
+    tally = run(random.randrange(1 << 32), FEW, 600)
+    print(tally)
+    assert tally.tried.total() == FEW and tally.tried.keys() == set(REGISTRY)
 
 
 @pytest.mark.soak
-def test_very_many_mutated_files_are_read_or_told(soak_seconds: float) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    assert run(seed, MANY, time.monotonic() + soak_seconds) > 0
+def test_very_many_mutated_files_are_read_or_told(
+    soak_seconds: float, tell: Callable[[str], None]
+) -> None:
+    tally = run_wide(random.randrange(1 << 32), MANY, soak_seconds)
+    tell(str(tally))
+    assert tally.tried.keys() == set(REGISTRY)
 
 
 def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path) -> None:
@@ -166,11 +253,11 @@ def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path)
     print(f"seed {seed}")
     home = holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path), trust_env=False)
     with home as hf:
-        for number, (_, path, data) in zip(range(60), mutants(seed), strict=False):
-            file = tmp_path / str(number) / Path(path).name
+        for number, (_, name, data) in zip(range(60), mutants(seed), strict=False):
+            file = tmp_path / str(number) / Path(name).name
             file.parent.mkdir()
             file.write_bytes(data)
-            for one in hf.adopt(str(file)):
-                assert one.session or one.problems or one.outcome == "template", (seed, number)
+            (one,) = hf.adopt(str(file))
+            assert one.session or one.problems or one.outcome == "template", (seed, number)
             assert file.read_bytes() == data
         assert all(report.ok for report in hf.verify()), seed

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from holdfast.layout import ERROR, Layout, Where, layout
 from holdfast.layout.facts import AgentFact, DecisionFact, ErrorFact, Facts, FileFact, StepFact
-from holdfast.layout.jsonform import copied
 from holdfast.layout.orchestrator import (
     AGENT_STATUSES,
     CURRENT,
@@ -32,8 +31,10 @@ from holdfast.layout.orchestrator import (
     repaired,
     said,
 )
+from holdfast.layout.value import copied
 from holdfast.layout.words import SESSION_WORDS, session_status, session_word
 from holdfast.model.rules import SESSION_MOVES
+from tests.conformance import marked
 from tests.layout import json_stories as stories
 
 HERE = Where(now=1_768_700_000_000, naive="utc")
@@ -472,7 +473,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("changes, code, req", FAULTS)
+@pytest.mark.parametrize("changes, code, req", marked(FAULTS))
 def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, req: str) -> None:
     findings = LAYOUT.check(tree(**changes), HERE)
     assert (code, req) in [(f.code, f.requirement) for f in findings]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from holdfast.layout import Tree, Where
-from holdfast.layout.praxis import LAYOUT, upgrade
-from holdfast.layout.praxis_read import View
-from holdfast.layout.praxis_state import WorkflowState
+from holdfast.layout.praxis import LAYOUT
+from holdfast.layout.praxis.read import View
+from holdfast.layout.praxis.state import WorkflowState
 from holdfast.layout.translate import adoption
 from holdfast.model.chain import next_event
 from holdfast.model.fold import extend
@@ -189,7 +189,7 @@ def test_what_was_read_written_back_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TABLE if name != list(TABLE)[-1]])
 def test_the_redesigned_form_says_the_same(name: str) -> None:
     tree, where = load(name), surroundings(name)
-    new = upgrade(tree, where)
+    new = LAYOUT.renewed(tree, where)
     before, after = LAYOUT.get(tree, where), LAYOUT.get(new, where)
     if before.status == "failed":
         before.ended_at = None  # only a completion has a time in this form

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.facts import (
     SESSION,
     UNIT,
@@ -24,7 +24,7 @@ from holdfast.layout.facts import (
 )
 
 
-class Toy:
+class Toy(Layout):
     """What the two have in common."""
 
     id = ""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from holdfast.model import event as ev
 from tests.mirror.conftest import Make
@@ -153,6 +155,64 @@ def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:
     project.edit(lambda v: v.update(status="complete"))
     project.again().note("next")
     assert project.session.status()["status"] == "completed"
+
+
+UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "project: theirs": ("orchestrator", lambda v: v["project"].update(name="theirs")),
+    "device: theirs": ("craft", lambda v: v.update(device="theirs")),
+    "project_path: /theirs": ("craft", lambda v: v.update(project="/theirs")),
+    "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
+    "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
+    "agents: code-1": ("craft", lambda v: v["agents"][0].update(output_summary="theirs")),
+}
+
+
+@pytest.mark.parametrize("said", UNSAYABLE)
+def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -> None:
+    layout, change = UNSAYABLE[said]
+    project = make(layout)
+    project.session.decide("Use JWT")
+    project.session.agent_start("code-1")
+    for n in range(20):  # until no rendering is left that looks like the edited one
+        project.session.task_add(f"Task {n}")
+    project.edit(change)
+    project.session.task_add("Ours")
+    (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
+    assert edited.residue == said
+    assert any(f"not taken up: {said}" in line for line in project.notices)
+    assert f"not taken up: {said}" in project.session.brief(budget=2000).text
+
+
+def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:
+    project = with_tasks(make)
+    project.session.pause()
+    project.edit(lambda v: v.update(status="in_progress", updated="2099-01-01T00:00:00Z"))
+    project.session.note("on")
+    assert project.kinds() == ["foreign.edited", "session.resumed"]
+    assert project.session.status()["status"] == "active" and project.disputes() == []
+
+
+def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    plan = project.ai("implementation-plan.yaml")
+    stale = project.read(plan)
+    project.session.task_done("t1")
+    for number in range(4):
+        project.session.task_add(f"More {number}")
+    stale["phases"][0]["tasks"][0]["description"] = "Theirs"
+    swap_in(plan, yaml.safe_dump(stale).encode())
+    project.session.note("next")
+    assert project.kinds() == ["foreign.edited", "step.added"] and project.disputes() == []
+    assert project.titles() == ["Theirs", *(f"More {number}" for number in range(4))]
+
+
+def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
+    project = with_tasks(make)
+    project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))
+    project.session.note("on")
+    (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
+    assert edited.residue == "" and "Theirs" in project.titles()
 
 
 def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> None:

@@ -47,7 +47,7 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
         return value
 
     project.session.agent_start("a1", type="code", task="Work")
-    assert look()["agents"][0]["status"] == "in_progress"
+    assert [agent["status"] for agent in look()["agents"]] == ["in_progress"]
     project.session.agent_done("a1", result="fine")
     assert look()["agents"][0]["result_summary"] == "fine"
     project.session.agent_start("a2", type="test", task="Try")

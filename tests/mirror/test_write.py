@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,9 +48,9 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     made: list[str] = []
     exchange, folder = files.exchange, files.make_folder
 
-    def exchanged(path: str, data: bytes, mode: int = 0o600) -> str:
+    def exchanged(path: str, data: bytes, mode: int = 0o600, **more: Any) -> str:
         made.append(os.path.basename(path))
-        return exchange(path, data, mode)
+        return exchange(path, data, mode, **more)
 
     def foldered(path: str) -> None:
         if path.endswith(ID) and not os.path.isdir(path):
@@ -89,7 +90,7 @@ def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -
     assert ids == [ID, "other-2026-02-01"] and project.notices == []
 
 
-@pytest.mark.req("S0-59")
+@pytest.mark.req("S0-50", "S0-59")
 def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
     project = make(AI_SESSION)
     moments = []
@@ -274,14 +275,14 @@ def test_our_own_lock_is_held_while_files_change(
     project = make(AI_SESSION)
     exchange, seen = files.exchange, []
 
-    def exchanged(path: str, data: bytes, mode: int = 0o600) -> str:
+    def exchanged(path: str, data: bytes, mode: int = 0o600, **more: Any) -> str:
         for each in (project.ai(".state.lock"), project.folder / ".ai-session"):
             fd = os.open(each, os.O_RDONLY)
             with pytest.raises(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(fd)
         seen.append(path)
-        return exchange(path, data, mode)
+        return exchange(path, data, mode, **more)
 
     monkeypatch.setattr(files, "exchange", exchanged)
     project.session.note("on")
@@ -379,23 +380,86 @@ def test_a_branch_switch_is_no_edit(make: Make) -> None:
 # -- backups -----------------------------------------------------------------------------------
 
 
-def test_an_essay_keeps_its_previous_version_beside_it(make: Make) -> None:
-    project = make()
-    root = project.folder / "essay"
-    project.session.layouts_add("essay", root=str(root))
-    state, backup = root / "session-state.yaml", root / "session-state.yaml.bak"
-    before = state.read_bytes()
-    project.session.note("on")
-    assert backup.read_bytes() == before and state.read_bytes() != before
-
-
-def test_the_backup_of_an_essay_is_never_made_of_a_broken_file(make: Make) -> None:
+@pytest.fixture
+def essay(make: Make) -> tuple[Project, Path, Path]:
+    """A project with an essay, its state and the backup of it."""
     project = make()
     root = project.folder / "essay"
     project.session.layouts_add("essay", root=str(root))
     project.session.note("on")
-    backup = (root / "session-state.yaml.bak").read_bytes()
-    (root / "session-state.yaml").write_bytes(b"a: [b\n")
+    return project, root / "session-state.yaml", root / "session-state.yaml.bak"
+
+
+Essay = tuple[Project, Path, Path]
+
+
+@pytest.mark.req("S3-86", "S3-87", "S3-88", "S3-89", "S3-90")
+def test_the_state_of_an_essay_is_written_in_three_steps(
+    essay: Essay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, state, backup = essay
+    before, steps = state.read_bytes(), list[tuple[str, bytes, bytes]]()
+    replace, swap = files.replace, files._swap
+
+    def replaced(path: str, data: bytes, mode: int = 0o600) -> None:
+        steps.append(("backup", _new(state), state.read_bytes()))
+        replace(path, data, mode)
+
+    def swapped(aside: str, path: str) -> bool:
+        steps.append(("rename", backup.read_bytes(), state.read_bytes()))
+        assert Path(aside).parent == state.parent and path == str(state)
+        return swap(aside, path)
+
+    monkeypatch.setattr(files, "replace", replaced)
+    monkeypatch.setattr(files, "_swap", swapped)
+    project.session.pause()
+    after = state.read_bytes()
+    assert steps == [("backup", after, before), ("rename", before, before)]
+    assert after != before and leftovers(project.folder) == []
+
+
+def _new(state: Path) -> bytes:
+    """What lies ready beside the state."""
+    (ready,) = [path for path in state.parent.iterdir() if path.name.endswith("-swap")]
+    return ready.read_bytes()
+
+
+@pytest.mark.req("S3-91")
+def test_an_essay_keeps_its_previous_version_beside_it(essay: Essay) -> None:
+    project, state, backup = essay
+    for word in ("one", "two", "three"):
+        before = state.read_bytes()
+        project.session.note(word)
+        assert backup.read_bytes() == before and state.read_bytes() != before
+
+
+@pytest.mark.req("S3-92")
+@pytest.mark.parametrize("broken", [b"a: [b\n", b"", b"\0" * 99, b"- 1\n", b"<<<<<<< HEAD\n"])
+def test_the_backup_of_an_essay_is_never_made_of_a_broken_file(essay: Essay, broken: bytes) -> None:
+    project, state, backup = essay
+    kept = backup.read_bytes()
+    state.write_bytes(broken)
     project.session.note("and on")
-    assert (root / "session-state.yaml.bak").read_bytes() == backup
-    assert (root / "session-state.yaml").read_bytes() == b"a: [b\n"
+    project.session.pause()
+    assert backup.read_bytes() == kept and state.read_bytes() == broken
+
+
+@pytest.mark.req("S3-92")
+def test_the_backup_of_an_essay_is_what_another_program_wrote_last(essay: Essay) -> None:
+    project, _, backup = essay
+    theirs = project.edit(lambda value: value.update(theirs="kept"))
+    project.session.note("and on")
+    assert backup.read_bytes() == theirs
+
+
+@pytest.mark.req("S3-88", "S3-92")
+def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
+    essay: Essay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, state, backup = essay
+    before = state.read_bytes(), backup.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_write_all", _full)
+        project.session.note("no room")
+    assert (state.read_bytes(), backup.read_bytes()) == before
+    assert leftovers(project.folder) == []

@@ -58,6 +58,61 @@ def test_the_budget_holds(cli: Cli) -> None:
     assert answer["briefing_tokens"] <= answer["budget"] == 150
 
 
+def test_the_smallest_briefing_for_a_model_says_what_it_must(cli: Cli) -> None:
+    cli.start("Add sensitivity analysis to the pipeline")
+    cli.ok("task", "add", "write the parser")
+    cli.ok("task", "add", "write its tests")
+    cli.ok("task", "block", "t2", "--because", "no test data")
+    for number in range(30):
+        cli.ok("note", f"remark {number}")
+    dead_agent(cli)
+    told = cli("brief", "--budget", "150").out
+    assert "Goal: Add sensitivity analysis" in told
+    assert "Where: 0 of 2 tasks done\n" in told
+    assert "Next: settle a1, then" in told
+    assert "- t2: blocked: no test data\n" in told
+    assert "- a1: died at" in told
+
+
+def dead_agent(cli: Cli) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    cli.ok("agent", "start", "a1", "--task", "write it", "--pid", str(child.pid))
+    child.kill()
+    child.communicate()
+
+
+def told_next(cli: Cli) -> set[str]:
+    """The next step wherever it is told."""
+    (listed,) = cli.json("list")["sessions"]
+    status = cli.json("status")["next"]
+    shown = [line for line in cli.ok("status").out.splitlines() if line.startswith("  next")]
+    brief = json.loads(cli("brief", "--format", "json", "--budget", "2000").out)["next"]
+    style = cli("brief", "--style", "orchestrator", "--no-fence").out
+    assert f"**Next: {brief[:40]}" in style
+    return {listed["next"], status, brief, *(line.split(maxsplit=1)[1] for line in shown)}
+
+
+@pytest.mark.parametrize("task", [True, False])
+def test_the_next_step_is_the_same_wherever_it_is_told(cli: Cli, task: bool) -> None:
+    cli.start("Add login")
+    if task:
+        cli.ok("task", "add", "write the parser")
+    alone = "start t1: write the parser" if task else "decide what to do next"
+    assert told_next(cli) == {alone}
+    dead_agent(cli)
+    after = ", then start t1: write the parser" if task else ""
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    cli.ok("pause")
+    after = f", then holdfast resume{after}"
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    assert cli("resume").code == 7
+    after = ", then start t1: write the parser" if task else ", then retry agent a1: write it"
+    assert told_next(cli) == {f"find out what became of a1{after}"}
+    assert cli.json("status")["unknown"] == ["a1"]
+    cli.ok("agent", "done", "a1")
+    assert told_next(cli) == {alone}
+
+
 @pytest.mark.parametrize("style", ["nonsense", ""])
 def test_an_unknown_style_exits_2_and_resumes_nothing(cli: Cli, style: str) -> None:
     cli.start("Add login")

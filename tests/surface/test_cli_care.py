@@ -75,7 +75,7 @@ def test_export_and_import_carry_a_session_with_its_artifacts(
     cli.ok("export", "login.hfpack", "--force")
     other = str(tmp_path / "other")
     answer = cli.ok("import", "login.hfpack", "--home", other, terminal=True)
-    assert "holdfast resume login" in answer.out
+    assert f"holdfast --home {other} resume login" in answer.out
     assert cli.json("resume", "login", "--home", other)["goal"] == "Add login"
 
 

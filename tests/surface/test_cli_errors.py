@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 from holdfast import errors
-from tests.surface.support import Cli
+from tests.surface.support import Answer, Cli
 
 GOALS = {
     "empty": "",
@@ -282,3 +283,106 @@ def test_hints_name_what_helps(cli: Cli) -> None:
     cli.ok("abort")
     for line in (["resume"], ["resume", "first"], ["error", "x"]):
         assert 'holdfast start "GOAL" --from first' in cli(*line).err
+
+
+def shown_line(answer: Answer) -> str:
+    """The first line that an error suggests, as one would paste it."""
+    (arrow,) = [line for line in answer.err.splitlines() if line.startswith("  → ")]
+    return arrow.removeprefix("  → ").removeprefix("first ").split(" · ")[0]
+
+
+def test_a_suggested_line_means_the_session_and_home_that_were_named(
+    cli: Cli, tmp_path: Path
+) -> None:
+    elsewhere = ("--home", str(tmp_path / "else where"))
+    cli.start("First", "--id", "first", *elsewhere)
+    cli.start("Second", "--id", "second", *elsewhere)
+    cli.ok("task", "add", "x", "--session", "first", *elsewhere)
+    cli.ok("pause", "--session", "first", *elsewhere)
+    refused = cli("task", "start", "t1", "--session", "first", *elsewhere)
+    assert refused.code == 4
+    line = shown_line(refused)
+    assert line == f"holdfast --home '{tmp_path}/else where' --session first resume"
+    cli.ok(*shlex.split(line)[1:])
+    assert cli.json("status", "--session", "first", *elsewhere)["status"] == "active"
+    assert cli.json("status", "--session", "second", *elsewhere)["resumes"] == 0
+
+
+@pytest.mark.parametrize(
+    "line, typed",
+    [
+        ("holdfast resume · holdfast log", "holdfast {0} resume · holdfast {0} log"),
+        ("holdfast resume other", "holdfast resume other"),
+        ("holdfast list", "holdfast list"),
+        ("see: holdfast log --help", "see: holdfast log --help"),
+        ('holdfast task add "…" --id t9', 'holdfast {0} task add "…" --id t9'),
+        ('holdfast start "GOAL"', 'holdfast start "GOAL"'),
+        ("no command in it", "no command in it"),
+    ],
+)
+def test_only_commands_of_one_session_are_told_which(line: str, typed: str) -> None:
+    from holdfast.cli.suggest import as_typed
+
+    assert as_typed(line, {"--session": "mine"}) == typed.format("--session mine")
+
+
+def test_an_error_in_json_suggests_the_same_line(cli: Cli) -> None:
+    cli.start("First", "--id", "first")
+    error = cli("--json", "archive", "--session", "first").json["error"]
+    assert error["hint"].startswith("first holdfast --session first complete · ")
+    assert error["legal"][0] == "pause"
+
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{TOKEN}",
+        f"note one {TOKEN}",
+        f"task done {TOKEN}",
+        f"tokens {TOKEN}",
+        f"log -n {TOKEN}",
+        f"undo {TOKEN}",
+        f"pause --reason {TOKEN}",
+        f"config {TOKEN}",
+        f"status --session {TOKEN}",
+        "note one postgres://bob:s3/cr3t@db",
+    ],
+)
+def test_an_error_does_not_repeat_a_secret_that_was_typed(cli: Cli, line: str) -> None:
+    cli.start("Add login")
+    for answer in (cli(*line.split()), cli("--json", *line.split())):
+        assert answer.code not in (0, 1)
+        assert TOKEN not in answer.out + answer.err
+        assert "s3/cr3t" not in answer.out + answer.err
+        assert "[redacted:" in answer.out + answer.err
+
+
+def test_an_error_does_not_repeat_what_a_pattern_of_the_users_own_finds(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("config", "redact_patterns", "acme-[0-9]+")
+    assert "acme-4711" not in cli("task", "done", "acme-4711").err
+
+
+@pytest.mark.parametrize(
+    "value, why", [("65", "65% is 0.65"), ("-1", "0 to 1"), ("half", "0 to 1")]
+)
+def test_progress_that_is_no_fraction_is_refused_with_the_reason(
+    cli: Cli, value: str, why: str
+) -> None:
+    cli.start("Add login")
+    answer = cli("attr", "progress", "--", value)
+    assert answer.code == 2 and why in answer.err
+    cli.ok("attr", "progress", "0.65")
+    assert cli.json("status")["progress"] == 0.65
+    cli.ok("attr", "progress", "null")
+    assert cli.json("status")["progress_from"] == "none"
+
+
+def test_a_number_that_is_a_password_is_not_kept(cli: Cli) -> None:
+    cli.start("Add login")
+    answer = cli.ok("attr", "password", "81726354")
+    assert "81726354" not in answer.out and "left out, it looked secret" in answer.out
+    assert "81726354" not in cli.ok("log", "--json").out

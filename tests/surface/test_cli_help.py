@@ -92,6 +92,12 @@ adopt
 adopt P --dry-run --templates --all --workflows D
 check F --strict
 convert F --to craft -o O
+prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K
+prove --again --all
+prove --list
+revisit S
+revisit S --impact major --apply --because R --key K
+revisit --undo --because R
 layouts
 layouts list
 layouts add craft:I --root D

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ ANSWERS = {
     "use": "use login",
     "list": "list",
     "task list": "task",
+    "prove": "prove --inputs a.py -- true",
+    "prove --list": "prove --list",
+    "revisit": "revisit t1",
+    "revisit --apply": "revisit t1 --apply",
     "phase done": "--session planned phase done 1 --evidence done=true",
     "phase gate": "--session planned phase gate 1",
     "phase list": "--session planned phase",
@@ -99,6 +104,7 @@ def scene(cli: Cli, project: Path) -> Cli:
         cli.ok(*text.split())
     cli.ok("note", "bootstrap", "--for-next")
     cli.ok("agent", "start", "a0")
+    cli.ok("prove", "--inputs", "*.py", "--", "true")
     cli.ok("layouts", "add", "ai-session:login-2026-01-31")
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
@@ -184,6 +190,17 @@ def test_errors_have_the_documented_fields(scene: Cli) -> None:
         assert list(error["error_context"]) == [
             *("operation", "file", "feature_id", "timestamp", "details")
         ]
+
+
+@pytest.mark.req("S0-81", "S0-82", "S0-83", "S0-84")
+def test_an_error_names_its_file_its_session_and_its_moment(scene: Cli) -> None:
+    missing = scene("--json", "import", "nowhere.hfpack").json["error"]["error_context"]
+    assert "nowhere.hfpack" in str(missing["file"]) and "nowhere.hfpack" in missing["details"]
+    lies_back = datetime.now(UTC) - datetime.fromisoformat(missing["timestamp"])
+    assert timedelta(seconds=-2) < lies_back < timedelta(hours=1)
+    scene.ok("complete")
+    refused = scene("--json", "task", "add", "More", "--session", "login").json["error"]
+    assert refused["error_context"]["feature_id"] == "login"
 
 
 def test_every_recording_command_answers_alike(scene: Cli) -> None:

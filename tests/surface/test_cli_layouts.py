@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import found
-from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, fill
+from tests.layout.test_praxis import legacy
+from tests.layout.test_praxis import session as workflow
+from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 from tests.surface.support import Cli
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
@@ -89,6 +91,58 @@ def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -
     assert "\r" in answer.err and "looked at" in answer.err
     assert len(cli.json("adopt")["adopted"]) == 61
     assert len(cli.ok("adopt").out.splitlines()) == 62
+
+
+# -- resuming a workflow -----------------------------------------------------------------------
+
+
+@pytest.mark.req("S1-124")
+def test_the_context_of_a_workflow_is_shown_when_it_is_loaded(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["praxis"])
+    value = workflow(session_id=(project / PRAXIS).stem)
+    (project / PRAXIS).write_text(json.dumps(value))
+    cli.ok("adopt")
+    for command in ("resume", "brief"):
+        said = cli.ok(command).out
+        assert "Where: phase 2 of 3: Phase 2 (67%)" in said
+        assert "Next: finish phase-2" in said
+        assert "phases took 15 minutes on average, about 15 minutes left, possibly stalled" in said
+
+
+def test_a_workflow_without_a_finished_phase_estimates_nothing(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["praxis"])
+    cli.ok("adopt")
+    assert "on average" not in cli.ok("resume").out
+
+
+# -- convert -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-91", "S0-92", "S0-93")
+@pytest.mark.parametrize("to", [kind for kind in KINDS if kind != "ai-session"])
+def test_the_new_format_is_written_beside_the_old(cli: Cli, project: Path, to: str) -> None:
+    fill(project, kinds=["ai-session"])
+    old = snapshot(project)
+    made = [project / name for name in cli.json("convert", STATE, "--to", to)["files"]]
+    assert made and all(path.is_relative_to((project / STATE).parent) for path in made)
+    assert {name: data for name, data in snapshot(project).items() if name in old} == old
+    assert cli.json("check", str(made[0]))["layout"] == to
+    assert cli("convert", STATE, "--to", to).code != 0, "what is there is never replaced"
+    assert snapshot(project).keys() == old.keys() | {str(path) for path in made}
+
+
+@pytest.mark.req("S0-93", "S1-127", "S1-142")
+def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
+    cli: Cli, project: Path
+) -> None:
+    old = project / "old.json"
+    old.write_text(json.dumps(legacy(mystery=[1])))
+    before = old.read_bytes()
+    assert cli.json("check", "old.json")["generation"] == "legacy"
+    cli.ok("convert", "old.json", "--to", "praxis", "-o", "new.json")
+    new = cli.json("check", "new.json")
+    assert new["generation"] == "redesign" and "mystery" in (project / "new.json").read_text()
+    assert old.read_bytes() == before
 
 
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
@@ -250,6 +304,21 @@ def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> N
 
 
 # -- the orchestrator --------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-1")
+def test_a_session_is_saved_loaded_resumed_and_found_in_the_history(
+    cli: Cli, project: Path
+) -> None:
+    cli.ok("orchestrator", "new", "Add login")
+    id = json.loads((project / ORCHESTRATOR).read_text())["session_id"]
+    cli.ok("pause")
+    cli.ok("orchestrator", "save")
+    assert json.loads((project / ORCHESTRATOR).read_text())["status"] == "paused"
+    assert "**Goal**: Add login" in cli.ok("orchestrator", "continue").out
+    assert json.loads((project / ORCHESTRATOR).read_text())["status"] == "in_progress"
+    cli.ok("orchestrator", "abort")
+    assert not (project / ORCHESTRATOR).exists() and id in cli.ok("orchestrator", "history").out
 
 
 @pytest.mark.req("S4-86", "S4-45")

@@ -111,6 +111,58 @@ def test_log_shows_every_event_in_order(cli: Cli) -> None:
     assert cli.ok("log", "-n", "1").out.startswith("#3")
 
 
+def test_a_pipe_gets_every_word_of_the_log_and_a_terminal_with_full(cli: Cli) -> None:
+    cli.start("Add login")
+    text = " ".join(f"word{n}" for n in range(30))
+    cli.ok("note", text)
+    assert text in cli.ok("log").out
+    cut = cli.ok("log", terminal=True).out
+    assert "word29" not in cut and "…" in cut
+    shown = cli.ok("log", "--full", terminal=True).out
+    assert text in " ".join(re.sub(r"\x1b\[[0-9;]*m", "", shown).split())
+    cli.ok("undo", "2")
+    struck = cli.ok("log", "--full", "--no-color", terminal=True).out
+    assert f"~~note {text}~~ (withdrawn)" in " ".join(struck.split())
+
+
+def test_a_note_too_long_for_its_event_says_so_and_is_whole_with_full(cli: Cli) -> None:
+    cli.start("Add login")
+    text = " ".join(f"word{n}" for n in range(2000))
+    cli.ok("note", "-", source=text)
+    short = cli.ok("log", "-n", "1").out
+    assert f"… ({len(text):,} bytes; all of it: holdfast log --full)" in short
+    assert text in cli.ok("log", "-n", "1", "--full").out
+    assert cli.ok("log", "--json", "-n", "1", "--full").lines[0]["data"]["text"] == text
+
+
+def test_bringing_a_session_back_is_not_called_archived(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("complete")
+    cli.ok("archive")
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli        archived")
+    cli.ok("unarchive")
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli        unarchived")
+
+
+def test_the_log_names_devices_where_there_are_several(
+    cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "one")
+    assert "here" not in cli.ok("log").out
+    cli.ok("export", "there.hfpack")
+    elsewhere = ("--home", str(tmp_path / "elsewhere"))
+    cli.ok("import", "there.hfpack", *elsewhere)
+    cli.ok("note", "two", "--session", "login", *elsewhere)
+    cli.ok("export", "back.hfpack", "--session", "login", *elsewhere)
+    cli.ok("import", "back.hfpack")
+    other = cli.ok("log", "--json").lines[-1]["device"]
+    columns = [line.split()[2:5] for line in cli.ok("log").out.splitlines()]
+    assert columns == [
+        ["here", "cli", "started"], ["here", "cli", "note"], [other, "cli", "note"]
+    ]  # fmt: skip
+
+
 def test_an_undo_is_shown_with_the_number_of_what_it_withdraws(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("note", "one")
@@ -191,6 +243,25 @@ def test_search_finds_words_and_says_where(cli: Cli) -> None:
     )
     assert cli.ok("search", "nowhere").out == "Nothing found.\n"
     assert cli("search", " ").code == 2
+
+
+def test_diff_tells_what_was_noted_decided_and_run_in_between(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("note", "before")
+    cli.ok("note", "the primary method is bootstrap")
+    cli.ok("decide", "keep it in SQLite")
+    cli.ok("error", "the API answers 503")
+    cli.ok("command", "pytest", "--arguments", "-q")
+    told = cli.ok("diff", "2").out.splitlines()
+    assert "+ note  the primary method is bootstrap" in told
+    assert "+ command  pytest -q" in told
+    assert any(line.startswith("+ decision  keep it in SQLite") for line in told)
+    assert any(line.startswith("+ error  the API answers 503") for line in told)
+    assert not any("before" in line for line in told)
+    assert "- note  the primary method is bootstrap" in cli.ok("diff", "6", "2").out
+    cli.ok("undo", "3")
+    assert "+ note" not in cli.ok("diff", "2").out
+    assert "- note  the primary" in cli.ok("diff", "6").out
 
 
 def test_show_goes_back_to_any_point(cli: Cli) -> None:

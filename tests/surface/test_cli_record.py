@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -372,3 +374,45 @@ def test_a_file_that_never_was_is_not_recorded_as_deleted(busy: Cli, project: Pa
     busy.ok("file", "here.py")
     (project / "here.py").unlink()
     assert busy.ok("file", "here.py").out == "#7 deleted here.py\n"
+
+
+def test_a_process_that_was_just_registered_is_not_called_another_at_work(cli: Cli) -> None:
+    cli.start("Add login")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        started = cli.ok("agent", "start", "a1", "--pid", str(child.pid))
+        assert "also at work" not in started.err
+        assert cli.json("agent", "start", "a2", "--pid", str(child.pid))["others"] == []
+        assert "also at work" in cli.ok("note", "from elsewhere").err
+        child.communicate(b"\n")
+
+
+def test_the_tokens_of_a_session_are_those_of_its_agents_until_it_is_measured(cli: Cli) -> None:
+    cli.start("Add login")
+    for line in ("agent start a1", "agent start a2", "tokens 100 --agent a1"):
+        cli.ok(*line.split())
+    cli.ok("tokens", "900", "--agent", "a1")
+    cli.ok("tokens", "12000", "--agent", "a2")
+    assert cli.json("status")["tokens"] == 12_900
+    assert "12,900 tokens" in cli.ok("status").out
+    assert "12,900 tokens used (10%)" in cli.ok("brief").out
+    assert "tokens   12,900" in cli.ok("show").out
+    cli.ok("undo", "5")
+    assert cli.json("status")["tokens"] == 12_100
+    cli.ok("tokens", "20000")
+    assert cli.json("status")["tokens"] == 20_000
+    assert cli.ok("verify").code == 0
+
+
+def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("task", "add", "write it")
+    cli.ok("task", "start", "t1")
+    cli.ok("task", "add", "a part of it", "--phase", "t1")
+    refused = cli("undo", "2")
+    assert refused.code == 4
+    assert "#3, #4 speak of it" in refused.err
+    assert "holdfast task skip t1 --because" in refused.err
+    cli.ok("undo", "4")
+    cli.ok("undo", "3")
+    cli.ok("undo", "2")
+    assert cli.json("task")["tasks"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -40,8 +41,7 @@ def test_every_verb_is_a_documented_method(verb: str) -> None:
 
 def test_every_option_for_a_task_or_an_agent_is_a_parameter() -> None:
     for verb in ("task add", "task done", "agent start", "agent done", "agent fail", "command"):
-        code = getattr(Session, verb.replace(" ", "_")).__code__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        names = inspect.signature(getattr(Session, verb.replace(" ", "_"))).parameters
         options = {name for name in vars(parse(verb, _least(verb))[1]) if name not in _SHARED}
         assert options <= set(names) | {"title"}, verb
 

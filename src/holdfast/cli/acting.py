@@ -80,7 +80,8 @@ def left_out(event: Event) -> list[Part]:
 
 def tell_damage(session: Session, screen: Screen) -> None:
     said = f"session {session.id} is damaged; see what is wrong: "
-    screen.aside(("attention: ", "yellow"), said, (f"holdfast verify {session.id}", "cyan"))
+    line = screen.as_typed(f"holdfast verify {session.id}")
+    screen.aside(("attention: ", "yellow"), said, (line, "cyan"))
 
 
 def tell_outvoted(session: Session, screen: Screen) -> None:

@@ -7,7 +7,8 @@ import os
 from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, is_essay, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
-from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
+from holdfast.cli.status import idle_values, tell_idle
+from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +42,17 @@ def brief_arguments(parser: Parser) -> None:
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _to_resume(options.chosen, hf)
     others = at_work(session)
+    idle = _idle(session, hf)
     brief = session.resume(**_manner(options, screen))
     summary = essay_summary(hf, session)
     wrong = [] if getattr(options, "anyway", False) else _discrepancies(hf, session)
     if summary:
         screen.line(summary)
     question = {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
-    tell_brief(brief, session, options, screen, others=others, summary=summary, more=question)
+    more = {**question, **({"expiry": idle} if idle else {})}
+    tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
+    if idle:
+        tell_idle(idle, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
@@ -84,6 +89,14 @@ def _tell_discrepancies(wrong: list[str], screen: Screen) -> int:
     return UNSETTLED
 
 
+def _idle(session: Session, hf: Holdfast) -> dict[str, Any]:
+    """What inactivity meant until now: what the resume itself takes away."""
+    try:
+        return idle_values(session.status(), hf)
+    except HoldfastError:
+        return {}  # what is damaged is told by the briefing
+
+
 def essay_summary(hf: Holdfast, session: Session) -> str:
     """Where an essay was left, in its document's words."""
     if not is_essay(session):
@@ -101,7 +114,7 @@ def _tell_unadopted(hf: Holdfast, screen: Screen) -> None:
             ("also here: ", "yellow"),
             f"session files of other programs in {', '.join(here)}",
             ("; to take them up: ", "dim"),
-            ("holdfast adopt", "cyan"),
+            (screen.as_typed("holdfast adopt"), "cyan"),
         )
 
 
@@ -119,13 +132,13 @@ def _warned(brief: Briefing, code: int, screen: Screen) -> int:
         UNSETTLED: "not everything is settled; look at it before going on (exit 7)",
     }
     if code:
-        screen.aside(("attention: ", "yellow"), meaning[code])
+        screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
     if code == UNSETTLED and brief.unknown_outcomes:
-        screen.aside("  when you know what became of it: holdfast agent done|fail|retry ID")
+        line = "  when you know what became of it: holdfast agent done|fail|retry ID"
+        screen.aside(screen.as_typed(line))
     if code == UNSETTLED and brief.disputes:
-        screen.aside(
-            "  when you know what is true: holdfast task done|skip|fail ID, agent done ID …"
-        )
+        line = "  when you know what is true: holdfast task done|skip ID, agent done ID …"
+        screen.aside(screen.as_typed(line))
     return code
 
 
@@ -133,7 +146,7 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = "drifted" in brief.attention
+    changed = "drifted" in brief.attention or "stale" in brief.attention
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
         return UNSETTLED
     return DONE

@@ -80,6 +80,7 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
         _travel_light(name)
     command, options = parse(name, rest)
     screen.json, screen.quiet = options.json, options.quiet
+    screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
     hf = _open(options, screen, careful=command.careful is not None and command.careful(options))
     try:
         return command.run(options, hf, screen) or 0

@@ -96,7 +96,7 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     what = (session.id, " – ", shorten(shown["goal"], _GOAL))
     screen.done((lead, "green"), *what, *left_out(_first_event(session)))
     if before and before != session.id:
-        back = (f"holdfast use {before}", "cyan")
+        back = (screen.as_typed(f"holdfast use {before}"), "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
     tell_outvoted(session, screen)
     screen.hint("next: ", _first_steps(shown))

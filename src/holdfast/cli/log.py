@@ -7,7 +7,7 @@ import time
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.screen import VERSION
 from holdfast.cli.words import about, word_of
-from holdfast.text import fit, shorten, width
+from holdfast.text import fit, one_line, shorten, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.timeline import LogLine
 
 _POLL_SECONDS = 2.0
-_WHO, _WORD, _LEAST = 10, 11, 16
+_WHO, _WORD, _LEAST, _DEVICE = 10, 11, 16, 12
 _GOAL = 50
 _COLOURS = {
     "error.raised": "red",
@@ -38,20 +38,23 @@ _COLOURS = {
 def _log_arguments(parser: Parser) -> None:
     parser.add_argument("-n", type=count, default=0, metavar="N", help="only the newest N")
     parser.add_argument("--follow", action="store_true", help="wait for what happens next")
+    parser.add_argument("--full", action="store_true", help="cut nothing: long texts are wrapped")
 
 
 def run_log(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session = hf.current()
+    session, full = hf.current(), options.full
     if not options.follow:
         screen.long()
-    last = _tell(session.log(limit=options.n or -1), hf, screen)
+    last = _tell(session.log(limit=options.n or -1, full=full), hf, screen, full=full)
     while options.follow:
         screen.flush()
         if session.follow(last, _POLL_SECONDS):
-            last = _tell(session.log(after=last), hf, screen, last=last)
+            last = _tell(session.log(after=last, full=full), hf, screen, full=full, last=last)
 
 
-def _tell(lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, last: int = 0) -> int:
+def _tell(
+    lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, full: bool, last: int = 0
+) -> int:
     """Print events; returns the number of the last one."""
     from holdfast.timeline import plain_event
 
@@ -61,23 +64,37 @@ def _tell(lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, last: int =
         if screen.json:
             screen.object({"holdfast": VERSION, **plain_event(line)})
         else:
-            screen.line(*_parts(line, now, screen))
+            for parts in _lines(line, _head(line, now, hf), screen, full=full):
+                screen.line(*parts)
     return last
 
 
-def _parts(line: LogLine, now: int, screen: Screen) -> list[Part]:
-    event, (word, text) = line.event, about(line)
+def _head(line: LogLine, now: int, hf: Holdfast) -> list[str]:
+    """Number, time, who; and on which device, where a session was written on several."""
+    event = line.event
     who = fit(event.head.actor.removeprefix("agent:"), _WHO)
-    head = [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", f"{who} "]
-    word = f"{word:<{_WORD}} "
-    if screen.columns:
-        room = screen.columns - sum(map(width, head)) - width(word)
-        text = fit(text, max(room, _LEAST))
-    said = (word + text).rstrip()
-    if not line.retracted:
-        return [(head[0], "bold"), (head[1], "dim"), head[2], (said, _COLOURS.get(event.kind, ""))]
-    gone = said if screen.shows_strike else f"~~{said}~~ (withdrawn)"
-    return [*((part, "dim") for part in head), (gone, "strike")]
+    device = "here" if line.device == hf.store.device else line.device
+    where = [f"{fit(device, _DEVICE)} "] if device else []
+    return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
+
+
+def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> list[list[Part]]:
+    """An event as one line, cut at the edge of a terminal; with `full` as many as it takes."""
+    word, text = about(line)
+    lead = f"{''.join(head)}{word:<{_WORD}} "
+    if screen.columns and not full:
+        text = fit(text, max(screen.columns - width(lead), _LEAST))
+    first, *more = screen.wrapped(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
+    said = first[sum(map(len, head)) :].rstrip()
+    style = "strike" if line.retracted else _COLOURS.get(line.event.kind, "")
+    if line.retracted and not screen.shows_strike:
+        said = f"~~{' '.join([said, *map(str.strip, more)])}~~ (withdrawn)"
+        more = []
+    shade = "dim" if line.retracted else ""
+    parts: list[Part] = [(head[0], shade or "bold"), (head[1], "dim")]
+    parts += [(part, shade) for part in head[2:]]
+    lines: list[list[Part]] = [[*parts, (said, style)]]
+    return lines + [[(part, style)] for part in more]
 
 
 def when(ms: int, now: int) -> str:
@@ -137,7 +154,11 @@ def _tell_places(places: list[dict[str, Any]], screen: Screen) -> None:
 
 COMMANDS = {
     "log": Command(
-        _log_arguments, run_log, "holdfast log", "holdfast log -n 20", "holdfast log --follow"
+        _log_arguments,
+        run_log,
+        "holdfast log",
+        "holdfast log -n 20 --full",
+        "holdfast log --follow",
     ),
     "search": Command(
         _search_arguments, run_search, 'holdfast search "login token"', "holdfast search boots"

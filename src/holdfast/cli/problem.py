@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _MANY = 10
@@ -18,12 +19,29 @@ _MANY = 10
 
 def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
+    _settle(screen)
+    _take_secrets_out(error, screen.patterns)
     if screen.json:
-        screen.object({"holdfast": VERSION, "error": as_values(error, screen.command)})
+        values = as_values(error, screen.command)
+        values["hint"] = screen.as_typed(values["hint"])
+        screen.object({"holdfast": VERSION, "error": values})
     else:
-        _settle(screen)
         _tell_people(error, screen)
     return error.exit_code
+
+
+def _take_secrets_out(error: HoldfastError, patterns: Sequence[str]) -> None:
+    """An error repeats what was typed, and that may hold a secret."""
+    from holdfast.redact import Redactor
+
+    try:
+        redactor = Redactor(patterns)
+    except HoldfastError:  # perhaps the very error that is told
+        redactor = Redactor()
+    for name in ("what", "why", "hint", "file", "session"):
+        setattr(error, name, redactor.text(getattr(error, name))[0])
+    if isinstance(error, Refused):
+        error.legal = [redactor.text(move)[0] for move in error.legal]
 
 
 def tell_bug(error: Exception, screen: Screen) -> int:
@@ -131,17 +149,19 @@ def _tell_people(error: HoldfastError, screen: Screen) -> None:
     if choices:
         _tell_choices(choices, screen)
     elif hint := _hint(error):
-        screen.complain("  → ", hint)
+        screen.complain("  → ", screen.as_typed(hint))
 
 
 def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
     from holdfast.text import fit, shorten
 
     verb = screen.command if screen.command in ("resume", "brief") else "use"
-    longest = max(len(id) for id, _, _ in choices[:_MANY])
+    lines = [screen.as_typed(f"holdfast {verb} {id}") for id, _, _ in choices[:_MANY]]
     screen.complain("  open sessions, and the line to type:")
-    for id, status, goal in choices[:_MANY]:
-        line = fit(f"holdfast {verb} {id}", len(f"holdfast {verb} ") + longest)
+    for typed, (_, status, goal) in zip(lines, choices, strict=False):
+        line = fit(typed, max(map(len, lines)))
         screen.complain("  → ", line, "  ", (fit(status, 6), "dim"), "  ", shorten(goal, 40))
     if len(choices) > _MANY:
-        screen.complain(f"    … and {len(choices) - _MANY} more; see: holdfast list")
+        screen.complain(
+            f"    … and {len(choices) - _MANY} more; see: {screen.as_typed('holdfast list')}"
+        )

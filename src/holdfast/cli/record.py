@@ -219,7 +219,8 @@ def run_undo(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     event = session.undo(options.event, because=options.because, key=options.key)
     said = "" if screen.json else _withdrawn(session, getattr(event.body, "event", ""))
     confirm(session, event, screen, said)
-    screen.done(("  to bring it back: ", "dim"), (f"holdfast undo {event.seq}", "cyan"))
+    line = screen.as_typed(f"holdfast undo {event.seq}")
+    screen.done(("  to bring it back: ", "dim"), (line, "cyan"))
 
 
 def _withdrawn(session: Session, id: str) -> str:

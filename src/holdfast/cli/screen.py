@@ -58,6 +58,10 @@ class Screen:
         self.json = False
         self.quiet = False
         self.settled = False
+        self.patterns: Sequence[str] = ()
+        """Of secrets, besides those that everyone knows: errors repeat what was typed."""
+        self.given: dict[str, str] = {}
+        """Shared options with a value that were typed, which suggested lines repeat."""
         self._colour = "auto"
         self._pager = ""
         self._kept: list[str] | None = None
@@ -65,6 +69,7 @@ class Screen:
     def settle(self, settings: Settings, *, colour: bool) -> None:
         """Take over what the settings say about colour and the pager."""
         self.settled = True
+        self.patterns = settings.redact_patterns
         self._colour = settings.color if colour else "never"
         self._pager = settings.pager
 
@@ -99,7 +104,15 @@ class Screen:
     def hint(self, lead: str, line: str) -> None:
         """What one might type next. Only on a terminal: a program pays for every word."""
         if line and self.is_terminal:
-            self.done(("  " + lead, "dim"), (line, "cyan"))
+            self.done(("  " + lead, "dim"), (self.as_typed(line), "cyan"))
+
+    def as_typed(self, line: str) -> str:
+        """A line to type next, with the options that were typed this time."""
+        if not self.given:
+            return line
+        from holdfast.cli.suggest import as_typed
+
+        return as_typed(line, self.given)
 
     def block(self, text: str) -> None:
         """Text of several lines."""
@@ -136,6 +149,24 @@ class Screen:
         """After Ctrl-C on a terminal, the next prompt gets a line of its own."""
         if _is_terminal(self.err):
             _put(self.err, "\n")
+
+    def passed_on(self, data: bytes) -> bool:
+        """Pass on what another program prints, as it is; False once nobody reads it.
+
+        With --json it goes to the error stream, so that the answer stays one object.
+        """
+        stream = self.err if self.json else self.out
+        try:
+            buffer = getattr(stream, "buffer", None)
+            stream.flush()
+            if buffer is None:
+                stream.write(data.decode("utf-8", "replace"))
+            else:
+                buffer.write(data)
+                buffer.flush()
+        except (OSError, ValueError):
+            return False
+        return True
 
     def progress(self, text: str = "") -> None:
         """How far long work has come, on a line that the next one replaces; empty clears it."""

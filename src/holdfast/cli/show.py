@@ -53,6 +53,7 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
     screen.line((shown["goal"], "bold"), point)
     times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
     branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
+    used = core.get("tokens") or core.get("agent_tokens", 0)
     screen.fields(
         [
             ("session", shown["session"]),
@@ -65,7 +66,7 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
             ("began", times["began_at"]),
             ("paused", " – ".join(filter(None, [times["paused_at"], _pause(core)]))),
             ("ended", times["ended_at"]),
-            ("tokens", f"{core['tokens']:,}" if core.get("tokens") else ""),
+            ("tokens", f"{used:,}" if used else ""),
             ("events", str(shown["seq"])),
             ("secrets", _counted("left out: ", core.get("redacted", {}))),
             ("unread", _counted("of a newer version: ", core.get("unknown", {}))),
@@ -204,7 +205,7 @@ def _subject(text: str) -> str:
     """What changed, as people say it: a note has no name but its text, a step is a task."""
     table, _, key = text.partition(" ")
     word = {"step": "task", "contract": "contract of"}.get(table, table)
-    return word if table in ("note", "error", "decision") else f"{word} {key}".rstrip()
+    return word if table in ("note", "error", "decision", "command") else f"{word} {key}".rstrip()
 
 
 def _named(change: Change, value: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.choice import STATUSES
+from holdfast.choice import FINISHED, STATUSES
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago
 from holdfast.errors import InvalidInput, NoSession
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
 
 _SHOWN = 50
+_HOUR = 3_600_000
 _COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
 _HINTS = {
     "active": 'holdfast note "…" · holdfast log · holdfast pause',
@@ -35,8 +36,45 @@ _HINTS = {
 
 def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     shown = hf.current().status()
-    screen.answer(shown)
+    idle = idle_values(shown, hf)
+    screen.answer({**shown, "expiry": idle} if idle else shown)
     tell_status(shown, hf, screen)
+    tell_idle(idle, screen)
+
+
+def idle_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
+    """What it means that nobody worked on a session for long; empty while it means nothing."""
+    from datetime import datetime
+
+    if shown["status"] in FINISHED or not shown["updated_at"]:
+        return {}
+    try:
+        then = datetime.fromisoformat(shown["updated_at"]).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return {}
+    # Only then is the session's plan worth loading.
+    if hf.clock.now() - then < _HOUR:
+        return {}
+    idle = hf.session(shown["session"]).expiry()
+    if idle.word == "active":
+        return {}
+    return {
+        "state": idle.word,
+        "idle_ms": idle.idle_ms,
+        "pause_hours": idle.limits.pause_hours or None,
+        "abandon_hours": idle.limits.abandon_hours or None,
+        "choices": [{"what": one.what, "command": one.command} for one in idle.choices],
+    }
+
+
+def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
+    """Warn of a session that counts as abandoned, with what can be done; nothing is decided."""
+    if not idle or not idle["choices"]:
+        return
+    days = idle["idle_ms"] // (24 * _HOUR)
+    screen.aside(("nobody worked on this session for ", "yellow"), plural(days, "day"))
+    for one in idle["choices"]:
+        screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
 
 
 def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
@@ -234,7 +272,7 @@ def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.answer(shown)
     tell_status(shown, hf, screen)
     screen.line()
-    screen.line("→ ", (_next_command(shown), "cyan"))
+    screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
 
 
 def _next_command(shown: dict[str, Any]) -> str:
@@ -255,7 +293,8 @@ def _tell_choices(error: NoSession, hf: Holdfast, screen: Screen) -> None:
     screen.line(("Open sessions of this project, none of them current in this folder:", "bold"))
     screen.table(list(_rows(found, "", hf, with_project=False)), right="3")
     screen.line()
-    screen.line("→ ", (f"holdfast resume {found[0]['session']}", "cyan"))
+    line = screen.as_typed(f"holdfast resume {found[0]['session']}")
+    screen.line("→ ", (line, "cyan"))
 
 
 def _welcome(hf: Holdfast, screen: Screen) -> None:

@@ -45,6 +45,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
+    "Proof and change": {
+        "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
+        "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),
+    },
     "Phases of a plan": {
         "phase list": ("phase", "the phases of the plan; `holdfast phase` alone does the same"),
         "phase gate": ("phase", "what a phase's gate asks, what there is, whether it would pass"),

@@ -24,6 +24,8 @@ def about(line: LogLine) -> tuple[str, str]:
         return word, "(erased)"
     if kind == "EventRetracted" and line.target:
         return word, _join(f"#{line.target}", body.because)
+    if kind == "SessionArchived" and not body.archived:
+        return "unarchived", ""
     return (event.kind, _raw(body)) if kind == "Unknown" else (word, say(body))
 
 
@@ -54,8 +56,11 @@ def _nothing(body: Any) -> str:
     return ""
 
 
-def _archived(body: Any) -> str:
-    return "" if body.archived else "brought back"
+def _note(body: Any) -> str:
+    """A note too long for its event has only its beginning there."""
+    if not body.blob or len(body.text.encode()) >= body.size:
+        return str(body.text)
+    return f"{body.text}… ({body.size:,} bytes; all of it: holdfast log --full)"
 
 
 def _paused(body: Any) -> str:
@@ -118,6 +123,14 @@ def _interrupted(body: Any) -> str:
     return _join(body.doing, ", ".join(body.agents))
 
 
+def _proof(body: Any) -> str:
+    import shlex
+
+    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
+    ended = word or ("" if not body.exit else f"exit {body.exit}")
+    return _join(body.step, body.proof, shlex.join(body.argv), ended, f"{body.duration_ms:,} ms")
+
+
 _SAID: dict[str, tuple[str, Say]] = {
     "session.started": ("started", _field("goal")),
     "session.adopted": ("adopted", _field("goal", "origin")),
@@ -129,7 +142,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "session.aborted": ("aborted", _field("because")),
     "session.abandoned": ("abandoned", _field("because")),
     "session.reopened": ("reopened", _field("because")),
-    "session.archived": ("archived", _archived),
+    "session.archived": ("archived", _nothing),
     "session.interrupted": ("interrupted", _interrupted),
     "session.forgotten": ("forgotten", _nothing),
     "event.retracted": ("undo", _field("event", "because")),
@@ -164,11 +177,12 @@ _SAID: dict[str, tuple[str, Say]] = {
     "context.measured": ("context", _tokens),
     "context.compressed": ("compressed", _field("summary")),
     "error.raised": ("error", _field("message")),
-    "note.added": ("note", _field("text")),
+    "note.added": ("note", _note),
     "claim.deferred": ("claim", _field("claim", "text", "reason")),
     "claim.resolved": ("claim", _field("claim")),
     "claim.overridden": ("claim", _field("claim", "result", "because")),
     "attribute.set": ("attribute", _attribute),
     "contract.acknowledged": ("contract", _field("agent", "version")),
     "foreign.edited": ("edited", _field("path", "cause")),
+    "evidence.observed": ("proof", _proof),
 }

@@ -54,7 +54,8 @@ class Where(Struct, frozen=True):
 
     `root` is the session's folder, `names` the files in it (relative, with /), both empty when
     unknown; `total` the number of phases that a workflow definition handed in gives; `naive` says
-    how stamps without a zone are read ("local" or "utc").
+    how stamps without a zone are read ("local" or "utc"). `generation` is the shape that a new
+    file is to have, where a layout has several; empty means today's.
     """
 
     now: int = 0
@@ -64,6 +65,7 @@ class Where(Struct, frozen=True):
     naive: str = "local"
     project_path: str = ""
     device: str = ""
+    generation: str = ""
 
 
 class Reading(Struct):
@@ -116,6 +118,14 @@ class Layout(Protocol):
     def get(self, tree: Tree, where: Where) -> Facts: ...
 
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree: ...
+
+    def known_as(self, facts: Facts) -> dict[int, str]:
+        """Place of a step → the id that new files give it, in a layout that has its own."""
+        return {}
+
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """The same session in today's form of the layout."""
+        return tree
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...
 

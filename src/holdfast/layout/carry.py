@@ -4,7 +4,7 @@
       v: 1
       facts: delta        from what the layout's own fields say to what the facts are
       from:               per layout that these facts came from by conversion
-        craft: {id: native id, rest: delta, manner: {file: manner}, full, now}
+        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, generation}
 
 Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
 while the layout's own word is what it was, and a change that another program made wins.
@@ -12,28 +12,30 @@ while the layout's own word is what it was, and a change that another program ma
 `rest` leads from the files that the facts alone would make to the files as they were: values that
 the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
 applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
-that they could not say, `now` the moment they were made at when nothing in the facts tells it.
+that they could not say, `now` the moment they were made at when nothing in the facts tells it,
+`generation` their shape when it is not the one we write today.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import Facts
-from holdfast.layout.facts import plain as _plain
+from holdfast.layout.facts import Facts, plain
+from holdfast.layout.jsonform import pair
 
 VERSION = 1
 MANNERS = dict[str, Any]
 """File name → what `Document.manner` says of it."""
+Pairs = list[tuple[int, int]]
+"""Elements of two lists that are one, as their places."""
 
 # The id in the files is each layout's own affair.
 _OWN = ("native_id",)
-_UNITS = ("steps", "agents")
 _DAY = 86_400_000
 _SAID_BY_SILENCE = ("status", "unit", "action")
 
@@ -54,13 +56,58 @@ def write(
     told = layout.get(made, where)
     change: tree.Delta = {}
     if full or not _same_statuses(told, facts):
-        seen = _plain(told)
-        wanted = _plain(facts) if full else _statuses(seen, _plain(facts))
-        change = tree.delta(_shared(seen), _shared(wanted), ordered=False)
+        seen = plain(told)
+        wanted = plain(facts)
+        pairs = _same_steps(layout, facts, seen, wanted)
         if full:
+            change = _change(_shared(seen), _shared(wanted), pairs)
             _remember_order(change, seen)
+        else:
+            wanted = _statuses(seen, wanted, pairs)
+            change = tree.delta(_shared(seen), _shared(wanted), ordered=False)
     kept = _extra(layout, old, facts.native_id).get("from") if old else None
     return _with(layout, made, facts.native_id, change, kept)
+
+
+def _same_steps(
+    layout: Layout, facts: Facts, seen: dict[str, Any], wanted: dict[str, Any]
+) -> Pairs:
+    """Which step that was seen is which of the facts: as the layout calls it, or by id or title.
+
+    Where a step stands says nothing: the four stages of an essay are not somebody's four tasks.
+    """
+    old, new = seen.get("steps", []), wanted.get("steps", [])
+    places = {step.get("id"): place for place, step in enumerate(old)}
+    names = layout.known_as(facts).items()
+    known = {places[name]: at for at, name in names if name in places}
+    taken = set(known.values())
+    here = [place for place in range(len(old)) if place not in known]
+    there = [place for place in range(len(new)) if place not in taken]
+    rest = pair([old[place] for place in here], [new[place] for place in there], _ALIKE)
+    pairs = [*known.items(), *((here[one], there[two]) for one, two in rest.items())]
+    return sorted(pairs, key=lambda both: both[1])
+
+
+_KEYS: tuple[Callable[[dict[str, Any]], Hashable], ...] = (
+    lambda step: step.get("id"),
+    lambda step: (step["title"], step.get("status")),
+    lambda step: step["title"],
+)
+_ALIKE = [(key, key) for key in _KEYS]
+
+
+def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.Delta:
+    """The delta between facts, of which it is known which steps are the same."""
+    lists = {name: value for name, value in seen.items() if isinstance(value, list)}
+    made = tree.delta(*({**side, **dict.fromkeys(lists)} for side in (seen, wanted)), ordered=False)
+    inner = dict(made.get("in", {}))
+    for name, old in lists.items():
+        # A list of which nothing is to be left goes element by element: one may have been added.
+        new = wanted.get(name, [])
+        paired = pairs if name == "steps" else tree.align(old, new)
+        if change := tree.list_delta(old, new, paired, ordered=False):
+            inner[name] = change
+    return {**made, "in": inner} if inner else made
 
 
 def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
@@ -78,7 +125,7 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
     change = _extra(layout, files, facts.native_id).get("facts")
     if not isinstance(change, dict) or not change:
         return facts
-    patched = tree.patch(change, _shared(_plain(facts)))
+    patched = tree.patch(change, _shared(plain(facts)))
     try:
         return _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
@@ -98,6 +145,8 @@ def convert(
 
     The manners returned are those that the files had when they came from `b`, else None.
     """
+    if a.id == b.id and not native_id:
+        return a.renewed(files, where), manners, Loss()
     facts = read(a, files, where)
     origin = _origins(a, files, facts.native_id)
     back = origin.pop(b.id, None) if isinstance(origin.get(b.id), dict) else None
@@ -112,18 +161,25 @@ def convert(
 def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where) -> dict[str, Any]:
     """What has to be known of the files to make them again from the facts."""
     carried = _extra(a, files, facts.native_id).get("facts")
-    now = _moment(a, files, facts, where)
-    base = write(a, None, _settled(facts), _still(where, now), full=True)
+    shape = a.reading(files, where).generation
+    now = _moment(a, files, facts, where, shape)
+    base = write(a, None, _settled(facts), _still(where, now, shape), full=True)
     full = bool(carried) and carried == _extra(a, base, facts.native_id).get("facts")
     if not full:
         base = _with(a, base, facts.native_id, None, None)
     parts = {
         "full": full,
         "now": now,
+        "generation": shape if shape != _todays(a, facts, where) else "",
         "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
         "manner": {name: each for name, each in manners.items() if each},
     }
     return {"id": facts.native_id} | {name: part for name, part in parts.items() if part}
+
+
+def _todays(a: Layout, facts: Facts, where: Where) -> str:
+    """The shape of the files that we make without being asked for another."""
+    return a.reading(a.put(None, facts, _still(where, 0)), where).generation
 
 
 def _strange(a: Layout, files: Tree, facts: Facts, where: Where) -> dict[str, Any]:
@@ -199,14 +255,16 @@ def _arrive(
 
 def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree:
     """The files as they were, with what the facts say since."""
-    now = back.get("now", 0)
-    still = _still(where, now if isinstance(now, int) else 0)
+    now, shape = back.get("now", 0), back.get("generation", "")
+    still = _still(
+        where, now if isinstance(now, int) else 0, shape if isinstance(shape, str) else ""
+    )
     base = write(b, None, _settled(facts), still, full=True)
     if not back.get("full"):
         base = _with(b, base, facts.native_id, None, None)
     made: Tree = tree.patch(back.get("rest", {}), base)
-    said = _shared(_plain(read(b, made, where)))
-    wanted = _in_order_of(said, _shared(_plain(facts)))
+    said = _shared(plain(read(b, made, where)))
+    wanted = _in_order_of(said, _shared(plain(facts)))
     if tree.same(said, wanted):
         return made
     return write(b, made, _facts(wanted, facts), where, full=True)
@@ -225,23 +283,23 @@ def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]
     return made
 
 
-def _facts(plain: dict[str, Any], like: Facts) -> Facts:
-    return msgspec.structs.replace(msgspec.convert(plain, Facts), native_id=like.native_id)
+def _facts(told: dict[str, Any], like: Facts) -> Facts:
+    return msgspec.structs.replace(msgspec.convert(told, Facts), native_id=like.native_id)
 
 
 def _settled(facts: Facts) -> Facts:
     """The same facts, with the keys of their maps in one order."""
-    return msgspec.json.decode(tree.text_of(_plain(facts)), type=Facts)
+    return msgspec.json.decode(tree.text_of(plain(facts)), type=Facts)
 
 
-def _still(where: Where, now: int) -> Where:
+def _still(where: Where, now: int, shape: str = "") -> Where:
     """Surroundings that are the same at every time, so that a delta made here fits there."""
-    return Where(naive=where.naive, now=now)
+    return Where(naive=where.naive, now=now, generation=shape)
 
 
-def _moment(a: Layout, files: Tree, facts: Facts, where: Where) -> int:
+def _moment(a: Layout, files: Tree, facts: Facts, where: Where, shape: str) -> int:
     """When the files were made, if the facts alone do not tell their stamps; else 0."""
-    bare = [a.put(None, _settled(facts), _still(where, now)) for now in (0, _DAY)]
+    bare = [a.put(None, _settled(facts), _still(where, now, shape)) for now in (0, _DAY)]
     if tree.same(bare[0], bare[1]):
         return 0
     said = a.get(files, where)
@@ -258,15 +316,15 @@ def _same_statuses(told: Facts, facts: Facts) -> bool:
     return said(told) == said(facts)
 
 
-def _statuses(seen: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+def _statuses(seen: dict[str, Any], facts: dict[str, Any], steps: Pairs) -> dict[str, Any]:
     """What was seen, with the statuses of the facts."""
     made = dict(seen)
     _take_status(made, facts)
-    for name in _UNITS:
-        here, there = seen.get(name, []), facts.get(name, [])
-        units = [dict(unit) for unit in here]
-        for old, new in tree.align(here, there):
-            _take_status(units[old], there[new])
+    agents = tree.align(seen.get("agents", []), facts.get("agents", []))
+    for name, pairs in (("steps", steps), ("agents", agents)):
+        units = [dict(unit) for unit in seen.get(name, [])]
+        for old, new in pairs:
+            _take_status(units[old], facts[name][new])
         if units:
             made[name] = units
     return made
@@ -329,24 +387,28 @@ def _with(
 
 def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
     """In sentences: what travels beside, and what does not arrive at all."""
-    wanted = _shared(_plain(facts))
-    native = _shared(_plain(b.get(files, where)))
-    arrived = _shared(_plain(read(b, files, where)))
+    wanted = _shared(plain(facts))
+    native = _shared(plain(b.get(files, where)))
+    arrived = _shared(plain(read(b, files, where)))
     lost = _differences(arrived, wanted)
-    carried = [what for what in _differences(native, wanted) if what not in lost]
+    steps = _same_steps(b, facts, native, wanted)
+    carried = [what for what in _differences(native, wanted, steps) if what not in lost]
     return Loss(
         [f"{b.id} has no field for {what}: it travels under `{EXTRA}`" for what in carried],
         [f"{b.id} cannot keep {what}" for what in lost],
     )
 
 
-def _differences(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
+def _differences(
+    have: dict[str, Any], want: dict[str, Any], steps: Pairs | None = None
+) -> list[str]:
     """The fields that are not had as they are wanted, those of list elements by a dotted name."""
     found: list[str] = []
     for key in _unlike(have, want):
         old, new = have.get(key), want.get(key)
         if isinstance(old, list) and isinstance(new, list):
-            found += _inner(key, old, new)
+            paired = steps if key == "steps" else None
+            found += _inner(key, old, new, tree.align(old, new) if paired is None else paired)
         else:
             found.append(key)
     return found
@@ -359,9 +421,8 @@ def _unlike(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
     return [key for key in keys if not tree.same(have.get(key), want.get(key))]
 
 
-def _inner(key: str, have: list[Any], want: list[Any]) -> list[str]:
+def _inner(key: str, have: list[Any], want: list[Any], pairs: Pairs) -> list[str]:
     """The fields in which elements differ; the name itself when elements are missing."""
-    pairs = tree.align(have, want)
     maps = [(have[old], want[new]) for old, new in pairs if isinstance(want[new], dict)]
     if len(pairs) < len(want) or len(maps) < len(pairs):
         return [key]

@@ -32,6 +32,7 @@ from holdfast.layout.spelling import (
     fresh,
     json_text,
 )
+from holdfast.layout.value import copied
 
 __all__ = ["Document", "dress", "fresh"]
 
@@ -69,7 +70,7 @@ class Document:
     @cached_property
     def value(self) -> Any:
         """What the text says, as plain values; whoever changes them does not change the text."""
-        return guarded.copied(self._said)
+        return copied(self._said)
 
     @property
     def data(self) -> bytes:

@@ -189,10 +189,12 @@ class _Editor:
         return "," + gaps[0] if JSON_BREAK.search(gaps[0]) else self.style.comma
 
     def _old_item(self, node: Node, old: int, value: Any) -> str:
+        item, start = node.items[old], (node.keys or node.items)[old].start
+        if item.value == value and type(item.value) is type(value) and not item.items:
+            return self.text[start : item.end]  # a map of thousands of words is not walked through
         sub = self._another()
-        sub.change(node.items[old], value, -1, flow=True)
-        start = (node.keys or node.items)[old].start
-        return apply(self.text, sub.edits, start, node.items[old].end)
+        sub.change(item, value, -1, flow=True)
+        return apply(self.text, sub.edits, start, item.end)
 
     def _new_item(self, node: Node, value: Any, key: str, gaps: list[str]) -> str:
         if not self.is_json:
@@ -424,8 +426,8 @@ def _has_bare_key(node: Node) -> bool:
 
 def _like(node: Node, value: Any) -> Node | None:
     """A neighbour of the same kind that holds something."""
-    alike = (each for each in reversed(node.items) if each.items)
-    return next((each for each in alike if type(each.value) is type(value)), None)
+    alike = (each for each in reversed(node.items) if type(each.value) is type(value))
+    return next((each for each in alike if each.items), None)
 
 
 def _on_one_line(style: Style) -> Style:

@@ -22,6 +22,7 @@ import yaml
 from msgspec import Struct
 
 from holdfast.errors import Damaged
+from holdfast.layout.value import copied
 
 LARGEST = 16 * 1024 * 1024
 DEPTH = 64
@@ -693,11 +694,3 @@ def _size(value: Any, most: int) -> int:
         count += 1
         todo.extend(_inside([todo.pop()]))
     return count
-
-
-def copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [copied(inner) for inner in value]
-    return value

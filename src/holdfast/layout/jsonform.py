@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.layout import Where, stamps
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout.words import session_status, session_word
 
 Node = dict[str, Any]
 LARGEST = 2**53 - 1
@@ -33,29 +35,11 @@ DROP = _Drop()
 # --- plain values ------------------------------------------------------------------------------
 
 
-def node(value: Any) -> Node:
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def number(value: Any) -> float | None:
     """A number that is no truth value and not beyond all use."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= LARGEST else None
-
-
-def copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
-    return [copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def main(tree: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
@@ -138,10 +122,10 @@ class Names(NamedTuple):
     """A list of texts; other elements are kept behind them."""
 
     def read(self, value: Any, where: Where) -> list[str]:
-        return [each for each in items(value) if isinstance(each, str)]
+        return [each for each in sequence(value) if isinstance(each, str)]
 
     def write(self, fact: list[str], old: Any, where: Where) -> list[Any]:
-        return [*fact, *(each for each in items(old) if not isinstance(each, str))]
+        return [*fact, *(each for each in sequence(old) if not isinstance(each, str))]
 
 
 TEXT, COUNT, FRACTION, PERCENT, NAMES = Text(), Count(), Share(), Share(100), Names()
@@ -213,7 +197,7 @@ def put_place(
 
 def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequence[str]) -> None:
     """Change an object inside another; it is made if there is something to say."""
-    inner = node(root.get(key))
+    inner = mapping(root.get(key))
     put(inner)
     if inner and root.get(key) is not inner:
         insert(root, key, inner, order)
@@ -281,10 +265,10 @@ def put_list(
 
     `write` gets None for a new element. What no fact speaks of leaves the list, unless it is a log.
     """
-    said = [read(element) for element in items(old)]
+    said = [read(element) for element in sequence(old)]
     pairs = pair(said, facts, passes)
     made = []
-    for at, element in enumerate(items(old)):
+    for at, element in enumerate(sequence(old)):
         if at in pairs:
             made.append(write(element, facts[pairs[at]]))
         elif log or said[at] is None:
@@ -292,6 +276,18 @@ def put_list(
     taken = set(pairs.values())
     made += [write(None, fact) for at, fact in enumerate(facts) if at not in taken]
     return made if made or isinstance(old, list) else old
+
+
+def put_key(root: Node, key: str, order: Sequence[str], *what: Any, log: bool = False) -> None:
+    """The same for a list under a key, which is made only if there is something to say."""
+    made = put_list(root.get(key), *what, log=log)
+    if key in root or made:
+        insert(root, key, made, order)
+
+
+def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
+    """What the elements of a list say; those that say nothing are left out."""
+    return [fact for each in sequence(listed) if (fact := read(each)) is not None]
 
 
 # --- what both documents share -----------------------------------------------------------------
@@ -316,3 +312,10 @@ def progress_of(facts: Facts) -> float:
     if known:
         return min(1.0, max(0.0, sum(known) / len(known)))
     return 1.0 if facts.status == "completed" else 0.0
+
+
+def put_status(root: Node, id: str, status: str, order: Sequence[str]) -> None:
+    """A session's status, unless the word that stands there means it already."""
+    said, word = session_status(id, text(root.get("status"))) or "active", session_word(id, status)
+    if status != said and session_status(id, word) != said:
+        insert(root, "status", word, order)

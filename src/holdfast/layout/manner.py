@@ -8,7 +8,7 @@
               r  an alias instead of the value
               t  what follows on its line, b  the lines before its own (comments, blank lines)
               g  all that stands between it and what precedes it, where t and b cannot say it
-    end       what follows the last value
+    end, last     what follows the last value, and the path of that
     lines, raw    of JSON Lines: spellings by number; lines that are no values, and what they follow
     diff      a script for the whole text, where all this cannot express it
 
@@ -42,6 +42,7 @@ from holdfast.layout.spelling import (
     yaml_key,
     yaml_scalar,
 )
+from holdfast.layout.value import copied
 
 Manner = dict[str, Any]
 
@@ -151,7 +152,7 @@ def _written(kind: str, value: Any, manner: Manner) -> str:
     """A value in the style of a manner, with its collections on one line."""
     style = changed(Style(), **manner.get("style", {}))
     if wanted := frozenset(manner.get("inline", ())):
-        value = guarded.copied(value)
+        value = copied(value)
         inline = (id(each) for path, each in _collections(value, "") if path in wanted)
         style.inline = frozenset(inline)
     return fresh(kind, value, style).decode()
@@ -191,7 +192,9 @@ def _differences(
         if entry:
             made["key" if token.is_key else "at"][token.path] = entry
     tail = theirs[0][at_theirs:]
-    return {**made, "end": tail if tail != ours[0][at_ours:] else ""}
+    if tail == ours[0][at_ours:]:
+        return made
+    return {**made, "end": tail, "last": theirs[1][-1].path}
 
 
 def _gap(gap: str, word: str) -> str:
@@ -341,22 +344,36 @@ def _dressed(kind: str, value: Any, manner: Manner, leave_out: str) -> str:
     whole = frozenset(p for p, entry in at.items() if "r" in entry and "r" not in leave_out)
     text, tokens = _undressed(kind, value, manner, whole)
     style = changed(Style(), **manner.get("style", {}))
-    return _assembled(text, tokens, manner, leave_out, style)
+    end = "" if "g" in leave_out else manner.get("end", "")
+    return _assembled(text, tokens, {**manner, "end": end}, leave_out, style)
 
 
 def _assembled(text: str, tokens: list[Token], manner: Manner, leave_out: str, style: Style) -> str:
     parts: list[str] = []
     at = 0
     before: dict[str, Any] = {}
+    end, last, path = manner["end"], manner.get("last"), None
     for token in tokens:
         known = manner.get("key" if token.is_key else "at", {}).get(token.path, {})
         entry = {name: part for name, part in known.items() if name not in leave_out}
         word = _word(text, token, entry, style)
-        parts += [_fitting(_gap(text[at : token.start], word), before, entry, style.eol, at), word]
-        at, before = token.end, entry
-    tail, end = text[at:], manner.get("end", "")
-    fits = end and "g" not in leave_out and _bones(end) == _bones(tail)
-    return "".join([*parts, end if fits else tail])
+        gap = _gap(text[at : token.start], word)
+        if end and last and path == last:
+            gap, end = _continued(end, gap, style.eol), ""
+        parts += [_fitting(gap, before, entry, style.eol, at), word]
+        at, before, path = token.end, entry, None if token.is_key else token.path
+    fits = end and _bones(end) == _bones(text[at:])
+    return "".join([*parts, end if fits else text[at:]])
+
+
+def _continued(end: str, gap: str, eol: str) -> str:
+    """The gap behind what was the last value and no longer is: as that ended, then on."""
+    begun, comma, rest = gap.rpartition(",")
+    known = end[: end.rfind("}")].rstrip() if comma else end.removesuffix(eol)
+    if not comma:
+        begun, lined, rest = gap.partition(eol)
+        comma = lined
+    return f"{known}{comma}{rest}" if comma and _bones(known) == _bones(begun) else gap
 
 
 def _word(text: str, token: Token, entry: dict[str, Any], style: Style) -> str:
@@ -372,13 +389,21 @@ def _word(text: str, token: Token, entry: dict[str, Any], style: Style) -> str:
 
 def _fitting(gap: str, before: dict[str, Any], entry: dict[str, Any], eol: str, at: int) -> str:
     """The gap before a token, with what the manner says of it if it still stands in such a gap."""
-    if "g" in entry and _bones(entry["g"]) == _bones(gap):
-        return str(entry["g"])
+    if "g" in entry and (fit := _refitted(str(entry["g"]), gap)):
+        return fit
     if at == 0 and "b" in entry:
         return str(entry["b"]) + gap
     first, lined, last = gap.partition(eol)
     trail, lines = before.get("t", ""), entry.get("b", "")
     return f"{first}{trail}{eol}{lines}{last}" if lined else gap
+
+
+def _refitted(known: str, gap: str) -> str:
+    """A gap as it was known; where more closes in it now, at least as it went on from there."""
+    if _bones(known) == _bones(gap):
+        return known
+    (begun, comma, _), (_, before, rest) = gap.rpartition(","), known.rpartition(",")
+    return begun + comma + rest if comma and before and not _bones(rest) else ""
 
 
 def _bones(gap: str) -> str:

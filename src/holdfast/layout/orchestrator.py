@@ -30,6 +30,7 @@ from holdfast.layout import (
     WARNING,
     Bundle,
     Finding,
+    Layout,
     Reading,
     Salvaged,
     Tree,
@@ -56,12 +57,10 @@ from holdfast.layout.jsonform import (
     Field,
     Node,
     Text,
-    items,
-    node,
-    text,
 )
 from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule, look
 from holdfast.layout.torn import recover
+from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import (
     ALSO_SESSION,
     ALSO_UNIT,
@@ -136,7 +135,7 @@ def archive_name(native_id: str) -> str:
 def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
     """A row per archived session, newest first by file name; unreadable ones have theirs too."""
     names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
-    return [_row(name, node(archived[name])) for name in names[: max(0, limit)]]
+    return [_row(name, mapping(archived[name])) for name in names[: max(0, limit)]]
 
 
 def _row(name: str, value: Node) -> dict[str, str]:
@@ -260,16 +259,12 @@ _FAULT = (
 # --- reading -----------------------------------------------------------------------------------
 
 
-def _seen(found: Iterator[Any]) -> list[Any]:
-    return [each for each in found if each is not None]
-
-
 def _agent_status(of: Node) -> str:
     return unit_status(ID, text(of.get("status"))) or "running"
 
 
 def _get_agent(value: Any, where: Where) -> AgentFact | None:
-    of = node(value)
+    of = mapping(value)
     if not text(of.get("id")):
         return None
     return AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
@@ -282,7 +277,7 @@ def _get_done(value: Any, where: Where) -> StepFact | None:
 
 
 def _get_task(value: Any) -> StepFact | None:
-    title = text(node(value).get("task")) if isinstance(value, dict) else text(value)
+    title = text(mapping(value).get("task")) if isinstance(value, dict) else text(value)
     return StepFact(title) if title else None
 
 
@@ -299,27 +294,27 @@ def _get_error(value: Any, where: Where) -> ErrorFact | None:
 
 
 def _get_file(value: Any) -> FileFact | None:
-    path = text(node(value).get("path")) if isinstance(value, dict) else text(value)
+    path = text(mapping(value).get("path")) if isinstance(value, dict) else text(value)
     return FileFact(path) if path else None
 
 
 def _get(root: Node, where: Where) -> Facts:
-    agents = _seen(_get_agent(each, where) for each in items(root.get("agents")))
-    errors = _seen(_get_error(each, where) for each in items(root.get("errors")))
-    project = form.get_fields(node(root.get("project")), _PROJECT, where)
+    agents = form.seen(root.get("agents"), partial(_get_agent, where=where))
+    errors = form.seen(root.get("errors"), partial(_get_error, where=where))
+    project = form.get_fields(mapping(root.get("project")), _PROJECT, where)
     project["project_path"] = project["project_path"] or text(root.get("project_path"))
-    usage = form.get_fields(node(root.get("context_usage")), _USAGE, where)
+    usage = form.get_fields(mapping(root.get("context_usage")), _USAGE, where)
     return Facts(
         native_id=text(root.get("session_id")),
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
-            *_seen(_get_done(each, where) for each in items(root.get("completed_work"))),
-            *_seen(_get_task(each) for each in items(root.get("pending_tasks"))),
+            *form.seen(root.get("completed_work"), partial(_get_done, where=where)),
+            *form.seen(root.get("pending_tasks"), _get_task),
         ],
         agents=_with_errors(agents, errors),
         errors=errors,
-        decisions=_seen(_get_decision(each, where) for each in items(root.get("decisions_made"))),
-        files=_seen(_get_file(each) for each in items(root.get("files_modified"))),
+        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
+        files=form.seen(root.get("files_modified"), _get_file),
         compressions=1 if usage["compressed_at"] is not None else None,
         tokens_by_agent={a.id: a.tokens for a in agents if a.tokens is not None},
         **form.get_fields(root, _SESSION, where),
@@ -370,7 +365,7 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
 def _put_root(root: Node, facts: Facts, where: Where) -> None:
     form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
     form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
-    _put_status(root, facts.status)
+    form.put_status(root, ID, facts.status, ROOT)
     _put_project(root, facts, where)
     _put_agents(root, facts, where)
     _put_work(root, facts, where)
@@ -379,15 +374,9 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
     form.put_section(root, "context_usage", usage, ROOT)
 
 
-def _put_status(root: Node, status: str) -> None:
-    said, word = session_status(ID, text(root.get("status"))) or "active", session_word(ID, status)
-    if status != said and session_status(ID, word) != said:
-        form.insert(root, "status", word, ROOT)
-
-
 def _put_project(root: Node, facts: Facts, where: Where) -> None:
     here = where.project_path
-    if "project_path" in root and not text(node(root.get("project")).get("path")):
+    if "project_path" in root and not text(mapping(root.get("project")).get("path")):
         form.put_place(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
         facts = replace(facts, project_path="")
     elif isinstance(root.get("project"), dict):
@@ -400,15 +389,9 @@ def _put_project(root: Node, facts: Facts, where: Where) -> None:
     form.put_section(root, "project", put, ROOT)
 
 
-def _put_list(root: Node, key: str, *what: Any, log: bool = False) -> None:
-    made = form.put_list(root.get(key), *what, log=log)
-    if key in root or made:
-        form.insert(root, key, made, ROOT)
-
-
 def _put_agents(root: Node, facts: Facts, where: Where) -> None:
     """Pending agents stay where another program put them; we name them in `pending_tasks`."""
-    known = {text(node(each).get("id")) for each in items(root.get("agents"))}
+    known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
     spent = facts.tokens_by_agent
     agents = [
         replace(a, tokens=spent.get(a.id) if a.tokens is None else a.tokens)
@@ -416,7 +399,7 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
         if a.status != "pending" or a.id in known
     ]
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    _put_list(root, "agents", agents, read, write, form.by_name("id"))
+    form.put_key(root, "agents", ROOT, agents, read, write, form.by_name("id"))
 
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
@@ -434,13 +417,13 @@ def _put_work(root: Node, facts: Facts, where: Where) -> None:
     rest = [step for step in steps if not form.is_done(step.status)]
     rest += _waiting(root, facts, {step.title for step in steps})
     read, write = partial(_get_done, where=where), partial(_put_done, where=where)
-    _put_list(root, "completed_work", done, read, write, form.by_name("title"))
-    _put_list(root, "pending_tasks", rest, _get_task, _put_task, form.by_name("title"))
+    form.put_key(root, "completed_work", ROOT, done, read, write, form.by_name("title"))
+    form.put_key(root, "pending_tasks", ROOT, rest, _get_task, _put_task, form.by_name("title"))
 
 
 def _waiting(root: Node, facts: Facts, titles: set[str]) -> list[StepFact]:
     """Pending agents as tasks, unless a step or the list of agents speaks of them already."""
-    known = {text(node(each).get("id")) for each in items(root.get("agents"))}
+    known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
     agents = [a for a in facts.agents if a.status == "pending" and a.id not in known]
     return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
 
@@ -469,11 +452,11 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     )
     for key, entries, read, write, told in of_log:
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        _put_list(root, key, entries, reader, writer, form.by_moment(told), log=True)
+        form.put_key(root, key, ROOT, entries, reader, writer, form.by_moment(told), log=True)
     if isinstance(root.get("files_modified"), list):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
         by_path = form.by_name("path")
-        _put_list(root, "files_modified", paths, _get_file, _put_path, by_path, log=True)
+        form.put_key(root, "files_modified", ROOT, paths, _get_file, _put_path, by_path, log=True)
 
 
 def said(decision: DecisionFact) -> str:
@@ -696,9 +679,10 @@ def _known_as(finding: Finding) -> Finding:
 
 def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no rule for one value can say; never an error."""
+    yield from _look_at_id(text(root.get("session_id")))
     yield from _look_at_time(root, "created", "updated", "", where)
     ids: set[str] = set()
-    for place, agent in enumerate(map(node, items(root.get("agents")))):
+    for place, agent in enumerate(map(mapping, sequence(root.get("agents")))):
         yield from _look_at_agent(agent, f"agents[{place}]", where)
         if (id := text(agent.get("id"))) and id in ids:
             at = f"agents[{place}].id"
@@ -709,6 +693,12 @@ def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
         if signs := misread(words):
             says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
             yield _warn("misread-text", says, at, "S4-92")
+
+
+def _look_at_id(id: str) -> Iterator[Finding]:
+    """An id of the right form names a day; of any other form a rule has spoken."""
+    if re.search(_SESSION_ID, id) and (why := LAYOUT.valid_id(id)):
+        yield _warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 
 
 def _look_at_time(of: Node, first: str, last: str, at: str, where: Where) -> Iterator[Finding]:
@@ -730,7 +720,7 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
 
 
 def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
-    usage = node(root.get("context_usage"))
+    usage = mapping(root.get("context_usage"))
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     told = COUNT.read(usage.get("percentage"), where)
     if tokens is not None and told is not None and told != percentage(tokens):
@@ -760,14 +750,14 @@ _STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
 
 def _signs(value: Node) -> int:
     """How many things are as only this layout has them, less those that speak against it."""
-    version, work = text(value.get("schema_version")), items(value.get("completed_work"))
+    version, work = text(value.get("schema_version")), sequence(value.get("completed_work"))
     ours = (
         re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
         isinstance(value.get("project"), dict),
         "created" in value and "updated" in value,
         _STAMPED.fullmatch(text(value.get("session_id"))) is not None,
         bool(work) and isinstance(work[0], dict),
-        "percentage" in node(value.get("context_usage")),
+        "percentage" in mapping(value.get("context_usage")),
         isinstance(value.get("errors"), list),
         "completed_work" in value and "pending_tasks" in value,
         isinstance(value.get("project_path"), str),
@@ -784,13 +774,13 @@ def _signs(value: Node) -> int:
     return sum(ours) - sum(theirs)
 
 
-class Orchestrator:
+class Orchestrator(Layout):
     id = ID
     document = "S4"
     indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
-        of = node(value)
+        of = mapping(value)
         if "workflow_type" in of or "current_phase" in of:
             return 0.0
         signs, common = _signs(of), len(of.keys() & {*_COMMON})
@@ -818,10 +808,10 @@ class Orchestrator:
         return ""
 
     def get(self, tree: Tree, where: Where) -> Facts:
-        return _get(node(form.main(tree, CURRENT)[1]), where)
+        return _get(mapping(form.main(tree, CURRENT)[1]), where)
 
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        made: Tree = form.copied(old or {})
+        made: Tree = copied(old or {})
         name, value = form.main(made, CURRENT)
         if not isinstance(value, dict):
             native_id = facts.native_id or self.new_id(facts, where, frozenset())
@@ -831,7 +821,7 @@ class Orchestrator:
         return made
 
     def reading(self, tree: Tree, where: Where) -> Reading:
-        root = node(form.main(tree, CURRENT)[1])
+        root = mapping(form.main(tree, CURRENT)[1])
         facts = self.get(tree, where)
         version = root.get("schema_version")
         return Reading(

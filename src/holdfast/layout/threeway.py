@@ -4,11 +4,15 @@
 layout can tell them: else a time that a file rounds would look like a change. What both sides
 changed is *contested*; the file was written later, so it wins, and both statements are in the
 journal. Only an ending never wins a contest: a session that somebody goes on with is not over.
+
+What no event can say (that a task was never there, where a project lies) is not taken up, and the
+file will say again what the journal says: that is the *residue*, told and kept, never passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,10 +23,20 @@ from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts, plain
 from holdfast.layout.translate import Move, match_steps, moves
 
+Plain = dict[str, Any]
 Kept = Callable[[str, str], bool]
 """Whether the second text is all that could be kept of the first one."""
 
 _OVER = ("completed", "failed", "aborted", "abandoned")
+_LONGEST = 2000
+_NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
+"""Lists whose elements are known by name, and what names them."""
+_DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
+"""What follows from the rest, or is no part of what a user says."""
+_WITH_STATUS = frozenset(
+    ("paused_at", "pause_reason", "pause_context", "resumed_at", "resumes", "ended_at", "because")
+)
+"""What a change of the status says along with it."""
 
 
 class Changes(Struct):
@@ -40,10 +54,67 @@ def changes(
     ours = written(lens, base, now, where, kept)
     before, today, after = (plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs))
     merged, conflicts = trees.merge(before, after, today)
-    residue = _stay_open(merged, today) if ("status",) in conflicts else ""
-    wanted, had = (msgspec.convert(side, Facts) for side in (merged, today))
-    made = moves(_named(had, now), _named(wanted, now))
-    return Changes(made, [".".join(map(str, path)) for path in conflicts], residue)
+    residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
+    _go_on(merged, after, today)
+    made = _between(today, merged, now)
+    residue += _unsaid(before, after, today, merged, now, made)
+    # Whoever writes a file notes when; that two did is no contradiction.
+    contested = [".".join(map(str, path)) for path in conflicts if path != ("updated_at",)]
+    return Changes(made, contested, "; ".join(filter(None, residue))[:_LONGEST])
+
+
+def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
+    old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
+    return moves(old, new)
+
+
+# -- what no event can say -------------------------------------------------------------------------
+
+
+def _unsaid(
+    before: Plain, after: Plain, today: Plain, merged: Plain, now: Facts, made: list[Move]
+) -> list[str]:
+    """What the edit changed and what would be recorded just so without that change."""
+    moved = merged.get("status") != today.get("status")
+    silent = _DERIVED | _WITH_STATUS if moved else _DERIVED
+    found: list[str] = []
+    for key in merged.keys() | today.keys():
+        if key in silent or after.get(key) == before.get(key):
+            continue
+        if key in _NAMED:
+            found += _unsaid_of(key, before, after, today, merged, now, made)
+        elif merged.get(key, "") not in ("", None, today.get(key)):
+            without = merged | {key: today[key]} if key in today else _less(merged, key)
+            found += [f"{key}: {merged[key]}"] if _between(today, without, now) == made else []
+    return sorted(found)
+
+
+def _unsaid_of(
+    key: str,
+    before: Plain,
+    after: Plain,
+    today: Plain,
+    merged: Plain,
+    now: Facts,
+    made: list[Move],
+) -> Iterator[str]:
+    """The same of a list, element by element; those that were taken out are among it."""
+    sides = (before, after, today, merged)
+    was, is_, ours, all_ = ({_name(key, e): e for e in side.get(key, [])} for side in sides)
+    for name, element in is_.items():
+        if element != was.get(name) and name in all_ and all_[name] != ours.get(name):
+            rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
+            if _between(today, merged | {key: list(rest.values())}, now) == made:
+                yield f"{key}: {name}"
+    yield from (f"{key}: {name} was taken out" for name in was if name not in is_ and name in ours)
+
+
+def _less(all: Plain, key: str) -> Plain:
+    return {name: value for name, value in all.items() if name != key}
+
+
+def _name(key: str, element: Plain) -> str:
+    return next((str(element[field]) for field in _NAMED[key] if element.get(field)), "")
 
 
 def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
@@ -52,6 +123,13 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
         return ""
     merged["status"] = ours
     return f"status: {theirs}"
+
+
+def _go_on(merged: Plain, after: Plain, today: Plain) -> None:
+    """Who resumed after we paused has read that it was paused, whatever the file looks like."""
+    paused = today.get("paused_at") if today.get("status") == "paused" else None
+    if paused is not None and after.get("resumed_at", 0) >= paused and "status" not in after:
+        merged.pop("status", None)
 
 
 def _named(facts: Facts, now: Facts) -> Facts:
@@ -134,6 +212,25 @@ def _restored(original: Any, shown: Any, new: Any) -> Any:
 
 
 def nearest(data: bytes, kept: Sequence[bytes]) -> bytes | None:
-    """The rendering that some bytes were most likely made from."""
-    lines = frozenset(data.splitlines())
-    return min(kept, key=lambda each: len(lines ^ frozenset(each.splitlines())), default=None)
+    """The rendering that some bytes were most likely made from; `kept` begins with the newest.
+
+    Programs that rewrite a file do so in their own style, so only what the lines say counts. Bytes
+    that say what stood there just before, but for their time, were not made from that: whoever
+    wrote them took the last change back.
+    """
+    lines = frozenset(_lines(data))
+    near = min(kept, key=lambda each: len(lines ^ frozenset(_lines(each))), default=None)
+    if near is not None and near in kept[1:2] and _untimed(near) == _untimed(data):
+        return kept[0]
+    return near
+
+
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line.translate(None, b" \t\r\"',-") for line in data.splitlines()]
+
+
+def _untimed(data: bytes) -> list[bytes]:
+    return sorted(_lines(_STAMP.sub(b"", data)))

@@ -46,7 +46,7 @@ class Torn(Struct):
 
 def recover(data: bytes) -> Torn | None:
     """What the bytes of a JSON object still say, or None when it is nothing."""
-    text, remarks = _decoded(data)
+    text, remarks = decoded(data)
     start = text.find("{")
     if start < 0:
         return None
@@ -59,7 +59,8 @@ def recover(data: bytes) -> Torn | None:
     return Torn({**value, **behind}, remarks, list(behind), whole) if value or behind else None
 
 
-def _decoded(data: bytes) -> tuple[str, list[str]]:
+def decoded(data: bytes) -> tuple[str, list[str]]:
+    """The text of a damaged file, and what is odd in it."""
     remarks = ["only the first megabytes were read"] if len(data) > LIMIT else []
     data = data[:LIMIT]
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -149,15 +150,15 @@ def _loaded(text: str) -> dict[str, Any]:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return {}
-    return _clean(value) if isinstance(value, dict) else {}
+    return clean(value) if isinstance(value, dict) else {}
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """The value without halves of surrogate pairs, which no file could hold."""
     if isinstance(value, dict):
-        return {_clean(key): _clean(inner) for key, inner in value.items()}
+        return {clean(key): clean(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_clean(inner) for inner in value]
+        return [clean(inner) for inner in value]
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value

@@ -12,6 +12,7 @@ have no ids.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -107,6 +108,8 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
             facts.files.append(_file_fact(body, at))
         elif isinstance(body, ev.CommandRan):
             facts.commands.append(_command_fact(body, at))
+        elif isinstance(body, ev.EvidenceObserved):
+            facts.commands.append(_observed_fact(body, at))
         elif isinstance(body, ev.NoteAdded):
             facts.notes.append(NoteFact(body.text, at))
         elif isinstance(body, ev.SessionResumed):
@@ -208,6 +211,21 @@ def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
         agent=body.agent,
         task=body.task,
         model=body.model,
+        at=at,
+    )
+
+
+def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:
+    """A proof is a command that ran; what it proves no layout has a place for."""
+    failed = body.exit or body.timed_out or body.interrupted
+    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
+    return CommandFact(
+        name=body.argv[0] if body.argv else body.proof,
+        arguments=shlex.join(body.argv[1:]),
+        status="failure" if failed else "success",
+        duration_ms=body.duration_ms,
+        error=word or (f"exit {body.exit}" if failed else ""),
+        task=body.step,
         at=at,
     )
 

@@ -269,7 +269,7 @@ def delta(base: Any, target: Any, *, ordered: bool = True) -> Delta:
     if isinstance(base, dict) and isinstance(target, dict):
         return _map_delta(base, target, ordered)
     if isinstance(base, list) and isinstance(target, list):
-        return _list_delta(base, target, ordered)
+        return list_delta(base, target, align(base, target), ordered=ordered)
     return {**_was(base), "now": target}
 
 
@@ -294,8 +294,12 @@ def _map_delta(base: dict[str, Any], target: dict[str, Any], ordered: bool) -> D
     return made
 
 
-def _list_delta(base: list[Any], target: list[Any], ordered: bool) -> Delta:
-    pairs = align(base, target)
+def list_delta(
+    base: list[Any], target: list[Any], pairs: list[tuple[int, int]], *, ordered: bool = True
+) -> Delta:
+    """The patch from one list to another whose elements were paired already."""
+    if identical(base, target) or (not ordered and same(base, target)):
+        return {}
     by = identity(base) or ""
     kept = {new: old for old, new in pairs}
     stay = {old for old, _ in pairs}

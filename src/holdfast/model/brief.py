@@ -27,6 +27,7 @@ from holdfast.model.topics import (
     Known,
     Surroundings,
     Topic,
+    after_looking,
     git_drift,
     many,
     percent,
@@ -50,7 +51,9 @@ __all__ = [
 ]
 
 _NAME = 20
-"""What a session's id may cost; any unique beginning of an id is accepted."""
+_GIVEN, _BEGINNING = 16, 8
+"""What a session's id may cost; how long one is that we gave, and how much of it will do where
+words are dear: any unique beginning of an id is accepted."""
 
 
 class Item(Struct, frozen=True):
@@ -95,7 +98,7 @@ def brief(
     check(budget, style, fmt)
     known = Known(state, around, budget - reserve)
     found = topics(known)
-    page = Page(_session(known), known.core.status or "created", _since(known), _facts(known))
+    page = Page(_session(known, fmt), known.core.status or "created", _since(known), _facts(known))
     text = fit(page, _fields(known, found), found, FORMS[fmt](known.budget), known.budget)
     if style == "orchestrator" and fmt != "json":
         from holdfast.model.style import orchestrator
@@ -154,6 +157,7 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
         ("unknown_outcomes", totals.get("unknown", 0) > 0),
         ("interrupted", bool(around.interrupted)),
         ("drifted", drifted or bool(git_drift(around))),
+        ("stale", "stale" in around.proofs.values()),
     )
     words = [word for word, is_raised in raised if is_raised]
     return list(dict.fromkeys([*words, *attention(known.state)]))
@@ -162,8 +166,10 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
 # -- the core ----------------------------------------------------------------------------------
 
 
-def _session(known: Known) -> str:
+def _session(known: Known, fmt: str) -> str:
     name = one_line(known.core.session)
+    if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
+        return name[:_BEGINNING]
     return name if cost(name) <= _NAME else clip(name, _NAME, cost)
 
 
@@ -182,7 +188,7 @@ def _fields(known: Known, found: list[Topic]) -> dict[str, Entry]:
     return {
         "goal": said(known, "goal", goal or "none", by, label="goal"),
         "where": Entry("where", _where(known)),
-        "next": Entry("next", _next(known, found)),
+        "next": Entry("next", after_looking(known, _step(known, found))),
     }
 
 
@@ -248,32 +254,9 @@ def _others_at_work(known: Known) -> str:
     return f"{number} may be working on it" if others else ""
 
 
-def _next(known: Known, found: list[Topic]) -> str:
-    first = [
-        ("run holdfast verify", bool(known.around.damage)),
-        (_find_out(known), any(topic.name == "unknown" for topic in found)),
-        ("holdfast resume", known.core.status == "paused"),
-    ]
-    steps = [step for step, needed in first if needed]
-    return ", then ".join(steps + ([] if _waits_for_the_dead(known) else [_step(known, found)]))
-
-
-def _waits_for_the_dead(known: Known) -> bool:
-    step = next_step(known.state)
-    wait = "wait for or continue agent "
-    name = step.removeprefix(wait).partition(":")[0]
-    return step.startswith(wait) and name in known.around.dead_agents
-
-
 def _step(known: Known, found: list[Topic]) -> str:
     """The next step; where words are dear, without those that stand under the blockers."""
     step = next_step(known.state)
     told = {entry.id for topic in found if topic.name == "blockers" for entry in topic.entries}
     name = step.partition(":")[0]
     return name if known.budget < TIGHT and name.rpartition(" ")[2] in told else step
-
-
-def _find_out(known: Known) -> str:
-    if known.budget >= TIGHT or len(known.dead) != 1:
-        return "find out the unknown outcomes"
-    return f"settle {known.dead[0].id}"

@@ -47,12 +47,14 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
     Unit,
+    proof_key,
 )
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -62,6 +64,8 @@ EDIT = "edit:"
 """Begins the subject of a dispute between a layout file and the journal."""
 CONFLICT = "conflict: "
 """Begins the cause of an edit that changed what had changed here too; their names follow."""
+TOKEN = "[redacted:"
+"""Begins what stands in the place of a secret."""
 _LINE = 160
 
 
@@ -610,10 +614,15 @@ def _artifact(state: State, event: Event, body: Any) -> None:
 def _command(state: State, event: Event, body: ev.CommandRan) -> None:
     core = state.core
     core.count(f"command.{body.status}")
+    core.commands = _remember(core.commands, _line(event, command_text(body, _LINE - 40)))
+    core.model = body.model or core.model
+
+
+def command_text(body: ev.CommandRan, most: int) -> str:
+    """A command as one types it, at most so long, and how it ended if that was not well."""
     text = f"{body.name} {body.arguments}".strip()
     mark = "" if body.status == "success" else f" [{body.status}] {body.error}".rstrip()
-    core.commands = _remember(core.commands, _line(event, text[: _LINE - 40] + mark))
-    core.model = body.model or core.model
+    return text[:most] + mark
 
 
 def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
@@ -621,6 +630,7 @@ def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
         state.core.tokens = body.tokens
         return
     agent = _the_agent(state, event, body.agent)
+    state.core.agent_tokens += body.tokens - agent.tokens
     state.put("agent", replace(agent, tokens=body.tokens))
 
 
@@ -710,6 +720,37 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
         state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
 
 
+def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
+    row = Proof(
+        rank=state.core.events,
+        at=event.head.at,
+        id=proof_key(body.step, body.proof),
+        event=event.id,
+        again=not any(TOKEN in word for word in (*body.argv, *body.globs)),
+        by=event.head.actor,
+        **{name: getattr(body, name) for name in _OBSERVED},
+    )
+    state.put("proof", row)
+
+
+_OBSERVED = (
+    "proof",
+    "argv",
+    "exit",
+    "step",
+    "duration_ms",
+    "output",
+    "tail",
+    "globs",
+    "blob",
+    "files",
+    "changed",
+    "timed_out",
+    "interrupted",
+    "folder",
+)
+
+
 _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.SessionStarted: _started,
     ev.SessionAdopted: _adopted,
@@ -764,4 +805,5 @@ _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.AttributeSet: _attribute,
     ev.ContractAcknowledged: _acknowledged,
     ev.ForeignEdited: _edited,
+    ev.EvidenceObserved: _observed,
 }

@@ -68,7 +68,7 @@ class Form:
         self.airy = budget >= ROOMY
         self.tight = budget < TIGHT
         if self.tight and self.least_entry < 20:
-            self.least_entry = 10
+            self.least_entry = 13
 
     # -- parts, each with its line end --
 
@@ -100,7 +100,7 @@ class Form:
 
     def short_foot(self, missing: int, see: str) -> str:
         if self.tight:
-            return f"{missing} more; see: {see}\n"
+            return f"{missing} more: {see}\n"
         return f"{self.gap}Not shown: {missing} more; see: {see}\n"
 
     # -- what the parts are made of --

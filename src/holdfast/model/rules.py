@@ -10,7 +10,7 @@ stuck; `fold` on the other hand accepts everything, because other devices decide
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.choice import (
@@ -24,7 +24,7 @@ from holdfast.choice import (
 )
 from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
-from holdfast.model.event import KIND_OF, Body
+from holdfast.model.event import KIND_OF, Body, Event
 from holdfast.model.merge import KEPT
 from holdfast.model.number import last_number, number_of
 from holdfast.model.state import Agent, Checkpoint, Core, Dispute, State, Step, Unit
@@ -61,6 +61,7 @@ _VERBS = {
 }
 _ARGUMENTS = {"block": _BECAUSE, "skip": _BECAUSE, "progress": " 0.5", "fail": ' --error "…"'}
 _START = "start"
+_NAMED = 3
 STEP_VERBS: dict[str, tuple[str, ...]] = {
     "pending": (_START, "done", "block", "skip"),
     "running": ("done", "fail", "block"),
@@ -172,6 +173,8 @@ def validate(body: Body) -> Body:
     if isinstance(body, ev.AttributeSet):
         _check_value(body.value)
         _check_not_blank("key", body.key)
+        if body.key == "progress":
+            _check_progress(body.value)
     else:
         _check_fields(body)
     stored = ev.as_stored(body)
@@ -195,6 +198,18 @@ def _check_fields(body: Body) -> None:
 def _check_fraction(value: object) -> None:
     if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
         raise InvalidInput(f"progress cannot be {value}", why="it is a fraction from 0 to 1")
+
+
+def _check_progress(value: object) -> None:
+    """A number that is no fraction would be shown as another; none at all takes it back."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput("progress is a number", why="it is a fraction from 0 to 1")
+    if 1 < value <= 100:
+        why = f"it is a fraction from 0 to 1: {value:g}% is {value / 100:g}"
+        raise InvalidInput(f"progress cannot be {value:g}", why=why)
+    _check_fraction(value)
 
 
 def _check_not_blank(name: str, value: object) -> None:
@@ -314,6 +329,23 @@ def check_undo(kind: str) -> None:
         raise Refused("an aborted session stays aborted", hint=hint)
     if kind in KEPT:
         raise Refused("this cannot be undone", why="without it there is no session")
+
+
+def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
+    """Refuse to take back a task that other events speak of: they would leave one without title.
+
+    `others` are all events that stand, but the one that added the task.
+    """
+    about = [e for e in others if task in (getattr(e.body, n, "") for n in ("step", "parent"))]
+    if not about or any(isinstance(e.body, ev.StepAdded) and e.body.step == task for e in about):
+        return
+    numbers = ", ".join(f"#{event.seq}" for event in about[:_NAMED])
+    more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
+    raise Refused(
+        f"task {task} cannot be taken back any more",
+        why=f"{numbers}{more} {'speaks' if len(about) == 1 else 'speak'} of it",
+        hint=f'holdfast task skip {task} --because "…"; or undo those first',
+    )
 
 
 # -- steps and agents --------------------------------------------------------------------------
@@ -440,6 +472,16 @@ def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
     if state.step(body.step) is None:
         raise _unknown_unit(state, "task", body.step)
     return _reopen_first("revisit of")(state, body)
+
+
+def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
+    # Also while the session is paused: the command was begun before, and what it showed is so.
+    _refuse_after_the_end(state, body)
+    if not body.argv:
+        raise InvalidInput("no command is named", hint="holdfast prove -- COMMAND")
+    if body.step and state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return [body]
 
 
 # -- phases of a plan --------------------------------------------------------------------------
@@ -596,15 +638,18 @@ def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
 
 
 def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
-    """A rollback takes back phases in any status, and the tasks inside them."""
-    step = state.step(body.step)
-    inside = step is not None and _phase_of(state, step.parent) is not None
+    """Whatever became of a step, it can begin anew when the work before it changed.
+
+    A rollback takes back phases in any status, and the tasks inside them.
+    """
+    step = _the_unit("task", state, body)
+    parent = getattr(step, "parent", "")
+    planned = any(_phase_of(state, id) is not None for id in (step.id, parent))
     # What an outline left out may be in the next one.
-    back = step is not None and step.unit == "section" and step.status == "skipped"
-    if step is not None and (inside or back or _phase_of(state, body.step) is not None):
-        _check_working(state, body)
-        return [body]
-    return _move("task", "pending")(state, body)
+    planned = planned or getattr(step, "unit", "") == "section"
+    if not planned and step.status in ("pending", "skipped"):
+        raise _refuse_unit(step, "pending")
+    return [body]
 
 
 def _refuse_unproven_end(state: State) -> None:
@@ -667,6 +712,7 @@ _RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
     ev.CheckpointFailed: _judge,
     ev.CheckpointOverridden: _judge,
     ev.CheckpointRolledBack: _reopen_first("rollback of"),
+    ev.EvidenceObserved: _observe,
     ev.AgentStarted: _start_agent,
     ev.AgentProgressed: _progress_agent,
     ev.AgentFinished: _move("agent", "done"),

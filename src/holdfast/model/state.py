@@ -72,6 +72,7 @@ class Core(Struct, omit_defaults=True):
     plan_total: int | None = None
     plan_base: int = 1
     tokens: int = 0
+    agent_tokens: int = 0
     compressions: int = 0
     compressed_at: int = 0
     summary: str = ""
@@ -114,6 +115,11 @@ class Core(Struct, omit_defaults=True):
     def phase_step(self, number: int) -> str:
         """The id of the step that a phase is."""
         return f"{self.plan_unit}-{number}"
+
+    @property
+    def tokens_used(self) -> int:
+        """What the session was measured to use; that of its agents together if it never was."""
+        return self.tokens or self.agent_tokens
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
@@ -260,6 +266,42 @@ class Checkpoint(Row, frozen=True):
         return self.verdict
 
 
+class Proof(Row, frozen=True):
+    """The last time a command was run to show something. Whether it still holds is not kept."""
+
+    id: str
+    proof: str
+    event: str
+    argv: list[str]
+    exit: int = 0
+    step: str = ""
+    duration_ms: int = 0
+    output: str = ""
+    tail: str = ""
+    globs: list[str] = []
+    blob: str = ""
+    files: int = 0
+    changed: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    folder: str = ""
+    again: bool = True
+    """Whether the words of the command are all there: none of them was a secret."""
+    by: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.exit or self.timed_out or self.interrupted)
+
+    @property
+    def word(self) -> str:
+        return "passed" if self.passed else "failed"
+
+
+def proof_key(step: str, proof: str) -> str:
+    return f"{step} {proof}".strip()
+
+
 class Claim(Row, frozen=True):
     id: str
     text: str
@@ -332,6 +374,7 @@ TABLES: dict[str, type[Row]] = {
     "contract": Acknowledgment,
     "edit": Edit,
     "dispute": Dispute,
+    "proof": Proof,
 }
 
 

@@ -16,7 +16,7 @@ from holdfast.model.form import clip
 from holdfast.model.state import Agent, Dispute, Step
 from holdfast.model.summary import next_step, outcomes, progress, subject
 from holdfast.model.tokens import ONCE, cost
-from holdfast.model.topics import Known, said
+from holdfast.model.topics import Known, after_looking, said
 from holdfast.text import one_line
 
 _MINUTE = 60_000
@@ -158,9 +158,10 @@ def _pending(known: Known) -> _List:
 
 def _context(known: Known) -> _List:
     core, around = known.core, known.around
-    percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
+    used = core.tokens_used
+    percent = round(100 * used / around.window) if around.window > 0 else 0
     last = ago(core.compressed_at, around.now) if core.compressed_at else "Never"
-    lines = [f"- Tokens used: ~{core.tokens:,} ({percent}%)", f"- Last compression: {last}"]
+    lines = [f"- Tokens used: ~{used:,} ({percent}%)", f"- Last compression: {last}"]
     return _List("### Context Budget", lines, 2)
 
 
@@ -185,7 +186,8 @@ def _end(known: Known) -> str:
     agent = _current(known)
     if agent is not None:
         return f"\n**Resuming from {short(agent.id, 20)}...**\n"
-    return f"\n**Next: {short(next_step(known.state), min(30, known.budget // 8))}**\n"
+    step = after_looking(known, next_step(known.state))
+    return f"\n**Next: {short(step, min(30, known.budget // 8))}**\n"
 
 
 def _fit(lists: Sequence[_List], room: int) -> str:

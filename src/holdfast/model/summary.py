@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.choice import FINISHED
+from holdfast.choice import FINISHED, WAIT
 from holdfast.model.state import Agent, Checkpoint, Dispute, State, Step
 from holdfast.sha import digest_of
 
@@ -229,7 +229,7 @@ def _follow_an_agent(state: State) -> str:
         if any(f"agent.{status}" in counts for status in statuses):
             agent = next((a for a in _open_agents(state) if a.status in statuses), None)
             if agent is not None:
-                return f"{verb} agent {agent.id}" + (f": {agent.task}" if agent.task else "")
+                return verb + agent.id + (f": {agent.task}" if agent.task else "")
     return ""
 
 
@@ -240,7 +240,7 @@ _STEP_VERBS = (
     ("review", ("needs_review",)),
     ("start", ("pending",)),
 )
-_AGENT_VERBS = (("retry", FAILED), ("wait for or continue", ("running",)))
+_AGENT_VERBS = (("retry agent ", FAILED), (WAIT, ("running",)))
 _NEXT: tuple[Callable[[State], str], ...] = (
     _nothing_to_do,
     _settle,
@@ -284,6 +284,7 @@ def summary(state: State) -> dict[str, Any]:
     agents = _open_agents(state) if _asks_for_agents(state) else []
     fraction, origin = _progress(state, lambda _: agents)
     running = [agent.id for agent in reversed(agents) if agent.status == "running"]
+    lost = [agent.id for agent in agents if died(agent)]
     return {
         "status": core.status,
         "goal": _cut(core.goal),
@@ -291,6 +292,7 @@ def summary(state: State) -> dict[str, Any]:
         "progress_from": origin,
         "next": _cut(next_step(state)),
         "running": [_cut(name, 40) for name in running[:_RUNNING]],
+        "unknown": [_cut(name, 40) for name in sorted(lost)[:_RUNNING]],
         "steps": {"done": settled_steps(state), "total": count("step", 0)},
         "agents": {
             "running": count("agent.running", 0),
@@ -298,7 +300,7 @@ def summary(state: State) -> dict[str, Any]:
             "failed": count("agent.failed", 0) + count("agent.timed_out", 0),
         },
         "attention": attention(state),
-        "tokens": core.tokens,
+        "tokens": core.tokens_used,
         "began_at": core.began_at,
         "updated_at": core.updated_at,
         "paused_at": core.paused_at,
@@ -369,7 +371,12 @@ def _asks_for_agents(state: State) -> bool:
     if "agent" not in core.counts:
         return False
     by_agents = core.progress is None and "step" not in core.counts
-    return by_agents or "agent.running" in core.counts
+    return by_agents or "agent.running" in core.counts or "agent.failed" in core.counts
+
+
+def died(agent: Agent) -> bool:
+    """Whether its process was found dead, and nobody has said since what became of its work."""
+    return agent.status == "failed" and agent.category == "interrupted"
 
 
 def _cut(text: str, limit: int = _TEXT_BYTES) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.choice import PAUSE_REASONS, undecided
+from holdfast.choice import PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
     Agent,
     Checkpoint,
@@ -29,10 +29,11 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, plan, subject
+from holdfast.model.summary import FAILED, died, plan, subject
 from holdfast.timing import Progress, long
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
@@ -44,10 +45,14 @@ MANDATORY = ("blockers", "unknown")
 ROOMY = 400
 """From this budget on there is room for times, whose digits are dear, and for blank lines."""
 
+AMPLE = 3000
+"""From this one on it is worth reading back in the journal."""
+
 TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
 
 _MOST = 300
+"""How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,7 +65,9 @@ class Surroundings(Struct, kw_only=True):
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
     `holders` are (who, since, alive | dead | unknown), `live_agents` the agents whose process is
     known to live: of any other running one there is no sign of life. `fence` quotes a text of
-    several lines for a model: fence(text, label, origin, confirmed).
+    several lines for a model: fence(text, label, origin, confirmed). `notes` and `commands` are
+    those that were read back from the journal, oldest first; without them the state's last few
+    are shown.
     """
 
     now: int = 0
@@ -78,6 +85,10 @@ class Surroundings(Struct, kw_only=True):
     fence: Fence | None = None
     device_names: dict[str, str] = {}
     window: int = 128_000
+    proofs: dict[str, str] = {}
+    """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
+    notes: list[Line] = []
+    commands: list[Line] = []
 
 
 class Entry(Struct, frozen=True):
@@ -122,7 +133,7 @@ class Known(Struct):
 
     @property
     def limit(self) -> int:
-        return min(_MOST, max(8, self.budget // 12))
+        return max(8, self.budget // 12)
 
     def newest(self, table: str, kind: type[Any]) -> list[Any]:
         return self._rows(table, kind, newest=True, limit=self.limit)
@@ -188,6 +199,17 @@ def short(event: str) -> str:
     return event[:12]
 
 
+def after_looking(known: Known, step: str) -> str:
+    """The next step, after what must be looked at first."""
+    return what_next(
+        step,
+        (agent.id for agent in known.dead),
+        paused=known.core.status == "paused",
+        damaged=bool(known.around.damage),
+        **{} if known.budget >= TIGHT else {"ask": "settle"},
+    )
+
+
 def git_drift(around: Surroundings) -> list[str]:
     """How the checkout differs from the one that was recorded."""
     pairs = (
@@ -211,13 +233,19 @@ def _blockers(known: Known) -> Topic:
     if total:
         steps = known.still_open("step", Step)
         stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
-        found = [Entry(s.id, _stuck(s)) for s in stuck]
+        say = _stuck if known.budget >= TIGHT else _why_stuck
+        found = [Entry(s.id, say(s)) for s in stuck]
     return Topic("blockers", "Blockers", _or_count(found, total, "task"), total, floor=3)
 
 
 def _stuck(step: Step) -> str:
     why = f": {step.because}" if step.because else ""
     return f"{_titled(step)} is {_word(step.status)}{why}"
+
+
+def _why_stuck(step: Step) -> str:
+    """What is wrong before what it is wrong with, which may have to be cut."""
+    return ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
 
 
 def _titled(step: Step) -> str:
@@ -235,14 +263,14 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 
 def _unknown(known: Known) -> Topic:
-    found = [Entry(a.id, _died(a)) for a in known.dead]
+    found = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
     hint = "find out before doing any of it again, then: holdfast agent done|fail|retry ID"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 
 
-def _died(agent: Agent) -> str:
-    doing = f" while at: {agent.task}" if agent.task else ""
-    return f"agent died{percent(agent.fraction)}{doing}"
+def _died(agent: Agent, budget: int) -> str:
+    doing = f"{' while' if budget >= TIGHT else ''} at: {agent.task}" if agent.task else ""
+    return f"{'agent ' if budget >= TIGHT else ''}died{percent(agent.fraction)}{doing}"
 
 
 def _dead_agents(known: Known) -> list[Agent]:
@@ -255,9 +283,7 @@ def _dead_agents(known: Known) -> list[Agent]:
 
 
 def _is_dead(agent: Agent, gone: set[str]) -> bool:
-    if agent.status == "running":
-        return agent.id in gone
-    return agent.status == "failed" and agent.category == "interrupted"
+    return agent.id in gone if agent.status == "running" else died(agent)
 
 
 # -- what to know before trusting anything -----------------------------------------------------
@@ -317,6 +343,21 @@ def _claimed_checkpoints(known: Known) -> Iterator[Entry]:
             yield Entry(point.step, f"checkpoint {words[point.verdict]}{why}")
 
 
+def _broken_proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "stale": "its inputs changed since it passed; run it again: holdfast prove --again",
+        "failed": "failed",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            ended = f" (exit {row.exit})" if word == "failed" else ""
+            yield Entry(row.id, f"proof {_command_line(row)}: {told[word]}{ended}")
+
+
+def _command_line(row: Proof) -> str:
+    return " ".join(row.argv)[:80]
+
+
 def _done_by_word(known: Known) -> Iterator[Entry]:
     done = known.state.count("step.done")
     unproven = done - known.state.count("checkpoint.passed")
@@ -347,7 +388,7 @@ def _moved(known: Known) -> list[tuple[str, str]]:
 
 def _edits(known: Known) -> Iterator[Entry]:
     for edit in known.newest("edit", Edit):
-        rest = "; part of it could not be understood" if edit.residue else ""
+        rest = f"; not taken up: {edit.residue}" if edit.residue else ""
         yield Entry(edit.path, f"edited by someone else ({edit.layout}){rest}")
 
 
@@ -357,6 +398,7 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
     _unconfirmed_goal,
     _drifted,
     _needs_review,
+    _broken_proofs,
     _claims,
     _claimed_checkpoints,
     _edits,
@@ -494,7 +536,20 @@ def _proven(known: Known) -> Topic:
     rows = known.newest("checkpoint", Checkpoint)
     seen = [point for point in rows if point.observed and point.verdict == "passed"]
     found = [Entry(p.step, "checkpoint passed, observed", tail=known.when(p.at)) for p in seen]
+    found += _proofs(known)
     return Topic("proven", "Proven", found, len(found))
+
+
+def _proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "fresh": "passed, inputs unchanged",
+        "passed": "passed; it names no inputs",
+        "not checked": "passed; inputs not checked since",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            text = f"{_command_line(row)}: {told[word]}"
+            yield Entry(row.id, text, tail=known.when(row.at))
 
 
 def _done(known: Known) -> Topic:
@@ -530,15 +585,21 @@ def _lines(known: Known, lines: Iterable[Line]) -> list[Entry]:
     ]
 
 
+def _recent(read: list[Line], kept: list[Line]) -> list[Line]:
+    """What was read back, and what a file says that is in no journal yet."""
+    told = {line.event for line in read}
+    return [*read, *(line for line in kept if line.event not in told)]
+
+
 def _commands(known: Known) -> Topic:
     total = known.state.count("command.success") + known.state.count("command.failure")
-    found = _lines(known, known.core.commands)
+    found = _lines(known, _recent(known.around.commands, known.core.commands))
     return Topic("commands", "Commands", found, max(total, len(found)), LOG)
 
 
 def _notes(known: Known) -> Topic:
     total = known.state.count("notes") - known.state.count("note")
-    found = _lines(known, known.core.notes)
+    found = _lines(known, _recent(known.around.notes, known.core.notes))
     return Topic("notes", "Notes", found, max(total, len(found)), LOG)
 
 
@@ -606,9 +667,9 @@ def _timing(known: Known) -> Topic:
         found.append(Entry("time", ", ".join(parts)))
     if core.is_phased:
         found.append(Entry("phases", _pace(known)))
-    if core.tokens:
-        percent = round(100 * core.tokens / around.window) if around.window > 0 else 0
-        found.append(Entry("context", f"{core.tokens:,} tokens used ({percent}%)"))
+    if used := core.tokens_used:
+        percent = round(100 * used / around.window) if around.window > 0 else 0
+        found.append(Entry("context", f"{used:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
 
 
@@ -654,8 +715,8 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _proven,
     _done,
     _files,
-    _commands,
     _notes,
+    _commands,
     _compaction,
     _pauses,
     _redacted,

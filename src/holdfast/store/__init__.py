@@ -265,6 +265,7 @@ class Store:
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
+        chores: Sequence[str] = (),
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
@@ -275,7 +276,8 @@ class Store:
         kept as they were first written. `blobs` (SHA-256, bytes) are kept with the batch; they
         are given apart from it so that the lock need not be held while they are packed. With `spot`
         the session becomes the current one of that tree in the same transaction, also when the
-        plan answers None.
+        plan answers None. `chores` are what must be done to files because of the batch: they are
+        remembered with it, until `local.chore_done`.
         """
         raise NotImplementedError
 

@@ -12,10 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.essay import check as checks
 from holdfast.layout.essay import form, read, recover, write
-from holdfast.layout.essay.artifact import folder_moment, folder_name, version_name, versions
+from holdfast.layout.essay.artifact import (
+    folder_moment,
+    folder_name,
+    is_current,
+    section_in,
+    version_name,
+    versions,
+)
 from holdfast.layout.essay.form import BACKUP, STAGE_FILES, STATE, TEMPORARY
 from holdfast.layout.essay.recover import Choice, Question, Recovery, ask, ask_about
 from holdfast.layout.essay.show import (
@@ -27,7 +34,7 @@ from holdfast.layout.essay.show import (
 )
 from holdfast.layout.essay.write import revised
 from holdfast.layout.facts import Facts
-from holdfast.sha import digest_of
+from holdfast.sha import uuid_of
 
 __all__ = [
     "BACKUP",
@@ -45,18 +52,20 @@ __all__ = [
     "expiry",
     "folder_moment",
     "folder_name",
+    "is_current",
     "pause_message",
     "place",
     "recovery",
     "resume_summary",
     "revised",
+    "section_in",
     "session_list",
     "version_name",
     "versions",
 ]
 
 
-class Essay:
+class Essay(Layout):
     """Document S3."""
 
     id = form.ID
@@ -71,7 +80,7 @@ class Essay:
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         """`essay-` and a UUID made of what the session is: the same session gets the same one."""
         said = "\0".join((facts.goal, str(facts.began_at), where.root, str(where.now)))
-        tries = (_id(f"{said}\0{n}") for n in range(len(taken) + 1))
+        tries = ("essay-" + uuid_of(f"{said}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -117,13 +126,6 @@ def recovery(bundle: Bundle, where: Where) -> Recovery | None:
 def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
     """A fresh state at the stage that the user chose."""
     return recover.begin_at(stage, bundle, LAYOUT.new_id(Facts(), where, frozenset()), where)
-
-
-def _id(text: str) -> str:
-    digits = digest_of(text.encode("utf-8", "replace"))
-    # Version 8 of RFC 9562: made by a rule of our own.
-    uuid = f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
-    return f"essay-{uuid}"
 
 
 LAYOUT = Essay()

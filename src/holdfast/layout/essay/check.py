@@ -32,16 +32,14 @@ from holdfast.layout.essay.form import (
     is_count,
     is_number,
     is_placeholder,
-    items,
     main,
-    node,
     said,
     sections,
     session_status,
     state_of,
-    text,
     unit_status,
 )
+from holdfast.layout.value import mapping, sequence, text
 
 _UUID = re.compile(r"essay-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _STYLE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -105,7 +103,7 @@ def _parts(doc: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _elements(value: Any, path: str, fields: Iterable[Field]) -> Iterator[Finding]:
-    for place, entry in enumerate(items(value)):
+    for place, entry in enumerate(sequence(value)):
         name = f"{path}[{place}]"
         if not isinstance(entry, dict):
             number = next(iter(fields)).number
@@ -238,8 +236,8 @@ def _numbering(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     for stage, number in ((3, "S3-27"), (4, "S3-41")):
         seen: set[int] = set()
         path = f"stages.stage_{stage}.sections"
-        for place, entry in enumerate(items(at(doc, path))):
-            index = node(entry).get("section_index")
+        for place, entry in enumerate(sequence(at(doc, path))):
+            index = mapping(entry).get("section_index")
             if not is_count(index, 1):
                 continue
             if index in seen:
@@ -296,7 +294,7 @@ def _times(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     if began is not None and last is not None and last < began:
         message = "the last activity lies before the start"
         yield _of("time-runs-back", WARNING, message, "last_activity", "S3-4")
-    stages = ((n, f"stages.stage_{n}", node(at(doc, f"stages.stage_{n}"))) for n in STAGES)
+    stages = ((n, f"stages.stage_{n}", mapping(at(doc, f"stages.stage_{n}"))) for n in STAGES)
     numbers = {1: "S3-16", 2: "S3-22", 3: "S3-34", 4: "S3-46"}
     for number, path, stage in stages:
         yield from _ended(stage, path, numbers[number])
@@ -312,8 +310,8 @@ def _ended(unit: dict[str, Any], path: str, number: str) -> Iterator[Finding]:
 
 def _section_path(doc: dict[str, Any], stage: int, index: int) -> str:
     path = f"stages.stage_{stage}.sections"
-    entries = enumerate(items(at(doc, path)))
-    places = (place for place, entry in entries if node(entry).get("section_index") == index)
+    entries = enumerate(sequence(at(doc, path)))
+    places = (place for place, entry in entries if mapping(entry).get("section_index") == index)
     return f"{path}[{next(places, 0)}]"
 
 
@@ -348,8 +346,8 @@ def _files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         if _is_absent(name, where):
             message = f"{name} does not exist in the session's folder"
             yield _of("file-missing", ERROR, message, place, rule)
-    for number, entry in enumerate(items(doc.get("revision_history"))):
-        for name in items(node(entry).get("downstream_archived")):
+    for number, entry in enumerate(sequence(doc.get("revision_history"))):
+        for name in sequence(mapping(entry).get("downstream_archived")):
             if isinstance(name, str) and _is_absent(inside(name, around), where):
                 message = f"the archived {name} does not exist in the session's folder"
                 path = f"revision_history[{number}].downstream_archived"

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.layout import Tree, Where, words
+from holdfast.layout.value import mapping, sequence
 
 ID = "essay"
 STATE = "session-state.yaml"
@@ -277,28 +278,10 @@ def said(field: Field, value: Any) -> Any:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def node(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def at(doc: Any, path: str) -> Any:
     for key in path.split("."):
-        doc = node(doc).get(key)
+        doc = mapping(doc).get(key)
     return doc
-
-
-def clone(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: clone(inner) for key, inner in value.items()}
-    return [clone(inner) for inner in value] if isinstance(value, list) else value
 
 
 def main(tree: Tree) -> str:
@@ -307,14 +290,14 @@ def main(tree: Tree) -> str:
 
 
 def state_of(tree: Tree) -> dict[str, Any]:
-    return node(tree.get(main(tree)))
+    return mapping(tree.get(main(tree)))
 
 
 def sections(doc: dict[str, Any], stage: int) -> dict[int, dict[str, Any]]:
     """A stage's sections by number; of two with one number the first."""
     found: dict[int, dict[str, Any]] = {}
-    for entry in items(at(doc, f"stages.stage_{stage}.sections")):
-        index = node(entry).get("section_index")
+    for entry in sequence(at(doc, f"stages.stage_{stage}.sections")):
+        index = mapping(entry).get("section_index")
         if is_count(index, 1) and index < 1_000_000:
             found.setdefault(index, entry)
     return found

@@ -25,8 +25,6 @@ from holdfast.layout.essay.form import (
     inside,
     is_count,
     is_placeholder,
-    items,
-    node,
     said,
     section_fields,
     section_id,
@@ -34,10 +32,10 @@ from holdfast.layout.essay.form import (
     session_status,
     stage_id,
     state_of,
-    text,
     unit_status,
 )
 from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact
+from holdfast.layout.value import mapping, sequence, text
 
 UNKNOWN_RESULT = "unknown"
 
@@ -163,7 +161,7 @@ def claims(doc: dict[str, Any], where: Where) -> list[ClaimFact]:
 
 def entries(doc: dict[str, Any], log: str) -> list[dict[str, Any]]:
     """The entries of a log of claims that name a claim."""
-    listed = (node(entry) for entry in items(doc.get(log)))
+    listed = (mapping(entry) for entry in sequence(doc.get(log)))
     return [entry for entry in listed if text(entry.get("claim_text")).strip()]
 
 

@@ -38,13 +38,13 @@ from holdfast.layout.essay.form import (
     blank,
     blank_section,
     is_placeholder,
-    node,
     outside,
     section_id,
     session_status,
     stage_id,
 )
 from holdfast.layout.essay.read import facts
+from holdfast.layout.value import mapping
 
 FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 FROM_ARTIFACTS = (
@@ -211,10 +211,10 @@ def _state(data: bytes | None) -> dict[str, Any] | None:
 
 def likeness(value: Any) -> float:
     """How surely a value is an essay's session state, by its shape."""
-    stages = node(node(value).get("stages"))
+    stages = mapping(mapping(value).get("stages"))
     known = sum(f"stage_{number}" in stages for number in STAGES)
     marks = ("pipeline_id", "current_stage", "current_stage_name", "pushback_level")
-    share = sum(mark in node(value) for mark in marks) / len(marks)
+    share = sum(mark in mapping(value) for mark in marks) / len(marks)
     return round(0.5 * known / len(STAGES) + 0.5 * share, 2) if known else 0.2 * share
 
 
@@ -229,7 +229,7 @@ def remains(data: bytes) -> dict[str, Any]:
         if key not in _KEPT or key in found:
             continue
         try:
-            found |= node(guarded.read_yaml(block)[0].value)
+            found |= mapping(guarded.read_yaml(block)[0].value)
         except guarded.Unreadable:
             found[key] = None
     return {key: value for key, value in found.items() if value is not None}

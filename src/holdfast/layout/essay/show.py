@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.layout import Where, stamps
-from holdfast.layout.essay.form import STAGES, at, is_count, items, node, sections, unit_status
+from holdfast.layout.essay.form import STAGES, at, is_count, sections, unit_status
 from holdfast.layout.essay.read import section_of, stage_of
+from holdfast.layout.value import mapping, sequence
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -60,7 +61,7 @@ def _standing(doc: dict[str, Any] | None) -> str:
 
 
 def _activity(doc: dict[str, Any] | None, where: Where) -> str:
-    moment = stamps.read(node(doc).get("last_activity"), where.naive)
+    moment = stamps.read(mapping(doc).get("last_activity"), where.naive)
     return "unknown" if moment is None else ago(moment, where.now)
 
 
@@ -75,8 +76,8 @@ def _left_off(doc: dict[str, Any], stage: int) -> str:
     parts = [f"{STAGES[stage].title} {_STANDS[status]}", *_section_parts(doc, stage)]
     waiting = [
         entry
-        for entry in items(doc.get("deferred_verifications"))
-        if not node(entry).get("resolved")
+        for entry in sequence(doc.get("deferred_verifications"))
+        if not mapping(entry).get("resolved")
     ]
     parts += [f"{_counted(len(waiting), 'claim')} to verify"] if waiting else []
     return ", ".join(parts) + "."

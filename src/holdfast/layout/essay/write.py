@@ -30,13 +30,10 @@ from holdfast.layout.essay.form import (
     at,
     blank,
     blank_section,
-    clone,
     folders,
     inside,
     is_count,
-    items,
     main,
-    node,
     outside,
     place_of,
     said,
@@ -48,11 +45,12 @@ from holdfast.layout.essay.form import (
 )
 from holdfast.layout.essay.read import entries, facts, value_of
 from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact
+from holdfast.layout.value import copied, mapping, sequence
 
 
 def put(old: Tree | None, wanted: Facts, native_id: str, where: Where) -> Tree:
     """The tree with these facts; `native_id` is for a file that is made anew."""
-    tree: Tree = clone(old) if old else {}
+    tree: Tree = copied(old) if old else {}
     name = main(tree)
     if isinstance(tree.get(name), dict):
         Edit(tree[name], wanted, where).apply()
@@ -106,9 +104,9 @@ class Edit:
         """A mapping to write into; what is missing comes from the template."""
         here, model = self.doc, blank()
         for key in path.split("."):
-            model = node(model.get(key))
+            model = mapping(model.get(key))
             if not isinstance(here.get(key), dict):
-                here[key] = clone(model)
+                here[key] = copied(model)
             here = here[key]
         return here
 
@@ -205,13 +203,13 @@ class Edit:
         part["sections"] = [
             entry
             for entry in part["sections"]
-            if not is_count(index := node(entry).get("section_index")) or index not in gone
+            if not is_count(index := mapping(entry).get("section_index")) or index not in gone
         ]
 
     def _append(self, stage: int, new: list[int]) -> None:
         part = self.part(f"stages.stage_{stage}")
         part["sections"] = [
-            *items(part.get("sections")),
+            *sequence(part.get("sections")),
             *(blank_section(stage, index) for index in new),
         ]
         count = len(sections(self.doc, stage))
@@ -292,7 +290,7 @@ class Edit:
 
     def _log(self, log: str, values: list[Any]) -> None:
         entry = {field.path: value for field, value in zip(LOGS[log], values, strict=True)}
-        self.doc[log] = [*items(self.doc.get(log)), entry]
+        self.doc[log] = [*sequence(self.doc.get(log)), entry]
 
     def _deferral(self, claim: ClaimFact) -> list[Any]:
         at = stamps.write(self._moment(claim))
@@ -335,4 +333,4 @@ def revised(
     values = (stage, impact, reason, list(archived), stamps.write(moment))
     fields = LOGS["revision_history"]
     entry = {field.path: value for field, value in zip(fields, values, strict=True)}
-    return {**clone(doc), "revision_history": [*items(doc.get("revision_history")), entry]}
+    return {**copied(doc), "revision_history": [*sequence(doc.get("revision_history")), entry]}

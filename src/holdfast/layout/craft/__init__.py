@@ -14,16 +14,16 @@ An attribute that stands for a list holds its elements as lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where, stamps
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, stamps
 from holdfast.layout import jsonform as form
-from holdfast.layout.craft_rules import (
+from holdfast.layout.craft.rules import (
     ACTIONS,
     AGENT_ORDER,
     ARTIFACTS,
@@ -49,21 +49,10 @@ from holdfast.layout.craft_rules import (
     times,
 )
 from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
-from holdfast.layout.jsonform import (
-    COUNT,
-    FRACTION,
-    MILLISECONDS,
-    NAMES,
-    TEXT,
-    Field,
-    Node,
-    Text,
-    items,
-    node,
-    text,
-)
+from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Node, Text
 from holdfast.layout.jsonrule import Rule, look
 from holdfast.layout.torn import recover
+from holdfast.layout.value import copied, mapping, text
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 from holdfast.sha import digest_of
 
@@ -184,16 +173,16 @@ def _category(of: Node) -> str:
 
 
 def _get_agent(value: Any, where: Where) -> AgentFact | None:
-    of = node(value)
+    of = mapping(value)
     if not text(of.get("id")):
         return None
-    error = node(of.get("error"))
+    error = mapping(of.get("error"))
     agent = AgentFact(
         id=of["id"],
         status=_agent_status(of),
         category=_category(error),
         **form.get_fields(of, _RUN, where),
-        **form.get_fields(node(of.get("artifacts")), _MADE, where),
+        **form.get_fields(mapping(of.get("artifacts")), _MADE, where),
         **form.get_fields(error, _PROBLEM, where),
     )
     agent.retries = agent.retries or 0
@@ -201,12 +190,12 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
 
 
 def _get_step(value: Any, status: str) -> StepFact | None:
-    title = text(node(value).get("task")) if isinstance(value, dict) else text(value)
+    title = text(mapping(value).get("task")) if isinstance(value, dict) else text(value)
     return StepFact(title, status=status) if title else None
 
 
 def _get_decision(value: Any, where: Where) -> DecisionFact | None:
-    of = node(value) if isinstance(value, dict) else {"context": value}
+    of = mapping(value) if isinstance(value, dict) else {"context": value}
     what, chosen = text(of.get("context")), text(of.get("chosen"))
     options = NAMES.read(of.get("options"), where)
     if chosen == what and options in ([], [what]):
@@ -218,7 +207,7 @@ def _get_decision(value: Any, where: Where) -> DecisionFact | None:
 
 
 def _get_file(value: Any, where: Where) -> FileFact | None:
-    of = node(value) if isinstance(value, dict) else {"path": value}
+    of = mapping(value) if isinstance(value, dict) else {"path": value}
     if not text(of.get("path")):
         return None
     action = of.get("action") if of.get("action") in ACTIONS else "modified"
@@ -230,32 +219,28 @@ def _get_attributes(root: Node) -> dict[str, Scalar]:
         name: said
         for section in ("teleportation", "metadata")
         for name, (key, kind) in _ATTRIBUTES[RULES.keys[section].req].items()
-        if (said := kind.read(node(root.get(section)).get(key))) is not None
+        if (said := kind.read(mapping(root.get(section)).get(key))) is not None
     }
-
-
-def _seen(found: Iterator[Any]) -> list[Any]:
-    return [each for each in found if each is not None]
 
 
 def _get(name: str, root: Node, where: Where) -> Facts:
     spent = by_agent(root)
-    agents = _seen(_get_agent(each, where) for each in items(root.get("agents")))
+    agents = form.seen(root.get("agents"), partial(_get_agent, where=where))
     return Facts(
         native_id=text(root.get("session_id")) or name.removesuffix(".json"),
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
-            *_seen(_get_step(each, "done") for each in items(root.get("completed_work"))),
-            *_seen(_get_step(each, "pending") for each in items(root.get("pending_tasks"))),
+            *form.seen(root.get("completed_work"), partial(_get_step, status="done")),
+            *form.seen(root.get("pending_tasks"), partial(_get_step, status="pending")),
         ],
         agents=[replace(agent, tokens=spent.get(agent.id)) for agent in agents],
-        decisions=_seen(_get_decision(each, where) for each in items(root.get("decisions_made"))),
-        files=_seen(_get_file(each, where) for each in items(root.get("files_modified"))),
+        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
+        files=form.seen(root.get("files_modified"), partial(_get_file, where=where)),
         tokens_by_agent=spent,
         attributes=_get_attributes(root),
         **form.get_fields(root, _SESSION, where),
-        **form.get_fields(node(root.get("context_usage")), _USAGE, where),
-        **form.get_fields(node(root.get("metadata")), _GIT, where),
+        **form.get_fields(mapping(root.get("context_usage")), _USAGE, where),
+        **form.get_fields(mapping(root.get("metadata")), _GIT, where),
     )
 
 
@@ -335,13 +320,7 @@ def _put_session(root: Node, facts: Facts, where: Where) -> None:
     said = FRACTION.read(root.get("progress"), where)
     figure = facts.progress if said is None else form.progress_of(facts)
     form.put_field(root, _PROGRESS, figure, where, ROOT)
-    _put_status(root, facts.status)
-
-
-def _put_status(root: Node, status: str) -> None:
-    said, word = session_status(ID, text(root.get("status"))) or "active", session_word(ID, status)
-    if status != said and session_status(ID, word) != said:
-        form.insert(root, "status", word, ROOT)
+    form.put_status(root, ID, facts.status, ROOT)
 
 
 def _put_work(root: Node, facts: Facts, where: Where) -> None:
@@ -349,9 +328,9 @@ def _put_work(root: Node, facts: Facts, where: Where) -> None:
     rest = [step for step in _titled(facts) if not form.is_done(step.status)]
     for key, steps in (("completed_work", done), ("pending_tasks", rest)):
         read = partial(_get_step, status="")
-        _put_list(root, key, steps, read, _put_sentence, form.by_name("title"))
+        form.put_key(root, key, ROOT, steps, read, _put_sentence, form.by_name("title"))
     read_agent, write_agent = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    _put_list(root, "agents", facts.agents, read_agent, write_agent, form.by_name("id"))
+    form.put_key(root, "agents", ROOT, facts.agents, read_agent, write_agent, form.by_name("id"))
 
 
 def _titled(facts: Facts) -> list[StepFact]:
@@ -360,12 +339,6 @@ def _titled(facts: Facts) -> list[StepFact]:
 
 def _put_sentence(old: Any, step: StepFact) -> Any:
     return step.title if old is None else old
-
-
-def _put_list(root: Node, key: str, *what: Any, log: bool = False) -> None:
-    made = form.put_list(root.get(key), *what, log=log)
-    if key in root or made:
-        form.insert(root, key, made, ROOT)
 
 
 def _put_logs(root: Node, facts: Facts, where: Where) -> None:
@@ -379,7 +352,7 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     )
     for key, entries, read, write, passes in of_log:
         reader, writer = partial(read, where=where), partial(write, **known)
-        _put_list(root, key, entries, reader, writer, passes, log=True)
+        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
@@ -428,9 +401,9 @@ def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
         form.insert(made, "result", RESULT_OF.get(fact.status), AGENT_ORDER)
     if times(made, where) != before:
         form.insert(made, "duration_seconds", duration(times(made, where)), AGENT_ORDER)
-    artifacts = dict(node(made.get("artifacts")))
+    artifacts = dict(mapping(made.get("artifacts")))
     form.put_fields(artifacts, fact, _MADE, where, tuple(ARTIFACTS))
-    if artifacts != node(made.get("artifacts")):
+    if artifacts != mapping(made.get("artifacts")):
         form.insert(made, "artifacts", artifacts, AGENT_ORDER)
     _put_error(made, fact, where)
     return made
@@ -450,7 +423,7 @@ def _written_status(fact: AgentFact) -> str:
 
 
 def _put_error(made: Node, fact: AgentFact, where: Where) -> None:
-    error = node(made.get("error"))
+    error = mapping(made.get("error"))
     said = form.get_fields(error, _PROBLEM, where) | {"category": _category(error)}
     said["retries"] = said["retries"] or 0
     if said == {name: getattr(fact, name) for name in said}:
@@ -476,7 +449,7 @@ def _spent(facts: Facts) -> dict[str, int]:
 
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
-    spent = node(usage.get("by_agent"))
+    spent = mapping(usage.get("by_agent"))
     for agent, tokens in _spent(facts).items():
         if COUNT.read(spent.get(agent), where) != tokens:
             spent[agent] = tokens
@@ -500,7 +473,7 @@ def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
 
 def _add_device(root: Node) -> None:
     """The device that wrote last is one of those that know the session."""
-    devices = node(root.get("teleportation")).get("devices")
+    devices = mapping(root.get("teleportation")).get("devices")
     if isinstance(devices, list) and root["device"] not in devices:
         devices.append(root["device"])
 
@@ -511,22 +484,24 @@ def _add_device(root: Node) -> None:
 def _signs(value: Node) -> int:
     """How many things are as only this layout has them, less those that speak against it."""
     version = text(value.get("schema_version"))
+    three = re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None
     ours = (
         "session-state" in text(value.get("$schema")),
-        re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None,
+        three,
+        three and all(key in value for key in ("session_id", "goal", "status")),
         isinstance(value.get("project"), str),
         "created_at" in value and "updated_at" in value,
         isinstance(value.get("device"), str),
         form.number(value.get("progress")) is not None,
         isinstance(value.get("teleportation"), dict),
-        "by_agent" in node(value.get("context_usage")),
+        "by_agent" in mapping(value.get("context_usage")),
     )
     theirs = (
         re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
         isinstance(value.get("project"), dict),
         "created" in value and "created_at" not in value,
         "updated" in value and "updated_at" not in value,
-        "percentage" in node(value.get("context_usage")),
+        "percentage" in mapping(value.get("context_usage")),
         isinstance(value.get("errors"), list),
     )
     return sum(ours) - sum(theirs)
@@ -535,13 +510,13 @@ def _signs(value: Node) -> int:
 _COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
 
 
-class Craft:
+class Craft(Layout):
     id = ID
     document = "S2"
     indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
-        of = node(value)
+        of = mapping(value)
         if "workflow_type" in of or "current_phase" in of or len(of.keys() & {*_COMMON}) < 2:
             return 0.0
         signs = _signs(of)
@@ -562,10 +537,10 @@ class Craft:
 
     def get(self, tree: Tree, where: Where) -> Facts:
         name, value = self._main(tree)
-        return _get(name, node(value), where)
+        return _get(name, mapping(value), where)
 
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        made: Tree = form.copied(old or {})
+        made: Tree = copied(old or {})
         name, value = self._main(made)
         if not isinstance(value, dict):
             native_id = facts.native_id or self.new_id(facts, where, frozenset())
@@ -576,7 +551,7 @@ class Craft:
         return made
 
     def reading(self, tree: Tree, where: Where) -> Reading:
-        root = node(self._main(tree)[1])
+        root = mapping(self._main(tree)[1])
         facts = self.get(tree, where)
         version = text(root.get("schema_version"))
         known = "schema_version" not in root or re.fullmatch(r"1\.0\.[0-9]{1,9}", version)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, stamps
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_read import (
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.read import (
     ID,
     INDEX,
     LOG,
@@ -27,12 +27,10 @@ from holdfast.layout.ai_session_read import (
     STATE,
     VERSION,
     Node,
-    mapping,
     name,
-    sequence,
-    text,
 )
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
 SESSION_STATUSES = ("active", "paused", "completed")
@@ -52,7 +50,7 @@ _PLACEHOLDERS = (
 )
 
 
-def check(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+def findings(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
     """Every deviation of a session's files; `strict` adds what we demand of our own."""
     found = [*_missing_files(tree, where)]
     for file, look in _LOOKS.items():

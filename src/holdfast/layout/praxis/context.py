@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout.praxis_state import (
+from holdfast.layout.praxis.state import (
     CheckpointStatus,
     WorkflowState,
     first_phase,

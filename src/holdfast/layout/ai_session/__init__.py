@@ -1,9 +1,10 @@
 """The `ai-session` layout: a folder `.ai-session/` as the session-state contract describes it.
 
-`ai_session_read` tells how the files of a session are named and read, `ai_session_write` how they
-are written, `ai_session_check` what departs from the contract, `ai_session_rescue` what damaged
-files still say. Here they become a `Layout`, with what only this layout shows: the status report
-and the folder's README.
+    read        files → facts, and how the files are named      write     facts → files
+    check       departures from the contract                    rescue    what damaged files say
+
+Here they become a `Layout`, with what only this layout shows: the status report and the folder's
+README.
 
 The index, `active-features.yaml`, belongs to all sessions of the folder. A caller that cannot
 parse it must not write the tree it gets from `put`: a new index would hide the other sessions.
@@ -16,13 +17,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_check import check, check_update
-from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE, refusal
-from holdfast.layout.ai_session_rescue import conflicts, salvage, salvage_index
-from holdfast.layout.ai_session_write import files, put, recreate, refuses, unwritten
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
+from holdfast.layout.ai_session import check as checks
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.check import check_update
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, refusal
+from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
+from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
+from holdfast.layout.value import mapping
 
 __all__ = [
     "LAYOUT",
@@ -42,7 +45,7 @@ __all__ = [
 ]
 
 
-class AiSession:
+class AiSession(Layout):
     """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
 
     id = read.ID
@@ -52,8 +55,8 @@ class AiSession:
         """By shape; the name counts nothing, files get renamed."""
         if isinstance(value, list):
             return _like_log(value)
-        node = read.mapping(value)
-        current, feature = read.mapping(node.get("current_state")), node.get("feature")
+        node = mapping(value)
+        current, feature = mapping(node.get("current_state")), node.get("feature")
         if "active_features" in node:
             return 1.0
         if current:
@@ -90,14 +93,14 @@ class AiSession:
         )
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
-        return check(tree, where, strict=strict)
+        return checks.findings(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return salvage(bundle, where)
 
 
 def _like_log(lines: list[Any]) -> float:
-    nodes = [read.mapping(line) for line in lines[:20]]
+    nodes = [mapping(line) for line in lines[:20]]
     fits = [node for node in nodes if "timestamp" in node and {"command", "event"} & set(node)]
     return 0.8 * len(fits) / len(nodes) if nodes else 0.0
 
@@ -105,7 +108,7 @@ def _like_log(lines: list[Any]) -> float:
 def _generation(tree: Tree) -> str:
     """`contract` as the document describes it; `companion` with the marks of its programs."""
     stray = "status" in read.current_of(tree) or "status" in read.part(tree, STATE)
-    events = any("event" in read.mapping(line) for line in read.log_of(tree))
+    events = any("event" in mapping(line) for line in read.log_of(tree))
     return "companion" if stray or events else "contract"
 
 

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, stamps
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_read import INDEX, LOG, PLAN, STATE, Node, mapping, text
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, Node
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import mapping, text
 
 _MOST = 16 * 1024 * 1024
 _LONGEST = 1024 * 1024

@@ -1,10 +1,13 @@
 """The praxis layout (document S1): one JSON file per workflow session, `{session_id}.json`.
 
-`praxis_read` knows all generations of such files, `praxis_write` writes the redesigned form,
-`praxis_check` judges, `praxis_salvage` reads what is damaged. Here they are one layout.
+    read        all generations of such files → facts     write     facts → the redesigned form
+    check       departures                                older     facts → an older form
+    state       when a phase and the whole end            context   what whoever resumes is told
+    salvage     what a damaged file still says
 
-Files of older generations are never written: they are shown with a warning and left as they are;
-`upgraded` gives their redesigned form, to be written beside.
+Files of older generations are shown with a warning and left as they are, never migrated in place.
+Their redesigned form (`renewed`) is written beside them on request. In their own form they are only
+written when such a file comes back from a conversion.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.layout import Bundle, Finding, Reading, Salvaged, Tree, Where
-from holdfast.layout import praxis_check as checks
-from holdfast.layout import praxis_salvage as damage
-from holdfast.layout import praxis_write as writing
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.facts import Facts
-from holdfast.layout.praxis_read import View, clone, facts, likeness, main
-from holdfast.sha import digest_of
+from holdfast.layout.praxis import check as checks
+from holdfast.layout.praxis import older
+from holdfast.layout.praxis import salvage as damage
+from holdfast.layout.praxis import write as writing
+from holdfast.layout.praxis.read import View, facts, likeness, phase_id
+from holdfast.layout.value import copied
+from holdfast.sha import uuid_of
 
 ROOT = ".praxis-os/.cache/state"
 SECOND_ROOT = ".praxis-os/state/workflow"
@@ -39,7 +44,7 @@ def second_path(session_id: str, status: str) -> str:
     return f"{folder}/{file_name(session_id)}"
 
 
-class Praxis:
+class Praxis(Layout):
     id = "praxis"
     document = "S1"
 
@@ -52,7 +57,7 @@ class Praxis:
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         """A UUID made of what the session is: the same session gets the same one."""
         said = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
-        tries = (_uuid(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
+        tries = (uuid_of(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -69,16 +74,28 @@ class Praxis:
             # An id of the user's own making comes back from another layout as it went.
             unfit = checks.unsafe_id(facts.native_id)
             id = self.new_id(facts, where, frozenset()) if unfit else facts.native_id
-            return {file_name(id): writing.fresh(facts, id, where)}
+            make = older.fresh if where.generation in older.GENERATIONS else writing.fresh
+            return {file_name(id): make(facts, id, where)}
         view = View(old, where)
-        tree: Tree = clone(old)
-        if view.redesigned:
-            tree[view.name] = writing.written(tree[view.name], facts, where)
+        tree: Tree = copied(old)
+        if view.doc:
+            change = writing.written if view.redesigned else older.written
+            change(tree[view.name], facts, where)
         elif self.get(old, where) != facts:
-            tree[view.name or file_name(self.new_id(facts, where, frozenset()))] = writing.written(
-                writing.upgraded(view, where), facts, where
-            )
+            id = self.new_id(facts, where, frozenset())
+            tree[view.name or file_name(id)] = writing.fresh(facts, facts.native_id or id, where)
         return tree
+
+    def known_as(self, facts: Facts) -> dict[int, str]:
+        return {place: phase_id(number) for number, place in writing.numbered(facts).items()}
+
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """The redesigned form of a session of any generation, to be written beside the original."""
+        view = View(tree, where)
+        made: Tree = copied(tree)
+        if view.doc and not view.redesigned:
+            made[view.name] = writing.upgraded(view, where)
+        return made
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         view = View(tree, where)
@@ -96,21 +113,6 @@ class Praxis:
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return damage.salvage(bundle, where)
-
-
-def upgrade(tree: Tree, where: Where) -> Tree:
-    """The redesigned form of a session of any generation, to be written beside the original."""
-    view = View(tree, where)
-    if view.redesigned:
-        made: Tree = clone(tree)
-        return made
-    return {main(tree)[0]: writing.upgraded(view, where)}
-
-
-def _uuid(text: str) -> str:
-    digits = digest_of(text.encode("utf-8", "replace"))
-    # Version 8 of RFC 9562: made by a rule of our own.
-    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
 LAYOUT = Praxis()

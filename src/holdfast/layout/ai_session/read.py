@@ -23,8 +23,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
 ID = "ai-session"
@@ -108,18 +111,6 @@ def refusal(native_id: str, taken: frozenset[str] = frozenset()) -> str:
 
 
 # --- a tree taken apart ------------------------------------------------------------------------
-
-
-def mapping(value: Any) -> Node:
-    return value if isinstance(value, dict) else {}
-
-
-def sequence(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def name(value: Any) -> str:
@@ -252,6 +243,27 @@ def _task_fact(task: Node, parent: str, where: Where) -> StepFact:
     )
 
 
+def _merged(steps: list[StepFact]) -> list[StepFact]:
+    """The steps, with a phase and the task that only repeats its name as one.
+
+    A phase has no status and no times in the contract; one without tasks says them so.
+    """
+    own = {step.id: step for step in steps if step.parent == step.id}
+    names = {step.id: step.title for step in steps if step.unit == "phase"}
+    own = {id: step for id, step in own.items() if id and names.get(id) == step.title}
+    return (
+        [
+            replace(own[step.id], unit="phase", parent="")
+            if step.unit == "phase" and step.id in own
+            else step
+            for step in steps
+            if step.unit == "phase" or own.get(step.id) is not step
+        ]
+        if own
+        else steps
+    )
+
+
 # --- the log -----------------------------------------------------------------------------------
 
 _FAILURE = ("failure", "failed", "error")
@@ -301,7 +313,7 @@ def get(tree: Tree, where: Where) -> Facts:
         began_at=began,
         updated_at=updated,
         position=name(current.get("active_task")),
-        steps=[placed.step for placed in walk(part(tree, PLAN), where)],
+        steps=_merged([placed.step for placed in walk(part(tree, PLAN), where)]),
         commands=[command for command in found if command],
         artifacts=artifacts_of(where),
         attributes=_attributes(part(tree, PLAN)),

@@ -8,8 +8,8 @@ steps from elsewhere are numbered in their order (`numbered`). Only the outermos
 and where some of them are called so, only those.
 
 A verdict that is replaced, and the evidence and times that belong to it, move to `phase_attempts`
-and so stay in the file. Files of older generations are not written in their own form: what is to
-be changed in them is written in the redesigned form (`upgraded`).
+and so stay in the file. `upgraded` gives the redesigned form of a file of an older generation;
+`older` writes those in their own form.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from msgspec.structs import replace
 
 from holdfast.layout import Where, stamps, words
 from holdfast.layout.facts import CheckpointFact, ErrorFact, Facts, StepFact
-from holdfast.layout.praxis_read import (
+from holdfast.layout.praxis.read import (
     NO_TARGET,
     NO_WORKFLOW,
     PREFIX,
     View,
-    clone,
     evidence_of,
     facts,
     phase_id,
     phase_of,
     verdict_of,
 )
-from holdfast.layout.praxis_state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.value import copied
 
 LIFECYCLE: dict[str, Any] = {
     "completed": False,
@@ -64,10 +64,13 @@ def fresh(wanted: Facts, session_id: str, where: Where) -> dict[str, Any]:
     """A new file with every key of the document, in its order."""
     base = _base(wanted)
     total = wanted.plan_total if is_count(wanted.plan_total) else where.total
-    began = _known(wanted.began_at, wanted.updated_at, where.now)
     doc = _blank(session_id, base, total)
-    doc["created_at"] = doc["updated_at"] = stamps.write(began)
+    doc["created_at"] = doc["updated_at"] = stamps.write(first_moment(wanted, where))
     return written(doc, wanted, where)
+
+
+def first_moment(wanted: Facts, where: Where) -> int:
+    return _known(wanted.began_at, wanted.updated_at, where.now)
 
 
 def _base(wanted: Facts) -> int:
@@ -107,7 +110,7 @@ def scheme(base: int) -> str:
 def written(doc: dict[str, Any], wanted: Facts, where: Where) -> dict[str, Any]:
     """The document, changed in place where the facts say something else than it does."""
     view = View({"": doc}, where)
-    _Edit(doc, view, facts(view), wanted, where).apply()
+    Edit(doc, view, facts(view), wanted, where).apply()
     return doc
 
 
@@ -115,7 +118,7 @@ def upgraded(view: View, where: Where) -> dict[str, Any]:
     """A file of an older generation in the redesigned form; keys nobody knows come along."""
     said = facts(view)
     doc = _blank(said.native_id, view.first, view.total)
-    old = {key: value for key, value in clone(view.doc).items() if key not in _TRANSLATED}
+    old = {key: value for key, value in copied(view.doc).items() if key not in _TRANSLATED}
     fitting = {key: value for key, value in old.items() if _fits(doc, key, value)}
     doc.update(fitting)
     for phase in view.submitted:
@@ -134,7 +137,7 @@ def _fits(doc: dict[str, Any], key: str, value: object) -> bool:
 
 def _handed_in(view: View, phase: int) -> dict[str, Any]:
     stamp = view.timing.get(phase, {}).get("completed_at") or view.doc.get("updated_at")
-    return artifact(phase, clone(evidence_of(view, phase)), stamp)
+    return artifact(phase, copied(evidence_of(view, phase)), stamp)
 
 
 def artifact(phase: int, evidence: dict[str, Any], stamp: object) -> dict[str, Any]:
@@ -147,24 +150,24 @@ def artifact(phase: int, evidence: dict[str, Any], stamp: object) -> dict[str, A
     }
 
 
-def numbered(wanted: Facts) -> dict[int, StepFact]:
-    """The steps that are phases of the file, by number."""
-    outer = [step for step in wanted.steps if not step.parent]
-    named = [step for step in outer if step.unit == "phase"]
-    found: dict[int, StepFact] = {}
-    rest: list[StepFact] = []
-    for step in named or outer:
-        number = phase_of(step.id)
+def numbered(wanted: Facts) -> dict[int, int]:
+    """The steps that are phases of the file: number → place among the steps."""
+    outer = [place for place, step in enumerate(wanted.steps) if not step.parent]
+    named = [place for place in outer if wanted.steps[place].unit == "phase"]
+    found: dict[int, int] = {}
+    rest: list[int] = []
+    for place in named or outer:
+        number = phase_of(wanted.steps[place].id)
         if number is None or number in found:
-            rest.append(step)
+            rest.append(place)
         else:
-            found[number] = step
+            found[number] = place
     free = _free(found, _base(wanted))
-    found.update({next(free): step for step in rest})
+    found.update({next(free): place for place in rest})
     return dict(sorted(found.items()))
 
 
-def _free(taken: dict[int, StepFact], base: int) -> Iterator[int]:
+def _free(taken: dict[int, int], base: int) -> Iterator[int]:
     used = set(taken)
     number = base
     while True:
@@ -176,14 +179,16 @@ def _free(taken: dict[int, StepFact], base: int) -> Iterator[int]:
 # -- one edit --------------------------------------------------------------------------------------
 
 
-class _Edit:
+class Edit:
     """One pass over a document: `was` is what it said, `want` what it is to say."""
+
+    timing_key = "phase_timing"
 
     def __init__(
         self, doc: dict[str, Any], view: View, was: Facts, want: Facts, where: Where
     ) -> None:
         self.doc, self.view, self.was, self.want, self.where = doc, view, was, want, where
-        self.steps = numbered(want)
+        self.steps = {number: want.steps[place] for number, place in numbered(want).items()}
         self.had = {n: s for s in was.steps if (n := phase_of(s.id)) is not None}
         numbers = {step.id: number for number, step in self.steps.items() if step.id}
         self.numbers = self._with_nested(numbers)
@@ -299,7 +304,7 @@ class _Edit:
         for phase in self.had:
             if phase not in kept:
                 self._withdraw(phase)
-                for key in ("phase_timing", "checkpoints"):
+                for key in (self.timing_key, "checkpoints"):
                     if isinstance(self.doc.get(key), dict):
                         self.doc[key].pop(str(phase), None)
 
@@ -324,10 +329,13 @@ class _Edit:
 
     def _name_the_rest(self) -> None:
         """A phase that nothing else in the file speaks of is named as pending."""
-        spoken = set(View({"": self.doc}, self.where).phases())
+        spoken = {*View({"": self.doc}, self.where).phases(), *self._understood()}
         for phase in self.steps:
             if phase not in spoken:
                 self.part("checkpoints")[str(phase)] = "pending"
+
+    def _understood(self) -> list[int]:
+        return []
 
     def _list(self, phase: int, done: bool) -> None:
         listed = self.doc.get("completed_phases")
@@ -347,9 +355,9 @@ class _Edit:
         attempt: dict[str, Any] = {"checkpoint": said}
         if isinstance(handed, dict):
             attempt.update(self.doc["phase_artifacts"].pop(str(phase)))
-        timing = self.entry("phase_timing", phase)
+        timing = self.entry(self.timing_key, phase)
         if timing is not None:
-            attempt["timing"] = clone(timing)
+            attempt["timing"] = copied(timing)
         kept = self.part(ATTEMPTS)
         before = kept.get(str(phase))
         kept[str(phase)] = [*(before if isinstance(before, list) else []), attempt]
@@ -365,7 +373,7 @@ class _Edit:
             handed = artifact(phase, {}, "")
             self.part("phase_artifacts")[str(phase)] = handed
         if evidence_of(self.view, phase) != check.evidence or not handed.get("evidence"):
-            handed["evidence"] = clone(check.evidence)
+            handed["evidence"] = copied(check.evidence)
         self._stamp_evidence(handed, phase, check)
 
     def _stamp_evidence(self, handed: dict[str, Any], phase: int, check: CheckpointFact) -> None:
@@ -380,34 +388,48 @@ class _Edit:
 
     def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
         had = had or StepFact("")
+        if step.started_at is None and step.status == "done" and step.ended_at is not None:
+            step = replace(step, started_at=self._begun(phase, step.ended_at))
         if _clock(step) == _clock(had):
             return
-        entry = self.entry("phase_timing", phase)
+        entry = self.entry(self.timing_key, phase)
         if step.status == "pending":
             if entry is not None:
-                del self.doc["phase_timing"][str(phase)]
+                del self.doc[self.timing_key][str(phase)]
             return
         if not isinstance(entry, dict):
             if step.status not in _OPEN and step.started_at is None:
                 return  # an entry without a start stops other readers
-            entry = self.part("phase_timing")[str(phase)] = {}
+            entry = self.part(self.timing_key)[str(phase)] = self._new_timing(phase)
         self._clock(entry, step, had)
+
+    def _begun(self, phase: int, ended: int) -> int | None:
+        """When a phase began of which only the end is known: as the one before ended."""
+        ends = [s.ended_at for number, s in self.steps.items() if number < phase and s.ended_at]
+        began = ends[-1] if ends else self.want.began_at
+        return began if began is not None and began <= ended else None
+
+    def _new_timing(self, phase: int) -> dict[str, Any]:
+        return {}
 
     def _clock(self, entry: dict[str, Any], step: StepFact, had: StepFact) -> None:
         if step.started_at is not None and step.started_at != had.started_at:
             self.stamp(entry, "started_at", step.started_at)
-        elif not entry:
+        elif not entry.get("started_at"):
             known = _known(self.want.updated_at, self.was.updated_at, self.where.now)
             self.stamp(entry, "started_at", known)
         if step.paused_ms is not None and step.paused_ms != had.paused_ms:
             entry["paused_duration_seconds"] = step.paused_ms / 1000
         if step.status != "done" and had.status == "done":
             for key in ("completed_at", "duration_seconds"):
-                entry.pop(key, None)
+                self._unset(entry, key)
         elif step.status == "done" and step.ended_at is not None:
             if step.ended_at != had.ended_at:
                 self.stamp(entry, "completed_at", step.ended_at)
             self._duration(entry)
+
+    def _unset(self, entry: dict[str, Any], key: str) -> None:
+        entry.pop(key, None)
 
     def _duration(self, entry: dict[str, Any]) -> None:
         """Active time: what was spent paused does not count."""
@@ -487,7 +509,7 @@ class _Edit:
 
     def _error(self) -> None:
         """The last error; a file has room for one."""
-        error = _last_error(self.was, self.want)
+        error = last_error(self.was, self.want)
         old = self.was.errors[-1] if self.was.errors else None
         if error is None or (old and (old.message, old.at) == (error.message, error.at)):
             return
@@ -520,7 +542,7 @@ def _reason(want: Facts) -> str | None:
     return "user_request" if stopped or want.pause_reason else None
 
 
-def _last_error(was: Facts, want: Facts) -> ErrorFact | None:
+def last_error(was: Facts, want: Facts) -> ErrorFact | None:
     known = [*was.errors, *want.errors]
     if want.status == "failed" and want.because:
         same = [error for error in known if error.message == want.because]

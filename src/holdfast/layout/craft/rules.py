@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.layout import INFO, WARNING, Finding, Where, stamps
-from holdfast.layout.jsonform import COUNT, LARGEST, NAMES, Node, items, node, text
+from holdfast.layout.jsonform import COUNT, LARGEST, NAMES, Node
 from holdfast.layout.jsonrule import DIALECT, END, EXTRA_RULE, MILLISECOND, MOMENT, Rule, schema
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import unit_status
 
 ID = "craft"
@@ -288,7 +289,7 @@ RESULT_OF = {"done": "success", "failed": "failure", "timed_out": "timeout", "sk
 
 
 def by_agent(root: Node) -> dict[str, int]:
-    found = node(node(root.get("context_usage")).get("by_agent"))
+    found = mapping(mapping(root.get("context_usage")).get("by_agent"))
     read = {agent: COUNT.read(tokens, Where()) for agent, tokens in found.items()}
     return {agent: tokens for agent, tokens in read.items() if tokens is not None}
 
@@ -329,7 +330,7 @@ def look_closer(root: Node, where: Where) -> Iterator[Finding]:
 
 
 def _nodes(root: Node, key: str) -> Iterator[tuple[str, Node]]:
-    for place, element in enumerate(items(root.get(key))):
+    for place, element in enumerate(sequence(root.get(key))):
         if isinstance(element, dict):
             yield f"{key}[{place}]", element
 
@@ -386,7 +387,7 @@ def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
         yield f"{at}.blocking_on", text(agent.get("blocking_on"))
     for at, change in _nodes(root, "files_modified"):
         yield f"{at}.agent_id", text(change.get("agent_id"))
-    for id in node(node(root.get("context_usage")).get("by_agent")):
+    for id in mapping(mapping(root.get("context_usage")).get("by_agent")):
         yield f"context_usage.by_agent.{id}", id
 
 
@@ -400,7 +401,7 @@ def _look_at_change(change: Node, at: str) -> Iterator[Finding]:
 
 
 def _look_at_tokens(root: Node) -> Iterator[Finding]:
-    total = COUNT.read(node(root.get("context_usage")).get("estimated_tokens"), Where())
+    total = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), Where())
     spent = sum(by_agent(root).values())
     if spent and total is not None and spent != total:
         says = f"the agents' tokens add up to {spent}, not to {total}"
@@ -408,12 +409,12 @@ def _look_at_tokens(root: Node) -> Iterator[Finding]:
 
 
 def _look_at_rest(root: Node) -> Iterator[Finding]:
-    shared = items(node(root.get("teleportation")).get("shared_with"))
+    shared = sequence(mapping(root.get("teleportation")).get("shared_with"))
     for place, each in enumerate(shared):
         if isinstance(each, str) and not re.fullmatch(r"[^@\s]+@[^@\s]+", each):
             at = f"teleportation.shared_with[{place}]"
             yield _warn("not-an-address", f"{at} is no e-mail address", at, "S2-75")
-    metadata = node(root.get("metadata"))
+    metadata = mapping(root.get("metadata"))
     for key, (shape, code, req) in _METADATA_SHAPES.items():
         if isinstance(metadata.get(key), str) and not re.fullmatch(shape, metadata[key]):
             at = f"metadata.{key}"

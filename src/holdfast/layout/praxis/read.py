@@ -29,7 +29,7 @@ from holdfast.layout.facts import (
     Scalar,
     StepFact,
 )
-from holdfast.layout.praxis_state import (
+from holdfast.layout.praxis.state import (
     first_phase,
     is_finished,
     is_phase,
@@ -37,6 +37,7 @@ from holdfast.layout.praxis_state import (
     last_phase,
     within,
 )
+from holdfast.layout.value import copied
 
 REDESIGN, LEGACY, LEGACY_TOTAL = "redesign", "legacy", "legacy-total"
 OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
@@ -332,7 +333,7 @@ def _checkpoints(view: View) -> list[CheckpointFact]:
         CheckpointFact(
             step=phase_id(phase),
             verdict=view.verdict(phase),
-            evidence=clone(evidence_of(view, phase)),
+            evidence=copied(evidence_of(view, phase)),
             at=_judged_at(view, phase),
         )
         for phase in sorted({*view.checkpoints, *view.artifacts, *view.submitted})
@@ -427,10 +428,3 @@ def _whole(value: object, factor: int = 1) -> int | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
         return None
     return round(value * factor)
-
-
-def clone(value: Any) -> Any:
-    """A deep copy of plain values."""
-    if isinstance(value, dict):
-        return {key: clone(inner) for key, inner in value.items()}
-    return [clone(inner) for inner in value] if isinstance(value, list) else value

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, stamps
-from holdfast.layout.praxis_read import View, by_phase, verdict_of
-from holdfast.layout.praxis_state import is_count, is_phase, last_phase
-from holdfast.layout.praxis_write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
+from holdfast.layout.praxis.read import View, by_phase, verdict_of
+from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
 
 LEGACY_WARNING = "Legacy session format, limited resumption context"
 
@@ -222,7 +222,9 @@ def _format(view: View) -> Iterator[Finding]:
     if not view.redesigned:
         yield _tell("legacy-format", WARNING, "", "S1-126", LEGACY_WARNING)
     if view.total is None:
-        what = "the number of phases is not known, so only its flag can say it is complete"
+        flagged = view.redesigned or "status" in view.doc
+        then = "only its flag can say" if flagged else "nothing can say"
+        what = f"the number of phases is not known, so {then} it is complete"
         requirement = "S1-28" if view.redesigned else "S1-89"
         yield _tell("total-unknown", INFO, "workflow_structure.total_phases", requirement, what)
     if view.doc.get("error_reason") == "manually_deleted":

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import astuple, replace
 
 from holdfast.layout import WARNING, Finding, Tree, Where, stamps
-from holdfast.layout import ai_session_read as read
-from holdfast.layout.ai_session_read import (
+from holdfast.layout.ai_session import read
+from holdfast.layout.ai_session.read import (
     DEFAULT_DESCRIPTION,
     DEFAULT_MODEL,
     DESCRIPTION,
@@ -34,12 +33,9 @@ from holdfast.layout.ai_session_read import (
     Node,
     Placed,
     get,
-    mapping,
-    sequence,
-    text,
 )
 from holdfast.layout.facts import CommandFact, Facts, StepFact
-from holdfast.layout.guarded import copied
+from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
 
@@ -70,10 +66,10 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
     """The tree with its missing files made anew, and what had to be inferred for them."""
     facts = get(tree, where)
     if not facts.native_id or not read.writable(tree):
-        return deepcopy(tree), []
+        return copied(tree), []
     whole = _created({}, facts.native_id, facts, where)
     _put_all(whole, get(whole, where), facts, where)
-    made, notes = deepcopy(tree), []
+    made, notes = copied(tree), []
     for file, source in _SOURCES.items():
         key = read.key_of(made, file) or _key(made, file, facts.native_id)
         if made.get(key) is None:
@@ -261,7 +257,7 @@ def _state_changes(
 
 def _active_task(facts: Facts) -> str | None:
     """The position, unless it is known to be something else than a task."""
-    tasks = {step.id for step in native(facts.steps) if step.unit == "task"}
+    tasks = {step.id for step in _told_by_tasks(native(facts.steps), []) if step.unit == "task"}
     others = {step.id for step in facts.steps} | {agent.id for agent in facts.agents}
     known_other = facts.position in others - tasks
     return None if known_other else facts.position or None
@@ -325,7 +321,8 @@ def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     if told and description:
         _mapping_in(plan, "feature")["description"] = description
     if facts.steps != was.steps:
-        _put_steps(plan, native(facts.steps), where)
+        steps = _told_by_tasks(native(facts.steps), sequence(plan.get("phases")))
+        _put_steps(plan, steps, where)
 
 
 def native(steps: list[StepFact]) -> list[StepFact]:
@@ -341,6 +338,35 @@ def native(steps: list[StepFact]) -> list[StepFact]:
         else:
             made.append(replace(step, unit="task", parent=_root(step.parent, parents)))
     return made
+
+
+def _told_by_tasks(steps: list[StepFact], phases: list[Any]) -> list[StepFact]:
+    """The steps, with a task of its own name for each phase that has no tasks (see `read`).
+
+    Not while all of them are pending, and not where a file has a status for its phases.
+    """
+    around = {step.parent for step in steps}
+    numbered = enumerate(map(mapping, phases), 1)
+    told = {read.phase_id(phase, number) for number, phase in numbered if "status" in phase}
+    alone = {s.id for s in steps if s.unit == "phase" and s.id not in around | told}
+    if not any(_has_news(step) for step in steps if step.unit == "phase" and step.id in alone):
+        return steps
+    made: list[StepFact] = []
+    for step in steps:
+        if step.unit == "phase" and step.id in alone:
+            made += [StepFact(step.title, step.id, "phase"), _own_task(step)]
+        else:
+            made.append(step)
+    return made
+
+
+def _has_news(step: StepFact) -> bool:
+    times = (step.started_at, step.ended_at)
+    return bool(step.status != "pending" or step.agent or step.files or times != (None, None))
+
+
+def _own_task(step: StepFact) -> StepFact:
+    return replace(step, unit="task", parent=step.id)
 
 
 def _root(parent: str, parents: dict[str, str]) -> str:

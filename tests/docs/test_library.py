@@ -1,0 +1,162 @@
+"""docs/library.md names every method and option. To bring its table up to date:
+
+python -m tests.docs.test_library
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.cleanup import Wanted
+from holdfast.cli.arguments import build
+from holdfast.cli.dispatch import locate
+from holdfast.cli.table import COMMANDS, FLAGS, WITH_VALUE
+
+PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+SHARED = {*WITH_VALUE, *FLAGS}
+OF_THE_LINE = ("completion", "help")
+CLASSES = (holdfast.Session, holdfast.Holdfast)
+
+# Options that the library spells otherwise: what they are called there.
+SPELLED = {
+    "-n": "limit",
+    "--format": "fmt",
+    "--fence": "fenced=True",
+    "--no-fence": "fenced=False",
+    "--force": "overwrite",
+    "--from": "from_session",
+    "--layout": "layouts",
+    "--save": "partial",
+    "--output": "out",
+    "--file": "files",
+    "--option": "options",
+    "FILE": "path",
+    "PART": "fraction",
+}
+# What only a person at the command line needs, or what stands for a value: how it is done.
+INSTEAD = {
+    "SESSION": "the session itself: `hf.session(ID)`",
+    "use SESSION": "`text`",
+    "verify SESSION": "`hf.session(ID).verify()`",
+    "--yes": "nobody is asked",
+    "--strict": '`"drifted" in briefing.attention`',
+    "--follow": "`Session.follow`",
+    "attr --text": "a `str`",
+    "contract show --text": "`Contract.summary()`",
+    "adopt --all": "everything is returned",
+    "check --all": "everything is returned",
+    "config --example": "`holdfast.config.example_toml()`",
+    "convert --id": "`native_id`",
+    "doctor PATH": "`Holdfast.recover(path, out=…, fix=…, choose=…)`",
+    "doctor --output": "`Holdfast.recover`",
+    "doctor --choose": "`Holdfast.recover`",
+    "layouts update FEATURE": "the session itself",
+    "cleanup --archive": "always so",
+    "cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
+}
+INSTEAD |= {f"cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
+BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
+INSTEAD |= {
+    f"{verb} {option}": "give it to `resume` of the session that is returned"
+    for verb in ("orchestrator continue", "essay resume")
+    for option in BRIEFING
+}
+
+
+def verbs() -> dict[str, tuple[str, Callable[..., Any]]]:
+    """Each command that is a method: the name of its method, and the method."""
+    found = {}
+    for command in COMMANDS:
+        name = "import_" if command == "import" else command.replace(" ", "_")
+        for owner in CLASSES:
+            if command not in OF_THE_LINE and hasattr(owner, name) and command not in found:
+                found[command] = (f"{owner.__name__}.{name}", getattr(owner, name))
+    return found
+
+
+def options(command: str) -> Iterator[tuple[str, str]]:
+    """What a command takes: as it is typed, and its name in Python."""
+    for action in build(command, *locate(command))._actions:
+        typed = (action.option_strings or [str(action.metavar)])[-1]
+        if typed not in SHARED:
+            yield typed, action.dest
+
+
+def otherwise(command: str, method: Callable[..., Any]) -> dict[str, str]:
+    """What a method does not call as its command does."""
+    known = inspect.signature(method).parameters
+    found = {}
+    for typed, dest in options(command):
+        plain = typed.removeprefix("--").replace("-", "_")
+        if plain in known or (not typed.startswith("-") and dest in known):
+            continue
+        said = INSTEAD.get(f"{command} {typed}") or INSTEAD.get(typed)
+        found[typed] = said or f"`{SPELLED[typed]}`"
+    return found
+
+
+def table() -> str:
+    rows = ["| command | method | spelled otherwise |", "|---|---|---|"]
+    for command, (name, method) in verbs().items():
+        said: dict[str, list[str]] = {}
+        for typed, how in otherwise(command, method).items():
+            said.setdefault(how, []).append(f"`{typed}`")
+        told = "; ".join(f"{', '.join(typed)}: {how}" for how, typed in said.items())
+        rows.append(f"| `{command}` | `{name}` | {told} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_a_parameter_or_its_other_name_is_documented(
+    command: str,
+) -> None:
+    if command in OF_THE_LINE:
+        return
+    _, method = verbs()[command]
+    known = inspect.signature(method).parameters
+    for typed, said in otherwise(command, method).items():
+        if typed in SPELLED and f"{command} {typed}" not in INSTEAD:
+            assert said.strip("`").partition("=")[0] in known, (command, typed)
+
+
+def test_the_example_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(example, {})
+    assert "1 of 1 task done" in capsys.readouterr().out
+
+
+def test_the_table_is_up_to_date() -> None:
+    assert table() in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_façade_has_no_public_name_that_is_no_verb_and_not_documented(tmp_path: Path) -> None:
+    named = {name for name, _ in verbs().values()}
+    page = PAGE.read_text(encoding="utf-8").partition("## Besides the verbs")[2]
+    documented = set(re.findall(r"^\| `(\w+\.\w+)", page, re.MULTILINE))
+    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path)) as hf:
+        session = hf.start("one")
+        things = (hf, session, session.agent("a1"))
+        found = {
+            f"{type(one).__name__}.{name}"
+            for one in things
+            for name in dir(one)
+            if not name.startswith("_")
+        }
+    assert found - named == documented
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    before, mark, after = text.partition("\n## Besides the verbs")
+    kept = before.partition("| command | method |")[0]
+    PAGE.write_text(kept + table() + "\n" + mark + after, encoding="utf-8")

@@ -60,7 +60,8 @@ ALLOWED = {
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* session workspace",
-    "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
+    "revisit": "holdfast errors clock essay files home layout.* model.* place session sha"
+    " store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",

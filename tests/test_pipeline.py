@@ -713,3 +713,77 @@ def test_an_adopted_essay_goes_on_with_the_same_verbs(essay: Essay, tmp_path: Pa
         session.approve("G3.1")
         assert [one.arguments for one in session.section_list()] == ["done", "running"]
     assert essay.file["stages"]["stage_3"]["sections"][0]["status"] == "completed"
+
+
+# -- going back --------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X3-8")
+def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
+    essay: Essay,
+) -> None:
+    session = essay.at_paragraphs()
+    session.paragraph_done(1)
+    session.section_start(2)
+    essay.write(form.THESIS, THESIS.replace("argument", "explainer"))
+    session.revisit_apply("stage-1", because="it explains more than it argues")
+    stages = essay.file["stages"]
+    assert essay.file["current_stage"] == 1 and session.status()["phase"]["current"] == 1
+    assert [stages[f"stage_{n}"]["status"] for n in (1, 2, 3, 4)] == [
+        "in_progress",
+        *["not_started"] * 3,
+    ]
+    assert stages["stage_4"]["current_section"] is None
+    assert (essay.folder / "stage-4-draft.v1.md").read_text() == DRAFT
+    session.approve("G1")
+    essay.write(form.OUTLINE, "### Section 1: Then (~300 words)\n")
+    session.approve("G2")
+    assert [(one.number, one.title) for one in session.section_list()] == [(1, "Then")]
+    essay.write(form.ARGUMENTS.format(1), MAP)
+    session.section_done(1)
+    assert session.approve("G3.1").missing == []
+    session.approve("G3-Final")
+    essay.write(form.DRAFT, DRAFT)
+    session.paragraph_done(1, last=True)
+    session.approve("G4-Section")
+    essay.write(form.FINAL, "Words.")
+    assert session.approve("G5").summary is not None
+    (report,) = session.home.check(str(essay.folder))
+    assert not [f for f in report.findings if f.severity == ERROR]
+
+
+@pytest.mark.req("X3-8")
+def test_after_a_minor_revisit_everything_is_approved_once_more(essay: Essay) -> None:
+    session = essay.written()
+    essay.write(form.THESIS, THESIS.replace("a choice", "our choice"))
+    session.revisit_apply("stage-1", impact="minor", because="reworded")
+    assert essay.file["stages"]["stage_2"]["status"] == "needs_review"
+    refused(session, lambda: session.approve("G5"), "cannot be approved yet")
+    session.approve("G1")
+    session.approve("G2")
+    for section in (1, 2):
+        session.approve("G3", section=section)
+    session.approve("G3-Final")
+    for section in (1, 2):
+        session.approve("G4-Section", section=section)
+    session.approve("G5")
+    assert essay.file["status"] == "completed"
+
+
+@pytest.mark.req("X3-8")
+def test_an_essay_in_the_project_can_be_revisited_too(hf: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "essay"
+    folder.mkdir()
+    session = hf.start("E", workflow="essay", target="essay", id="e")
+    (folder / form.THESIS).write_text(THESIS)
+    (folder / form.OUTLINE).write_text(OUTLINE)
+    session.approve("G1")
+    session.approve("G2")
+    (folder / form.THESIS).write_text(THESIS.replace("argument", "explainer"))
+    session.revisit_apply("stage-1", because="another direction")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        form.THESIS,
+        "stage-1-thesis.v1.md",
+        "stage-2-outline.v1.md",
+    ]
+    assert (folder / "stage-1-thesis.v1.md").read_text() == THESIS

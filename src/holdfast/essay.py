@@ -153,9 +153,10 @@ def folder_of(home: Holdfast, session: str, state: State) -> str:
 def inside(home: Holdfast, folder: str, name: str) -> str:
     """A file as it is named in an essay's folder: one that is there, or seen from here."""
     real = os.path.realpath(folder)
-    here = os.path.join(home.cwd, name)
-    is_here = os.path.lexists(here) and not os.path.lexists(os.path.join(real, name))
-    return relative(name, real, cwd=home.cwd if is_here else real)
+    cwd = home._cwd or os.getcwd()
+    there = os.path.lexists(os.path.join(real, name))
+    is_here = not there and os.path.lexists(os.path.join(cwd, name))
+    return relative(name, real, cwd=cwd if is_here else real)
 
 
 def document(home: Holdfast, session: str) -> dict[str, Any] | None:

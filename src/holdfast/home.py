@@ -130,11 +130,6 @@ class Holdfast:
         self._backup_again = 0.0
         self._pid = os.getpid()
 
-    @property
-    def cwd(self) -> str:
-        """The folder it is seen from."""
-        return self._cwd or os.getcwd()
-
     # -- parts, made when first needed ---------------------------------------------------------
 
     @property

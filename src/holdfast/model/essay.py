@@ -198,6 +198,15 @@ class Moves:
             self.bodies.append(added)
         self._statuses[id] = "pending"
 
+    def entitle(self, stage: int, section: int, title: str) -> None:
+        """See that a section is there, and called so."""
+        step = self.state.step(step_id(stage, section))
+        if not self.status(stage, section):
+            self.add(stage, section, title or f"Section {section}")
+        if step is not None and title and step.title != title:
+            parent, unit = step_id(stage), "section"
+            self.bodies.append(ev.StepAdded(step=step.id, title=title, unit=unit, parent=parent))
+
     def leave_out(self, stage: int, section: int) -> None:
         id = step_id(stage, section)
         self.bodies.append(ev.StepSkipped(step=id, because="the outline has it no more"))
@@ -334,8 +343,7 @@ def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline)
     moves.set("stage_3.total_sections", total)
     for stage in (3, 4):
         for number in range(1, total + 1):
-            if not moves.status(stage, number):
-                moves.add(stage, number, outline.titles.get(number) or f"Section {number}")
+            moves.entitle(stage, number, outline.titles.get(number, ""))
     _pass(moves, Gate("G2"), 2, [artifact.path], sections=total)
     moves.said = f"the outline is approved, with {total} section{'s' * (total != 1)}"
     if moves.status(3) == "pending":

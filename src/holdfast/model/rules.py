@@ -405,7 +405,9 @@ def _meant(key: str, names: list[str]) -> str:
 
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
     _refuse_after_the_end(state, body)
-    if state.step(body.step) is not None:
+    known = state.step(body.step)
+    # An outline may give a section that is there another title.
+    if known is not None and not known.unit == body.unit == "section":
         raise Refused(f"task {body.step} exists already", hint="choose another --id")
     return [body]
 

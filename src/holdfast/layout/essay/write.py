@@ -158,6 +158,15 @@ class Edit:
                 self._name_file(path, STAGES[stage].file, STAGES[stage].default)
         if stage in SECTIONED:
             self._sections(stage)
+            self._leave(stage)
+
+    def _leave(self, stage: int) -> None:
+        """A stage that is not begun, and not the place of the work, is at none of its sections."""
+        step, place = self.steps.get(stage_id(stage)), place_of(self.want.position)
+        had = self.had.get(stage_id(stage))
+        reset = step is not None and step.status == "pending" and had and had.status != "pending"
+        if reset and place is not None and place[0] != stage:
+            self.part(f"stages.stage_{stage}")["current_section"] = None
 
     def _differs(self, step: StepFact) -> bool:
         had = self.had.get(step.id)

@@ -268,10 +268,14 @@ def _outline(verb: _Verb) -> Act:
 
 def _arguments(verb: _Verb, gate: Gate) -> Act:
     """G3; a map that was recorded must still be there, and is kept as it was approved."""
-    section = gate.section if gate.section is not None else Moves(verb.state).position()[1]
-    path = Moves(verb.state).value(f"stage_3.section_{section}.argument_map_file")
-    kept = None
-    if path and Moves(verb.state).status(3, section) not in ("", "done"):
+    looked, kept = Moves(verb.state), None
+    try:
+        section = model.section_meant(looked, gate.section, 3)
+    except Refused:
+        # It is refused once more, under the lock.
+        return lambda moves: model.section_approved(moves, gate.section)
+    path = looked.value(f"stage_3.section_{section}.argument_map_file")
+    if path and looked.status(3, section) != "done":
         again = f"approve G3 --section {section}"
         kept, _ = verb.read(str(path), f"the argument map of section {section}", again=again)
     return lambda moves: model.section_approved(moves, gate.section, kept)

@@ -397,7 +397,7 @@ def _list(numbers: Iterable[int]) -> str:
 # -- arguments ---------------------------------------------------------------------------------
 
 
-def _the_section(moves: Moves, section: int | None, stage: int) -> int:
+def section_meant(moves: Moves, section: int | None, stage: int) -> int:
     """The section meant: the one named, else the current one of the stage."""
     if section is None:
         here = moves.position()
@@ -447,7 +447,7 @@ def section_added(moves: Moves, section: int, title: str = "") -> None:
 
 
 def section_started(moves: Moves, section: int, stage: int | None = None) -> None:
-    _the_section(moves, section, 3)
+    section_meant(moves, section, 3)
     stage = stage or (4 if moves.status(3, section) == "done" else 3)
     if stage == 4:
         _begin_writing(moves, section)
@@ -481,7 +481,7 @@ def map_recorded(
     deferred: int | None,
 ) -> None:
     """The argument map of a section is there; with its approval that completes the section."""
-    _the_section(moves, section, 3)
+    section_meant(moves, section, 3)
     _argued(moves, section, f"no argument map of section {section} can be recorded")
     if moves.status(3, section) == "pending":
         moves.start(3, section)
@@ -504,7 +504,7 @@ def section_approved(
     moves: Moves, section: int | None, artifact: ev.ArtifactSaved | None = None
 ) -> None:
     """G3: with its map that completes the section."""
-    section = _the_section(moves, section, 3)
+    section = section_meant(moves, section, 3)
     _argued(moves, section, f"G3 cannot be approved for section {section}")
     running = moves.status(3, section) == "running"
     if running and _is_approved(moves, section):
@@ -588,7 +588,7 @@ def paragraph_approved(
     log: str = "",
 ) -> tuple[int, int]:
     """G4: the next paragraph of a section is approved; returns the section and its number."""
-    section = _the_section(moves, section, 4)
+    section = section_meant(moves, section, 4)
     if moves.status(4, section) != "running":
         _begin_writing(moves, section)
     before, field = moves.completed(section), f"stage_4.section_{section}"
@@ -630,7 +630,7 @@ def _next_paragraph(moves: Moves, section: int) -> str:
 
 def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -> None:
     """G4-Section: all paragraphs of a section are there."""
-    section = _the_section(moves, section, 4)
+    section = section_meant(moves, section, 4)
     if moves.status(4, section) not in ("running", "needs_review"):
         done = moves.status(4, section) == "done"
         raise Refused(
@@ -669,7 +669,7 @@ def claim_deferred(
     if section is None:
         section = moves.position()[1]
     if section is not None:
-        section = _the_section(moves, section, 3)
+        section = section_meant(moves, section, 3)
     same = [c for c in moves.claims() if c.is_open and (c.text, c.section) == (text, section)]
     if same:
         raise Refused(f"that claim is deferred already, as {same[0].id}")
@@ -775,7 +775,7 @@ def calibrated(
 
 def voice_checked(moves: Moves, score: float | None, section: int | None, why: str = "") -> int:
     """A voice check of a section, or that there was none; returns the section."""
-    section = _the_section(moves, section, 4)
+    section = section_meant(moves, section, 4)
     if moves.status(4, section) == "pending":
         raise Refused(
             f"section {section} has no paragraphs to check",

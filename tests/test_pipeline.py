@@ -534,7 +534,8 @@ def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
     session = essay.session
     refused(session, lambda: session.phase_done(1, {"approved": True}), "approved by its user")
     refused(session, lambda: session.task_done("stage-1"), "by passing its checkpoint")
-    refused(session, lambda: session.complete(), "the plan is at stage 1 of 4")
+    error = refused(session, lambda: session.complete(), "the plan is at stage 1 of 4")
+    assert error.legal[0] == "approve G1"
 
 
 def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(hf: Holdfast) -> None:

@@ -22,7 +22,8 @@ from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.layout.essay import artifact, form
 from holdfast.model import essay as model
 from holdfast.model import event as ev
-from holdfast.model.essay import Gate, Moves, Outline, Summary, gate_of
+from holdfast.model.essay import Gate, Moves, Outline, gate_of
+from holdfast.model.essay_outlook import Summary, next_command, summary
 from holdfast.model.event import Body
 from holdfast.model.state import State
 from holdfast.phase import called_before
@@ -149,12 +150,12 @@ class _Verb:
         completed = state.core.status == "completed"
         return Done(
             event=event,
-            said=moves.said or "done before",
+            said=moves.said or "nothing new",
             missing=moves.missing,
-            next="" if completed else model.next_command(state),
+            next="" if completed else next_command(state),
             warnings=self.warnings,
             claim=next((b.claim for b in moves.bodies if isinstance(b, ev.ClaimDeferred)), ""),
-            summary=model.summary(state) if completed else None,
+            summary=summary(state) if completed else None,
             **more,  # type: ignore[arg-type]
         )
 
@@ -416,6 +417,7 @@ def _require_number(number: int) -> None:
 def sections(session: Session) -> list[SectionListed]:
     """Every section with how it stands in both stages."""
     state = essay.state_of(session)
+    model.require_essay(state)
     moves = Moves(state)
     return [_listed(moves, number) for number in moves.sections()]
 
@@ -551,8 +553,9 @@ def voice(
     if section is not None:
         _require_number(section)
     verb = _Verb(session, key)
-    first = Moves(verb.state).value("voice_calibration.first_assessment_user_rating") is None
-    scored = any(one.voice is not None for one in sections(session))
+    looked = Moves(verb.state)
+    first = looked.value("voice_calibration.first_assessment_user_rating") is None
+    scored = any(_listed(looked, number).voice is not None for number in looked.sections())
 
     def is_same(body: Body) -> bool:
         if score is None:
@@ -623,8 +626,7 @@ _SO_FAR = (
 def so_far(session: Session) -> tuple[str, str]:
     """The file that holds most of the essay, and its text."""
     verb = _Verb(session, "")
-    if not model.is_essay(verb.state):
-        model.begin(verb.state)
+    model.require_essay(verb.state)
     for field, default in _SO_FAR:
         name = _named(verb, field, default)
         path = os.path.join(verb.folder, name)

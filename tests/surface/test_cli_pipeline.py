@@ -40,8 +40,8 @@ def test_a_file_is_named_from_the_folder_or_from_here(cli: Cli, essay: Path, pro
     assert answer["missing"] == ["approve G3 --section 1"]
     assert cli.json("section", "done", "1", "--map", str(map))["following"].startswith("approve G3")
     (project / "elsewhere.md").write_text("x")
-    answer = cli("section", "done", "1", "--map", "elsewhere.md").code, cli("approve", "G9").code
-    assert answer == (2, 2)
+    assert cli("section", "done", "1", "--map", "elsewhere.md").code == 2
+    assert cli("approve", "G9").code == 2
 
 
 def test_what_is_missing_and_what_comes_next_is_said(cli: Cli, essay: Path) -> None:

@@ -267,11 +267,15 @@ def _place(step: str) -> tuple[int, int | None]:
     return (int(number), None) if number in ("1", "2", "3", "4") and number != step else (0, None)
 
 
-def begin(state: State) -> Moves:
-    """A move in an essay that is worked on; refused in any other session."""
+def require_essay(state: State) -> None:
     if not is_essay(state):
         hint = 'holdfast start "GOAL" --workflow essay'
         raise Refused("the session is no essay", hint=hint, session=state.core.session)
+
+
+def begin(state: State) -> Moves:
+    """A move in an essay that is worked on; refused in any other session."""
+    require_essay(state)
     check_working(state)
     return Moves(state)
 
@@ -285,11 +289,11 @@ def _open_stage(moves: Moves, stage: int, gate: str) -> None:
         raise Refused(f"{_NAMES[stage]} is approved already", why=f"stage {stage} is completed")
     waits = [n for n in _NAMES if n < stage and moves.status(n) != "done"]
     if waits:
-        owed = {1: "G1", 2: "G2", 3: "G3-Final"}[waits[0]]
+        first = {1: "G1", 2: "G2", 3: "G3-Final"}[waits[0]]
         raise Refused(
             f"{gate} cannot be approved yet",
             why=f"stage {waits[0]} is not completed",
-            legal=[f"approve {owed}"],
+            legal=[f"approve {first}"],
         )
 
 
@@ -466,7 +470,7 @@ def _begin_writing(moves: Moves, section: int) -> None:
         raise Refused(
             f"section {section} cannot be written yet",
             why="its arguments are not completed",
-            legal=_owed(moves, section),
+            legal=owed(moves, section),
         )
     moves.start(4)
     moves.start(4, section)
@@ -511,7 +515,7 @@ def section_approved(
         raise Refused(
             f"G3 is approved for section {section} already",
             why="its argument map is not recorded",
-            legal=_owed(moves, section),
+            legal=owed(moves, section),
         )
     if moves.status(3, section) == "pending":
         moves.start(3, section)
@@ -545,14 +549,14 @@ def _map_command(section: int) -> str:
     return f"section done {section} --map stage-3-section-{section}-arguments.md"
 
 
-def _owed(moves: Moves, section: int) -> list[str]:
+def owed(moves: Moves, section: int) -> list[str]:
     """The commands that complete a section of stage 3."""
     mapped = moves.value(f"stage_3.section_{section}.argument_map_file")
-    owed = [] if mapped else [_map_command(section)]
+    commands = [] if mapped else [_map_command(section)]
     review = moves.status(3, section) == "needs_review"
     if review or not _is_approved(moves, section):
-        owed.append(f"approve G3 --section {section}")
-    return owed
+        commands.append(f"approve G3 --section {section}")
+    return commands
 
 
 def arguments_approved(moves: Moves) -> None:
@@ -563,7 +567,7 @@ def arguments_approved(moves: Moves) -> None:
         raise Refused(
             "the arguments cannot be approved as a whole yet",
             why=f"section {_list(left)} is not completed" if left else "there are no sections",
-            legal=_owed(moves, left[0]) if left else ["section add 1"],
+            legal=owed(moves, left[0]) if left else ["section add 1"],
         )
     moves.set("stage_3.birds_eye_approved", True)
     _pass(moves, Gate("G3-Final"), 3, sections=len(moves.sections()))
@@ -601,7 +605,7 @@ def paragraph_approved(
         raise Refused(
             f"paragraph {number} of section {section} cannot be approved",
             why=of or f"paragraph {before + 1} comes first",
-            legal=[_next_paragraph(moves, section)],
+            legal=[next_paragraph(moves, section)],
         )
     moves.approve(
         Gate("G4"),
@@ -620,7 +624,7 @@ def paragraph_approved(
     return section, number
 
 
-def _next_paragraph(moves: Moves, section: int) -> str:
+def next_paragraph(moves: Moves, section: int) -> str:
     total = moves.known(f"stage_4.section_{section}.total_paragraphs")
     before = moves.completed(section)
     if total is not None and before >= total:
@@ -650,7 +654,7 @@ def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -
         raise Refused(
             f"section {section} is not written yet",
             why=told,
-            legal=[_next_paragraph(moves, section)],
+            legal=[next_paragraph(moves, section)],
         )
     moves.set(f"{field}.total_paragraphs", before)
     moves.approve(Gate("G4-Section"), step_id(4, section), section=section, paragraphs=before)
@@ -859,7 +863,7 @@ def _require_written(moves: Moves) -> None:
         raise Refused(
             "the essay is not written yet",
             why=f"section {_list(left)} is not completed" if left else "there are no sections",
-            legal=[_next_paragraph(moves, left[0])] if left else [],
+            legal=[next_paragraph(moves, left[0])] if left else [],
         )
 
 
@@ -867,79 +871,3 @@ def _claims(claims: Sequence[Claim]) -> str:
     told = [f"{c.id}: {shorten(c.text, _SAID)} ({c.result or c.reason})" for c in claims[:20]]
     more = f"; and {len(claims) - 20} more" if len(claims) > 20 else ""
     return "; ".join(told) + more
-
-
-class Summary(Struct, frozen=True):
-    """What became of an essay."""
-
-    words: int | None
-    target_words: int | None
-    sections: int
-    claims_verified: int
-    sources: int
-    voice: float | None
-    overrides: int
-    deferred: int
-    resolved: int
-    seconds: float
-
-
-def summary(state: State) -> Summary:
-    moves, core = Moves(state), state.core
-    claims = moves.claims()
-    loose = [c for c in claims if c.section is None and c.resolved and not c.result]
-    counted = [moves.count(f"stage_3.section_{n}.verified_claims") for n in moves.sections()]
-    told = moves.value("output.voice_consistency_score")
-    voice = told if isinstance(told, int | float) else mean_voice(moves)
-    sources = moves.known("output.sources_verified")
-    return Summary(
-        words=moves.known("output.total_word_count"),
-        target_words=moves.known("stage_2.target_word_count"),
-        sections=len(moves.sections()),
-        claims_verified=sum(counted) + len(loose),
-        sources=len(moves.sources()) if sources is None else sources,
-        voice=voice,
-        overrides=sum(bool(claim.result) for claim in claims),
-        deferred=len(claims),
-        resolved=sum(claim.resolved for claim in claims),
-        seconds=max(0, (core.ended_at or core.updated_at) - core.began_at - core.away_ms) / 1000,
-    )
-
-
-def next_command(state: State) -> str:
-    """What an essay asks for next, as one would type it after `holdfast`."""
-    moves = Moves(state)
-    stage, section = moves.position()
-    if stage in (1, 2):
-        return f"approve G{stage}"
-    if stage == 3:
-        left = moves.sections(3, "running", "needs_review", "pending")
-        here = section if section in left else next(iter(left), None)
-        return "approve G3-Final" if here is None else _owed(moves, here)[0]
-    return _next_in_writing(moves, section)
-
-
-def place_in_words(state: State) -> str:
-    """What an essay is at, as people say it."""
-    moves = Moves(state)
-    stage, section = moves.position()
-    if stage < 3:
-        return {1: "develop the thesis", 2: "structure the essay"}[stage]
-    if stage == 3:
-        return "look at all arguments together" if section is None else f"argue section {section}"
-    if section is None:
-        return "put the final essay together"
-    return f"write paragraph {moves.completed(section) + 1} of section {section}"
-
-
-def _next_in_writing(moves: Moves, section: int | None) -> str:
-    left = moves.sections(4, "running", "needs_review", "pending")
-    if left:
-        return _next_paragraph(moves, section if section in left else left[0])
-    if not moves.value("output.final_essay_file"):
-        return "output final-essay.md"
-    waiting = [claim.id for claim in moves.claims() if claim.is_open]
-    if waiting:
-        return f"claim resolve {waiting[0]}"
-    confirm = any(claim.result for claim in moves.claims())
-    return f"approve G5{' --confirm' * confirm}"

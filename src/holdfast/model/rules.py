@@ -615,6 +615,16 @@ def _check_turn(state: State, number: int) -> None:
         raise _over(number)
 
 
+_GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
+"""What the stages of an essay end with."""
+
+
+def _hand_in(core: Core) -> str:
+    """The command that ends the current phase."""
+    gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
+    return f"approve {gate}" if gate else f"phase done {core.phase}"
+
+
 def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
     number = state.core.phase_of(body.step) if state.core.plan else None
     row = state.rows.get("checkpoint", body.step) if number is not None else None
@@ -622,7 +632,7 @@ def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
     if number is not None and not passed:
         raise Refused(
             f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
-            legal=[f"phase done {state.core.phase}"],
+            legal=[_hand_in(state.core)],
             operation="update",
         )
     return _move("task", "done")(state, body)
@@ -665,7 +675,7 @@ def _refuse_unproven_end(state: State) -> None:
         raise Refused(
             f"the plan is at {core.plan_unit} {core.phase}{of}",
             why=f"it is complete when its last {core.plan_unit} has passed",
-            legal=[f"phase done {core.phase}", f"abandon{_BECAUSE}"],
+            legal=[_hand_in(core), f"abandon{_BECAUSE}"],
             session=core.session,
             operation="update",
         )

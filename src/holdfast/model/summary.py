@@ -166,7 +166,8 @@ def _go_on_with_an_essay(state: State) -> str:
     core = state.core
     if core.workflow != "essay" or core.status not in ("active", "created"):
         return ""
-    from holdfast.model.essay import is_essay, next_command, place_in_words
+    from holdfast.model.essay import is_essay
+    from holdfast.model.essay_outlook import next_command, place_in_words
 
     if not is_essay(state):
         return ""

@@ -60,7 +60,8 @@ ALLOWED = {
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* session workspace",
-    "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
+    "revisit": "holdfast errors clock essay files home layout.* model.* place session sha"
+    " store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
@@ -74,18 +75,21 @@ ALLOWED = {
     "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
-    "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
+    "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
+    " store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
     "phase": "errors clock evidence session touch model.* store",
+    "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
+    " session text touch",
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
-    "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay expiry files found journal layout.ai_session layout.contract layout.translate live"
-    " mirror pack orchestrator place process recover redact restore revisit session sha soundness"
-    " store store.bound store.local text timeline view workflow workspace model.*",
+    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
+    " doctor essay expiry files found journal layout.ai_session layout.contract layout.translate"
+    " live mirror pack orchestrator place process recover redact restore revisit session sha"
+    " soundness store store.bound store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
-    " process prove rebuild recover revisit child expiry"
+    " pipeline process prove rebuild recover revisit child expiry"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
@@ -94,18 +98,18 @@ ALLOWED = {
     "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
-    " doctor backup phase"
+    " doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event model.gate model.plan workflow cli.*",
+    " model.event model.gate model.plan model.state workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found inputs intake journal live mirror orchestrator pack phase praxis_workflow prove recover"
-    " revisit session soundness testing.* timeline touch workflow",
+    " found inputs intake journal live mirror orchestrator pack phase pipeline praxis_workflow"
+    " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

@@ -447,6 +447,7 @@ class Holdfast:
         layouts: Sequence[str] = (),
         workflow: str = "",
         target: str = "",
+        pushback: str = "",
         key: str = "",
     ) -> Session:
         """Begin a session and make it the current one of this folder.
@@ -455,7 +456,8 @@ class Holdfast:
         of your choice, `ai-session:login-2026-01-31`. A `workflow`, by its name or its file,
         gives it a plan, kept as it is now; `target` is what it is carried out on, inside the
         project. An open session of the same workflow on the same target is resumed instead,
-        unless an `id` is given; `taken_up` tells.
+        unless an `id` is given; `taken_up` tells. `pushback` is how hard the author of an essay
+        wants to be questioned: full, unless it is light or minimal.
         """
         from holdfast.model.event import SessionStarted
 
@@ -467,6 +469,7 @@ class Holdfast:
             raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
         origin = self.session(from_session).id if from_session else ""
         plan, blobs = self._plan(workflow, target) if workflow else ((), ())
+        plan = [*plan, *self._pushback(plan, pushback)]
         branch, commit = self.git()
         body = SessionStarted(
             goal=goal,
@@ -504,6 +507,20 @@ class Holdfast:
         inside = self._target(target, root) if target else ""
         digest = digest_of(data)
         return begin(found, target=inside, snapshot=digest), [(digest, data)]
+
+    @staticmethod
+    def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
+        from holdfast.choice import PUSHBACK
+        from holdfast.model.essay import WORKFLOW, name_of
+        from holdfast.model.event import AttributeSet
+
+        if not level:
+            return []
+        if level not in PUSHBACK:
+            raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
+        if not plan or getattr(plan[0], "workflow", "") != WORKFLOW:
+            raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
+        return [AttributeSet(key=name_of("pushback_level"), value=level)]
 
     def _target(self, target: str, root: str) -> str:
         from holdfast.place import relative

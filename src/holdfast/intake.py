@@ -38,7 +38,7 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
 
     A `foreign` body comes from another program's file: its texts are tamed instead.
     """
-    check = _whole_text if foreign else _named_text if type(body) in _NAMING else _checked_text
+    check = _whole_text if foreign else _checker(body)
     changes: dict[str, Any] = {}
     names: list[str] = []
     for field in _texts(type(body)):
@@ -100,6 +100,19 @@ def _texts(kind: type[Body]) -> list[str]:
 @cache
 def _required(kind: type[Body]) -> frozenset[str]:
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
+
+
+def _checker(body: Body) -> Callable[[str, str], str]:
+    if isinstance(body, ev.StepAdded) and body.unit == "section":
+        return _section_text
+    return _named_text if type(body) in _NAMING else _checked_text
+
+
+def _section_text(field: str, value: str) -> str:
+    """The id of a section begins with that of its stage: `stage-3/section-2`."""
+    if field != "step":
+        return _named_text(field, value)
+    return "/".join(clean_id(part, field) for part in value.split("/"))
 
 
 def _named_text(field: str, value: str) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.soundness import Finding, Report
 
 Rule = Callable[[State, Body], list[Body]]
+Maker = Callable[[State], Sequence[Body]]
 
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
@@ -72,6 +73,7 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         foreign: bool = False,
         spot: Spot | None = None,
+        made: Maker | None = None,
         chores: Sequence[str] = (),
         first: Callable[[], None] | None = None,
     ) -> Recorded:
@@ -79,8 +81,10 @@ class Journal:
 
         With a `key`, doing it again returns what the first time recorded: the last event. `at`
         is when they happened, all of them or each. `foreign` moves were made by another program,
-        in a file: they are taken as they are. `first` is called under the writer lock, where no
-        other session can change; when it raises, nothing is recorded.
+        in a file: they are taken as they are. `made` makes the moves of the state that they are
+        recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
+        is called under the writer lock, where no other session can change; when it raises, nothing
+        is recorded.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
@@ -91,18 +95,23 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                same = _same_call(key, read(earlier), moves[-1])
+                was = read(earlier)
+                same = _same_call(key, was, moves[-1]) if made is None else was
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
             if first is not None:
                 first()
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            batch = writing.record(moves, rule)
+            wanted = moves if made is None else self._admitted(made(state))
+            batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
         self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
         return self._remember(*done[-1])
+
+    def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
+        return [admit(body, self._redactor) for body in moves]
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
         rows = recorded.state.rows

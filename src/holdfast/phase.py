@@ -18,6 +18,7 @@ from holdfast.errors import Damaged, InvalidInput, Refused
 from holdfast.evidence import kept
 from holdfast.model import event as ev
 from holdfast.model import phase as moves
+from holdfast.model.essay import is_essay
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
 from holdfast.model.number import number_of
 from holdfast.model.plan import Gate, Workflow, from_snapshot
@@ -123,7 +124,7 @@ def fail(
 
 def retry(session: Session, *, key: str = "") -> Event:
     """Begin another attempt at the current phase."""
-    again = _earlier(session, key, lambda body: isinstance(body, ev.StepStarted))
+    again = called_before(session, key, lambda body: isinstance(body, ev.StepStarted))
     return again or session.record(*moves.again(_look(session)[0]), key=key)
 
 
@@ -133,9 +134,22 @@ def rollback(session: Session, number: int, *, because: str = "", key: str = "")
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.StepStarted) and number_of(body.step) == number
 
-    if earlier := _earlier(session, key, is_same):
+    if earlier := called_before(session, key, is_same):
         return earlier
-    return session.record(*moves.back_to(_look(session)[0], number, because), key=key)
+    state, _ = _look(session)
+    _require_phases(state)
+    return session.record(*moves.back_to(state, number, because), key=key)
+
+
+def _require_phases(state: State) -> None:
+    """Refuse to move an essay by its stages: it has gates of its own."""
+    moves.require_plan(state)
+    if is_essay(state):
+        raise Refused(
+            "the stages of an essay are approved by its user",
+            legal=[f"approve {gate}" for gate in ("G1", "G2", "G3-Final", "G5")],
+            session=state.core.session,
+        )
 
 
 def total(session: Session, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
@@ -144,7 +158,7 @@ def total(session: Session, count: int, *, names: Sequence[str] = (), key: str =
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.PlanResolved) and body.total == count
 
-    if earlier := _earlier(session, key, is_same):
+    if earlier := called_before(session, key, is_same):
         return earlier
     state, workflow = _look(session)
     return session.record(*moves.resolved(state, workflow, count, names), key=key)
@@ -205,7 +219,7 @@ def _case(
     evidence: Mapping[str, object],
 ) -> _Case:
     """The case of the current phase. Who asks for another is told so, whatever a gate would say."""
-    moves.require_plan(state)
+    _require_phases(state)
     check_current(state.core, number)
     decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
     return _Case(session, state, workflow, number, evidence)
@@ -350,7 +364,7 @@ def kept_plan(session: Session, state: State) -> Workflow | None:
     return from_snapshot(data)
 
 
-def _earlier(session: Session, key: str, is_same: Callable[[Body], bool]) -> Event | None:
+def called_before(session: Session, key: str, is_same: Callable[[Body], bool]) -> Event | None:
     """The last event of the call that used this key before; refused if it was another call."""
     session.repeated = False
     batch = session.home.journal.batch(session.id, key) if key else []
@@ -375,5 +389,5 @@ def _judged_before(session: Session, number: int, key: str) -> Outcome | None:
         found.extend([type(body)] if same else [])
         return same
 
-    event = _earlier(session, key, is_same)
+    event = called_before(session, key, is_same)
     return None if event is None else _outcome(event, number, found[0])

@@ -21,12 +21,14 @@ from msgspec import Struct
 from holdfast import files, place
 from holdfast.clock import derived_id, new_id
 from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.essay import folder_of
 from holdfast.home import Holdfast
 from holdfast.layout import essay, stamps, value
 from holdfast.layout.document import Document
 from holdfast.layout.essay import form
 from holdfast.layout.essay.impact import stage_of_file, told
 from holdfast.model import event as ev
+from holdfast.model.essay import POSITION, is_essay
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import in_order, retracted
 from holdfast.model.plan import Phase, from_snapshot, number_of
@@ -106,8 +108,11 @@ class _Known:
     def __init__(self, session: Session, state: State, phases: dict[int, Phase]) -> None:
         self._session, self._state, self._phases = session, state, phases
         self._essay = _essay_of(session.home, session.id)
-        self._root = self._essay.root if self._essay else session.home.workspace.tree.root
-        self._names = _names(self._root) if self._essay else []
+        self._is_essay = self._essay is not None or is_essay(state)
+        self._root = session.home.workspace.tree.root
+        if self._is_essay:
+            self._root = folder_of(session.home, session.id, state)
+        self._names = _names(self._root) if self._is_essay else []
 
     @property
     def essay(self) -> Binding | None:
@@ -125,7 +130,7 @@ class _Known:
 
     def assess(self, step: str, impact: str) -> Assessment:
         later = [self._later(row) for row in later_steps(self._state, step)]
-        if self._essay:
+        if self._is_essay:
             files = [name for name in _OVER_ALL if name in self._names]
             later.append(Later("", "done" if files else "pending", files))
         ordered = step.startswith("phase-") and number_of(step) is not None and bool(self._phases)
@@ -133,7 +138,7 @@ class _Known:
         return assess(step, outputs, later, impact=impact, in_order=ordered)
 
     def _later(self, row: Step) -> Later:
-        at = form.place_of(row.id) if self._essay else None
+        at = form.place_of(row.id) if self._is_essay else None
         if at is None:
             paths = [path for path in self._paths(row) if os.path.isfile(self.full(path))]
             return Later(row.id, row.status, paths)
@@ -154,7 +159,7 @@ class _Known:
 
     def _outputs(self, step: str) -> list[str]:
         """What a step made, as far as anybody said so."""
-        at = form.place_of(step) if self._essay else None
+        at = form.place_of(step) if self._is_essay else None
         if at is None:
             rows = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
             mine = [row for row in rows if step in (row.id, row.parent)]
@@ -171,13 +176,15 @@ class _Known:
         return [*row.files, *(phase.outputs if phase else [])]
 
     def full(self, path: str) -> str:
-        return os.path.join(self._root, path) if self._essay else place.absolute(path, self._root)
+        return (
+            os.path.join(self._root, path) if self._is_essay else place.absolute(path, self._root)
+        )
 
     def _output(self, path: str) -> Output:
         data, old = self._now(path), self._kept(path)
         then, now = _text(old), _text(data)
         signals = []
-        if self._essay and then is not None and now is not None:
+        if self._is_essay and then is not None and now is not None:
             signals = [Signal(*one) for one in told(path, then, now, likeness)]
         return Output(path, then, now, signals)
 
@@ -229,6 +236,7 @@ class _Known:
             *(ev.StepReset(step=step, because=why) for step in reset),
             *([ev.StepReset(step=row.id, because=why)] if row.status == "done" else []),
             *([ev.StepStarted(step=row.id)] if row.status != "running" else []),
+            *([ev.AttributeSet(key=POSITION, value=row.id)] if self._is_essay else []),
         ]
 
     def _passed(self, steps: Iterable[str]) -> list[str]:
@@ -236,7 +244,7 @@ class _Known:
 
     def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
         """Attributes of the layout that would name what is not there any more."""
-        if self._essay is None:
+        if not self._is_essay:
             return []
         at = form.place_of(found.step)
         names, stage = set(gone), at[0] if at else 9

@@ -43,7 +43,8 @@ def _run(line: str, place: Path) -> str:
         timeout=60,
     )
     ended = f"  # exit {done.returncode}" if done.returncode else ""
-    return f"{line}{ended}\n{_without_chance(done.stdout)}"
+    said = done.stdout.replace(str(place.resolve()), "~")
+    return f"{line}{ended}\n{_without_chance(said)}"
 
 
 def _without_chance(text: str) -> str:

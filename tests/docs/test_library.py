@@ -37,6 +37,7 @@ SPELLED = {
     "--output": "out",
     "--file": "files",
     "--option": "options",
+    "--source": "sources",
     "FILE": "path",
     "PART": "fraction",
     "--as": "name",

@@ -122,6 +122,29 @@ contract
 contract show --spec F --root D --text
 contract ack --agent A --spec F --root D
 contract verify --agent A --spec F --root D
+start G --workflow essay --layout essay --pushback light
+approve G1 --key K
+approve G3 --section 2
+approve G4 --section 2 --paragraph 3 --last
+approve G4-Section --section 2 --last
+approve G5 --confirm
+section
+section list
+section add 2 --title T
+section start 2 --stage 4
+section done 2 --map F --verified 3 --deferred 1
+paragraph done 3 --section 2 --last
+claim
+claim list
+claim defer T --reason timeout --section 2 --paragraph 3
+claim resolve c1 --result verified --source U --source V
+claim override c1 --result contested --because R
+calibrate 4 --notes T --reference hybrid --again
+voice 4.5 --section 2
+voice skip --because R
+output F --words 900 --sources 4 --voice 4.5
+pushback minimal
+essay show
 workflow
 workflow list
 workflow show N

@@ -41,6 +41,10 @@ ANSWERS = {
     "phase done": "--session planned phase done 1 --evidence done=true",
     "phase gate": "--session planned phase gate 1",
     "phase list": "--session planned phase",
+    "Essay verbs": "--session essay approve G1",
+    "section list": "--session essay section",
+    "claim list": "--session essay claim",
+    "essay show": "--session essay essay show",
     "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",
@@ -99,6 +103,10 @@ def scene(cli: Cli, project: Path) -> Cli:
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")
     cli.start("Go through it", "--id", "planned", "--workflow", "feature", "--target", "a.py")
+    cli.start("An essay", "--id", "essay", "--workflow", "essay")
+    (project / "stage-1-thesis.md").write_text("One claim.\n")
+    cli.ok("section", "add", "1")
+    cli.ok("claim", "defer", "It is so", "--reason", "timeout", "--section", "1")
     cli.start("Add login", "--id", "login")
     for text in ("task add one", "task add two"):
         cli.ok(*text.split())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.choice import MODES, PAUSE_REASONS
+from holdfast.choice import MODES, PAUSE_REASONS, PUSHBACK
 from holdfast.cli.acting import (
     at_work,
     confirm,
+    is_essay,
     left_out,
     meant,
     recorded,
@@ -58,6 +59,13 @@ def _start_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--target", default="", metavar="PATH", help="what the workflow is carried out on"
     )
+    parser.add_argument(
+        "--pushback",
+        choices=PUSHBACK,
+        default="",
+        metavar="LEVEL",
+        help=f"of an essay: {', '.join(PUSHBACK)}",
+    )
     with_key(parser)
 
 
@@ -72,6 +80,7 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         layouts=options.layout,
         workflow=options.workflow,
         target=options.target,
+        pushback=options.pushback,
         key=options.key,
     )
     shown = session.status()
@@ -97,6 +106,8 @@ def _first_steps(shown: dict[str, Any]) -> str:
     if not shown["phase"]:
         return 'holdfast task add "…" · holdfast note "…" · holdfast brief'
     number = shown["phase"]["current"]
+    if shown["workflow"] == "essay":
+        return "write stage-1-thesis.md, then: holdfast approve G1 · holdfast pushback light"
     return f"holdfast phase gate {number} · holdfast phase done {number} · holdfast brief"
 
 
@@ -232,8 +243,8 @@ def _unfinished(given: str, screen: Screen) -> tuple[str, str]:
 
 
 def _essay_says(hf: Holdfast, session: Session) -> str:
-    """How the document of a session with essay files words the pause."""
-    if all(binding.layout != "essay" for binding in session.layouts_list()):
+    """How the document of an essay words the pause."""
+    if not is_essay(session):
         return ""
     from holdfast.essay import pause_message
 

@@ -335,7 +335,8 @@ def _take_position(state: State) -> None:
 
 
 def _go_to(core: Core, step: str) -> None:
-    number = core.phase_of(step)
+    """A step that is a phase, or is inside one by its id, makes that phase the current one."""
+    number = core.phase_of(step.partition("/")[0])
     if number is not None:
         core.phase = number
 

@@ -351,6 +351,11 @@ def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
 # -- steps and agents --------------------------------------------------------------------------
 
 
+def check_working(state: State) -> None:
+    """Refuse work in a session that is over, or laid aside."""
+    _check_working(state, ev.StepStarted(step=""))
+
+
 def _check_working(state: State, body: Body) -> None:
     _refuse_after_the_end(state, body)
     if state.core.status not in ("active", "created"):
@@ -400,7 +405,9 @@ def _meant(key: str, names: list[str]) -> str:
 
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
     _refuse_after_the_end(state, body)
-    if state.step(body.step) is not None:
+    known = state.step(body.step)
+    # An outline may give a section that is there another title.
+    if known is not None and not known.unit == body.unit == "section":
         raise Refused(f"task {body.step} exists already", hint="choose another --id")
     return [body]
 
@@ -608,14 +615,24 @@ def _check_turn(state: State, number: int) -> None:
         raise _over(number)
 
 
+_GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
+"""What the stages of an essay end with."""
+
+
+def _hand_in(core: Core) -> str:
+    """The command that ends the current phase."""
+    gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
+    return f"approve {gate}" if gate else f"phase done {core.phase}"
+
+
 def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
-    number = _kept_plan(state, body.step)
+    number = state.core.phase_of(body.step) if state.core.plan else None
     row = state.rows.get("checkpoint", body.step) if number is not None else None
     passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
     if number is not None and not passed:
         raise Refused(
-            f"phase {number} is completed by passing its checkpoint",
-            legal=[f"phase done {state.core.phase}"],
+            f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
+            legal=[_hand_in(state.core)],
             operation="update",
         )
     return _move("task", "done")(state, body)
@@ -640,6 +657,8 @@ def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
     step = _the_unit("task", state, body)
     parent = getattr(step, "parent", "")
     planned = any(_phase_of(state, id) is not None for id in (step.id, parent))
+    # What an outline left out may be in the next one.
+    planned = planned or getattr(step, "unit", "") == "section"
     if not planned and step.status in ("pending", "skipped"):
         raise _refuse_unit(step, "pending")
     return [body]
@@ -648,15 +667,15 @@ def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
 def _refuse_unproven_end(state: State) -> None:
     """A plan is complete when its last phase has passed, and not before."""
     core = state.core
-    if not core.plan or core.phase is None or core.plan_unit != ONE_BY_ONE:
+    if not core.plan or core.phase is None:
         return
     last = last_number(core.plan_base, core.plan_total)
     if last is None or last not in core.phases_done:
         of = "" if core.plan_total is None else f" of {core.plan_total}"
         raise Refused(
-            f"the plan is at phase {core.phase}{of}",
-            why="it is complete when its last phase has passed",
-            legal=[f"phase done {core.phase}", f"abandon{_BECAUSE}"],
+            f"the plan is at {core.plan_unit} {core.phase}{of}",
+            why=f"it is complete when its last {core.plan_unit} has passed",
+            legal=[_hand_in(core), f"abandon{_BECAUSE}"],
             session=core.session,
             operation="update",
         )

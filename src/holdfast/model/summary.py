@@ -162,6 +162,18 @@ def _do_a_phase(state: State) -> str:
     return f"{_speak_of('finish', here)}, then: holdfast phase done {core.phase}"
 
 
+def _go_on_with_an_essay(state: State) -> str:
+    core = state.core
+    if core.workflow != "essay" or core.status not in ("active", "created"):
+        return ""
+    from holdfast.model.essay import is_essay
+    from holdfast.model.essay_outlook import next_command, place_in_words
+
+    if not is_essay(state):
+        return ""
+    return f"{place_in_words(state)}; then: holdfast {next_command(state)}"
+
+
 def _inside(state: State, phase: Step, statuses: tuple[str, ...]) -> Step | None:
     return _find_step(state, statuses, parent=phase.id) if _any(state, statuses) else None
 
@@ -236,6 +248,7 @@ _NEXT: tuple[Callable[[State], str], ...] = (
     _after_the_end,
     _after_a_failure,
     _mend_checkpoint,
+    _go_on_with_an_essay,
     _do_a_phase,
     _do_a_step,
     _follow_an_agent,

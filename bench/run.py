@@ -104,8 +104,7 @@ def one_event(folder: str, pairs: int) -> None:
 
 def layouts_bound(folder: str, pairs: int) -> None:
     """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three layouts."""
-    project = os.path.join(folder, "project")
-    os.makedirs(project)
+    project = new_project(os.path.join(folder, "project"))
     # Times in files have seconds: with a tick for each event every one of them is in the files.
     home = holdfast.open(
         os.path.join(folder, "home"), cwd=project, clock=Ticking(), trust_env=False
@@ -237,7 +236,7 @@ def raw_inserter(path: str) -> Timed:
 
 
 def whole_processes(home: str, project: str, pairs: int) -> None:
-    os.makedirs(project)
+    new_project(project)
     program = os.path.join(os.path.dirname(sys.executable), "holdfast")
     environ = {**os.environ, "HOLDFAST_HOME": home, "HOLDFAST_SESSION": "long"}
     environ["HOLDFAST_BACKUP_EVERY_MINUTES"] = "0"
@@ -293,6 +292,12 @@ def in_memory(folder: str) -> Iterator[None]:
 
 
 # -- parts -------------------------------------------------------------------------------------
+
+
+def new_project(folder: str) -> str:
+    """A project of its own: else its layout files would be those of the checkout around it."""
+    subprocess.run(["git", "init", "--quiet", folder], check=True)
+    return folder
 
 
 def new_journal(home: str) -> Journal:

@@ -58,6 +58,7 @@ ALLOWED = {
     "view": "choice clock store.local",
     "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
     " store.bound",
+    "glance": "",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",
@@ -70,9 +71,9 @@ ALLOWED = {
     # façade: two halves of one, a home and its sessions
     "survey": "place process session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay files found journal layout.ai_session layout.contract layout.translate live mirror pack"
-    " orchestrator place process recover redact restore session soundness store store.bound"
-    " store.local text timeline view workspace model.*",
+    " essay files found glance journal layout.ai_session layout.contract layout.translate live"
+    " mirror orchestrator pack place process recover redact restore session soundness store"
+    " store.bound store.local text timeline view workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
     " process rebuild recover"
     " derived soundness store"

@@ -558,17 +558,3 @@ def _is_private_folder(path: str) -> bool:
         return False
     mine = facts.st_uid == os.geteuid()
     return stat.S_ISDIR(facts.st_mode) and mine and not facts.st_mode & 0o022
-
-
-# -- what nobody has taken up ------------------------------------------------------------------
-
-
-def places(root: str) -> list[str]:
-    """Where the layouts keep sessions in a project, as far as something is there; a glance."""
-    spots = [os.path.join(root, folder) for _, folder in REGISTRY.values() if folder]
-    told = [os.path.join(s, CURRENT) if s.endswith("/.claude") else s for s in spots]
-    return [path for path in told if os.path.isfile(path) or _holds_something(path)]
-
-
-def _holds_something(folder: str) -> bool:
-    return any(os.path.splitext(name)[1] in _ENDINGS for name in _listed(folder))

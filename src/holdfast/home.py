@@ -86,10 +86,6 @@ def open(
     return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
 
 
-_FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
-"""Folders in which other programs keep sessions; a glance at them costs next to nothing."""
-
-
 class Holdfast:
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
@@ -219,14 +215,10 @@ class Holdfast:
 
     def unadopted(self) -> Lines:
         """Places in this project with session files of other programs that nobody took up."""
-        root = self.workspace.tree.root
-        if not any(os.path.lexists(os.path.join(root, name)) for name in _FOREIGN):
-            return []
-        from holdfast import found
+        from holdfast.glance import unadopted
 
-        ours = {b.place for b in self.store.bound.bindings()}
-        places = found.places(root)
-        return [p for p in places if not any(o == p or o.startswith(f"{p}/") for o in ours)]
+        root = self.workspace.tree.root
+        return unadopted(root, lambda: self.store.bound.places(root))
 
     # -- what two documents call by name -------------------------------------------------------
 

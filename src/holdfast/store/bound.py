@@ -120,6 +120,12 @@ class Bound:
         found = [Binding(*row) for row in rows]
         return next((one for one in found if _is_same(one.place, place)), None)
 
+    def places(self, root: str) -> set[str]:
+        """The places below a folder that have an owner."""
+        below = (f"{root}/", f"{root}0")  # the sign behind the slash
+        rows = self._read("SELECT place FROM binding WHERE place >= ? AND place < ?", below)
+        return {place for (place,) in rows}
+
     def bind(self, session: str, layout: str, native: str, root: str, place: str) -> bool:
         """Take a place for a session; False if another one owns it."""
 

@@ -383,6 +383,9 @@ class Holdfast:
             git_branch=branch,
             git_commit=commit,
         )
+        for chosen in layouts:
+            kind, _, native = chosen.partition(":")
+            self.mirror.require_place(session, kind, native)
         started = Session(self, session)
         started.record(body, key=key, create=True, spot=self.workspace.spot())
         for chosen in layouts:

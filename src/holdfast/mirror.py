@@ -135,16 +135,30 @@ class Mirror:
         lens = _lens(kind)
         root = os.path.realpath(root or self.root_of(kind))
         native = native or self._free_id(lens, session, root)
-        if problem := lens.valid_id(native):
-            word = "feature" if kind == "ai-session" else f"{kind} session"
-            raise InvalidInput(f"Invalid {word} ID {native!r}", why=problem)
-        place = os.path.join(root, lens.files(native)[0])
+        place = _place(kind, native, root)
         self._make_room(session, kind, place, found=found)
         self._keep_out_of_git(kind, root)
         files.make_folder(root)
         if not self._store.bound.bind(session, kind, native, root, place):
             raise self._taken(place)
         return next(b for b in self.bindings(session) if b.place == place)
+
+    def require_place(self, session: str, kind: str, native: str = "") -> None:
+        """Refuse what `bind` would refuse, before anything is recorded of a new session."""
+        lens = _lens(kind)
+        root = os.path.realpath(self.root_of(kind))
+        place = _place(kind, native, root) if native else os.path.join(root, lens.files("")[0])
+        if kind == "essay" or (not native and lens.files("a") != lens.files("b")):
+            # Its folder, or its id, is chosen so that it is free.
+            return
+        _require_folder(root)
+        owner = self._store.bound.owner(place)
+        if owner is None:
+            self._require_free(kind, place)
+        elif owner.session != session:
+            if not custom(kind).archive:
+                raise self._taken(place)
+            self._require_calm(owner)
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""
@@ -754,6 +768,23 @@ class Mirror:
             return relative(path, self._tree_of(binding.root).root)
         except InvalidInput:
             return os.path.basename(path)
+
+
+def _place(kind: str, native: str, root: str) -> str:
+    """Where the main file of a session is, if its id can be one of the layout."""
+    lens = _lens(kind)
+    if problem := lens.valid_id(native):
+        word = "feature" if kind == "ai-session" else f"{kind} session"
+        raise InvalidInput(f"Invalid {word} ID {native!r}", why=problem)
+    return os.path.join(root, lens.files(native)[0])
+
+
+def _require_folder(path: str) -> None:
+    """Refuse a folder that cannot be made, because something else has its name, or one above."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise InvalidInput(f"{path} is not a folder", why="the layout keeps its files in it")
 
 
 def _cause(contested: Sequence[str]) -> str:

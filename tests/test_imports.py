@@ -56,7 +56,7 @@ ALLOWED = {
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "choice clock store.local",
-    "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
+    "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound",
     "glance": "",
     "found": "holdfast errors files layout.*",
@@ -93,7 +93,7 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
-    " live mirror orchestrator pack recover session soundness testing.* timeline touch",
+    " live mirror.* orchestrator pack recover session soundness testing.* timeline touch",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

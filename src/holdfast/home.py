@@ -169,16 +169,20 @@ class Holdfast:
 
     def take_up(self, session: str) -> None:
         """Record what others wrote into the session's files, before anything is decided."""
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def _is_bound(self, session: str) -> bool:
+        """Whether there may be files of the session; the mirror, once loaded, knows best."""
+        return self._mirror is not None or self.store.local.is_bound(session)
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
-        return self.mirror.pending(session) if self.store.local.is_bound(session) else []
+        return self.mirror.pending(session) if self._is_bound(session) else []
 
     def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
         """Bring the session's files up to what was recorded; a failure is told, not raised."""
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.write(session, kind=kind, force=force)))
 
     def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:

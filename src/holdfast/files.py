@@ -397,6 +397,16 @@ def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
     return failed
 
 
+def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
+    """An exchange of one file; returns where the old one is now, empty if there was none."""
+    (aside,) = staged_together([(path, data)], mode)
+    if isinstance(aside, HoldfastError):
+        raise aside
+    was_there = swap(aside, path)
+    sync_folders([_folder_of(path)])
+    return aside if was_there else ""
+
+
 def put_back(aside: str, path: str) -> None:
     """Undo an exchange: what it displaced has its name again, what has the name lies aside."""
     try:

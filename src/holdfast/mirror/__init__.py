@@ -178,6 +178,7 @@ class Mirror:
         calm = {os.sep}
         with ExitStack() as locks:
             todo = [job for job in jobs if self._tried(job, lambda j: self._open(j, locks, calm))]
+            self._renew(todo)
             for _ in range(_TRIES):
                 todo = [job for job in self._round(todo) if not job.is_done] if todo else []
         for job in todo:
@@ -186,10 +187,14 @@ class Mirror:
     def _open(self, job: _Job, locks: ExitStack, calm: set[str] | None = None) -> None:
         self._require_calm(job.binding, calm)
         locks.enter_context(self._locks(job.binding))
-        # Another process may have written, or moved it, while we waited.
-        current = self._bound.renewed(job.binding)
-        job.is_done = current is None
-        job.binding = current or job.binding
+
+    def _renew(self, jobs: list[_Job]) -> None:
+        """See what others did while we waited: written, moved, or let go of a binding."""
+        current = self.bindings(jobs[0].binding.session) if jobs else []
+        known = {binding.number: binding for binding in current}
+        for job in jobs:
+            job.is_done = job.binding.number not in known
+            job.binding = known.get(job.binding.number, job.binding)
 
     def _round(self, jobs: list[_Job]) -> list[_Job]:
         """One try for some bindings; returns those that did not fail."""
@@ -249,6 +254,7 @@ class Mirror:
         def go(job: _Job) -> None:
             with ExitStack() as locks:
                 self._open(job, locks)
+                self._renew([job])
                 if not job.is_done:
                     job.said += act(job.binding)
 

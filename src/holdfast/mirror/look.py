@@ -70,11 +70,12 @@ class Looker:
         self._bound = desk.bound
         self._read_before: dict[tuple[str, str], Read] = {}
         self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
+        self._reached: dict[int, int] = {}
         self._waited: dict[str, float] = {}
 
     def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
         """The files as they are; those that say what was `seen` in them are known to be good."""
-        newest = self._bound.newest(binding)
+        newest = self._newest(binding)
         found = [
             self._look(binding, name, path, newest.get(name))
             for name, path in paths_of(binding).items()
@@ -97,8 +98,20 @@ class Looker:
             self.remember(binding, name, data, digest)
             return Look(name, path, data, digest, "ours", [newest])
         known = self._bound.renderings(binding)[name]
-        rewound = any(rendering.digest == digest for rendering in known)
-        return Look(name, path, data, digest, "rewound" if rewound else "edited", known)
+        digests = [rendering.digest for rendering in known]
+        verdict = "edited" if digest not in digests else "rewound"
+        verdict = "ours" if digest == digests[0] else verdict
+        return Look(name, path, data, digest, verdict, known)
+
+    def _newest(self, binding: Binding) -> dict[str, Rendering]:
+        """The newest renderings: ours, if the files reach where this process left them."""
+        if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
+            return self._bound.newest(binding)
+        return {
+            name: Rendering(name, 0, digest, str(len(data)))
+            for (number, name), (data, digest) in self._written.items()
+            if number == binding.number
+        }
 
     def _digest(self, binding: Binding, name: str, data: bytes) -> str:
         written, digest = self._written.get((binding.number, name), (None, ""))
@@ -107,6 +120,10 @@ class Looker:
     def remember(self, binding: Binding, name: str, data: bytes, digest: str) -> None:
         """Note what this process knows to be the newest rendering of a file."""
         self._written[binding.number, name] = (data, digest)
+
+    def reached(self, binding: Binding, seq: int) -> None:
+        """Note that all files of a binding are as remembered, and up to which event they go."""
+        self._reached[binding.number] = seq
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
         """The bytes of a file; None if it is missing. What is no plain file here suspends."""

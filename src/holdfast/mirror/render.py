@@ -179,6 +179,7 @@ class Renderer:
             digests[change.look.name] = change.digest
             self._looker.remember(plan.binding, change.look.name, change.data, change.digest)
         self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
+        self._looker.reached(plan.binding, plan.seq)
         return False
 
     def _exchange(self, plan: Plan) -> bool:

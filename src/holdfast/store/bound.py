@@ -100,15 +100,6 @@ class Bound:
         )
         return [Binding(*row) for row in rows]
 
-    def renewed(self, binding: Binding) -> Binding | None:
-        """The binding as it is now; None if someone let go of it."""
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
-            " WHERE b.number = ?",
-            (binding.number,),
-        )
-        return Binding(*rows[0]) if rows else None
-
     def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self._store.read(sql, values)
@@ -267,7 +258,8 @@ def _add(
     else:
         packed, base = zlib.compress(data, 1), (n, digest, data)
     connection.execute(_REMEMBER, (*place, n, digest, str(size), packed))
-    connection.execute(_FORGET, (*place, n - KEPT, n - 2 * KEPT))
+    if n % 4 == 0:
+        connection.execute(_FORGET, (*place, n - KEPT, n - 2 * KEPT))
     return base
 
 

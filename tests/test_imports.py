@@ -88,7 +88,8 @@ ALLOWED = {
     "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
     " doctor essay expiry files found glance journal layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore revisit"
-    " session sha soundness store store.bound store.local text timeline view workflow workspace model.*",
+    " session sha soundness store store.bound store.local text timeline view workflow workspace"
+    " model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " pipeline process prove rebuild recover revisit child expiry"
     " derived soundness store"

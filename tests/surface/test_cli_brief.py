@@ -193,3 +193,12 @@ def test_damage_exits_5_and_is_never_called_good(cli: Cli, home: Path) -> None:
     assert "damaged  login" in cli("verify").out
     assert cli("verify", "login").code == 5
     assert cli("doctor").code == 5
+
+
+@pytest.mark.parametrize("form, line", [("text", "- grammar"), ("markdown", "- `grammar`")])
+def test_a_task_whose_title_is_its_id_is_named_once(cli: Cli, form: str, line: str) -> None:
+    cli.start()
+    cli.ok("task", "add", "grammar", "--id", "grammar")
+    assert line in cli.ok("brief", "--format", form).out.splitlines()
+    cli.ok("task", "done", "grammar")
+    assert line in cli.ok("brief", "--format", form).out.splitlines()

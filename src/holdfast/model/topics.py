@@ -476,7 +476,7 @@ def _to_do(known: Known) -> Topic:
 def _plan(step: Step) -> str:
     agent = f", {step.agent}" if step.agent else ""
     state = f" (running{percent(step.fraction)}{agent})" if step.status == "running" else ""
-    return f"{_titled(step)}{state}".strip()
+    return f"{_titled(step)}{state}".strip() or step.id
 
 
 def percent(fraction: float | None) -> str:

@@ -38,6 +38,17 @@ def test_alone_in_a_folder_without_a_current_session_it_lists_the_open_ones(cli:
     assert [one["session"] for one in cli.json()["sessions"]] == ["first"]
 
 
+def test_alone_it_lists_a_screenful_and_says_how_many_more_there_are(cli: Cli) -> None:
+    for n in range(13):
+        cli.start("Add login", "--id", f"s{n}")
+    cli.start("Gone", "--id", "gone")
+    cli.ok("forget", "gone", "--yes")
+    answer = cli.ok()
+    assert answer.out.count("Add login") == 10
+    assert "\n… and 3 more: holdfast list\n" in answer.out
+    assert len(cli.json()["sessions"]) == 13
+
+
 READS = ["", "status", "list", "list --all", "log", "search x", "show", "diff 1 2", "verify"]
 READS += ["doctor", "config", "brief", "completion bash", "help", "--help", "--version"]
 

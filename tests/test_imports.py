@@ -57,7 +57,7 @@ ALLOWED = {
     "touch": "errors config files git place model.*",
     "view": "choice clock store.local",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
-    " store.bound",
+    " store.bound text",
     "glance": "",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",

@@ -78,6 +78,37 @@ def test_adopt_says_what_became_of_each_and_of_all(cli: Cli, project: Path) -> N
     assert "4 known" in cli.ok("adopt").out
 
 
+def test_a_dry_run_of_adopt_does_not_say_that_anything_was_adopted(cli: Cli, project: Path) -> None:
+    fill(project)
+    answer = cli.ok("adopt", "--dry-run")
+    assert answer.out.splitlines()[-1] == "5 sessions: 5 would be adopted"
+
+
+def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
+    answer = cli.ok("start", "Add login", "--layout", "orchestrator")
+    assert f"  its files too: {project / ORCHESTRATOR}\n" in answer.out
+
+
+def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).write_text("{")
+    assert cli.ok("note", "hello").err.count("are left alone") == 1
+
+
+def test_what_was_taken_up_is_counted_in_words(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["docs"]'))
+    said = "orchestrator-session.json was changed by someone: 1 change taken up"
+    assert said in cli.ok("note", "hello").err
+
+
+def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
+    answer = cli("orchestrator")
+    assert answer.code == 2
+    assert "ACTION is missing\n  it is one of continue, history, new, abort, save" in answer.err
+
+
 def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     text = (project / CRAFT).read_text()
@@ -246,6 +277,10 @@ def test_the_essay_that_is_selected_is_loaded_validated_and_resumed(
 
 
 @pytest.mark.req("S3-124")
+def test_an_essay_that_is_not_there_is_named(cli: Cli) -> None:
+    assert "error: there is no essay 9\n" in cli("essay", "resume", "9").err
+
+
 def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     state = folder / "session-state.yaml"
@@ -399,8 +434,24 @@ def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) ->
     assert len(cli.json("orchestrator", "history", "--limit", "3")["history"]) == 3
     one = cli.json("orchestrator", "history", "2")
     assert (one["id"], one["goal"], one["complete"]) == ("2026-01-12-abc123", "Add login", False)
-    assert "Add login" in cli.ok("orchestrator", "history", "2026-01-03").out
+    told = cli.ok("orchestrator", "history", "2026-01-03").out
+    assert "  goal     Add login\n" in told and "  file     .claude/orchestrator-h" in told
     assert cli("orchestrator", "history", "99").code == 2
+
+
+def test_sessions_archived_on_one_day_are_listed_newest_first_too(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    folder = project / ".claude" / "orchestrator-history"
+    folder.mkdir()
+    value = json.loads((project / ORCHESTRATOR).read_text())
+    for hour, end in enumerate(("cccccc", "aaaaaa", "bbbbbb")):
+        id = f"2026-01-31-{end}"
+        new = {**value, "session_id": id, "created": f"2026-01-31T0{hour}:00:00Z"}
+        (folder / f"{id}.json").write_text(json.dumps(new))
+    (folder / "2026-01-30-dddddd.json").write_text("{")
+    rows = cli.json("orchestrator", "history", "--limit", "2")["history"]
+    assert [row["id"][-6:] for row in rows] == ["bbbbbb", "aaaaaa"]
+    assert cli.json("orchestrator", "history", "--limit", "0")["history"] == []
 
 
 @pytest.mark.req("S4-40", "S4-51", "S4-52", "X4-1")

@@ -80,6 +80,7 @@ def _tell_settings(key: str, hf: Holdfast, screen: Screen) -> None:
     if unknown:
         screen.line((f"not known to this version, left alone: {', '.join(unknown)}", "yellow"))
     screen.line(("set one: holdfast config KEY VALUE", "dim"))
+    screen.line(("what they mean: holdfast config --example", "dim"))
 
 
 def _file(hf: Holdfast) -> str:

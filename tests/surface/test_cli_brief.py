@@ -202,3 +202,12 @@ def test_a_task_whose_title_is_its_id_is_named_once(cli: Cli, form: str, line: s
     assert line in cli.ok("brief", "--format", form).out.splitlines()
     cli.ok("task", "done", "grammar")
     assert line in cli.ok("brief", "--format", form).out.splitlines()
+
+
+def test_tasks_that_were_left_out_are_not_called_done(cli: Cli) -> None:
+    cli.start()
+    for line in ("task add one", "task add two", "task done t1"):
+        cli.ok(*line.split())
+    assert "Where: 1 of 2 tasks done (50%)" in cli.ok("brief").out
+    cli.ok("task", "skip", "t2", "--because", "not needed")
+    assert "Where: 2 of 2 tasks done or skipped (100%)" in cli.ok("brief").out

@@ -209,7 +209,8 @@ def _done_so_far(known: Known) -> str:
     figure = f"{round(fraction * 100)}%"
     if steps := state.count("step"):
         figure = figure if known.budget >= TIGHT else ""
-        return f"{settled_steps(state)} of {many(steps, 'task')} done" + (
+        settled = "done or skipped" if state.count("step.skipped") else "done"
+        return f"{settled_steps(state)} of {many(steps, 'task')} {settled}" + (
             f" ({figure})" if figure else ""
         )
     return f"{figure} done" if origin != "none" else ""

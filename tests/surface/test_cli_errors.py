@@ -158,6 +158,14 @@ def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
     ).replace("did you mean ", "did you mean")
 
 
+def test_a_task_that_was_called_by_its_title_is_suggested_by_its_id(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("task", "add", "write the lexer")
+    cli.ok("task", "add", "write the grammar")
+    assert "did you mean t1?" in cli("task", "done", "write the lexer").err
+    assert "did you mean" not in cli("task", "done", "deploy").err
+
+
 def test_a_word_too_many_is_met_with_the_right_spelling(cli: Cli) -> None:
     cli.start()
     assert "holdfast show --session fix-login" in cli("show", "fix-login").err

@@ -177,6 +177,23 @@ def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
     assert old.read_bytes() == before
 
 
+def test_a_converted_essay_is_read_whatever_it_is_called(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("convert", ORCHESTRATOR, "--to", "essay", "-o", "essay.json")
+    assert cli.ok("check", "essay.json").out.startswith("good ")
+    cli.ok("convert", "essay.json", "--to", "orchestrator", "-o", "back.json")
+    assert (project / "back.json").read_bytes() == (project / ORCHESTRATOR).read_bytes()
+
+
+def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    index = project / ".ai-session" / "active-features.yaml"
+    index.write_text("active_features: []\n- x\n")
+    answer = cli("convert", str((project / STATE).parent), "--to", "craft", "-o", "x.json")
+    assert answer.code == 5
+    assert f"{index} cannot be read whole" in answer.err and "(line 2)" in answer.err
+
+
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
     fill(project)
     answer = cli("resume")
@@ -246,6 +263,15 @@ def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> 
 
 
 @pytest.mark.req("S3-120", "S3-121", "S3-122")
+def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text()[:300])
+    answer = cli("doctor", ORCHESTRATOR, "-o", "out.json")
+    assert answer.code == 4 and "→ add --choose; the choices: holdfast doctor" in answer.err
+    cli.ok("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "manual")
+
+
 def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"
     essay_in_tmp(project)

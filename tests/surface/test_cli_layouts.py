@@ -109,6 +109,18 @@ def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
     assert "ACTION is missing\n  it is one of continue, history, new, abort, save" in answer.err
 
 
+def test_who_resumes_an_adopted_session_sees_its_whole_id_and_no_edit_that_was_none(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    (adopted,) = cli.json("adopt")["adopted"]
+    told = cli.ok("resume", adopted["session"], "--no-fence").out
+    assert told.startswith(f"Session {adopted['session']}: ")
+    assert f"- {Path(CRAFT).name}: taken over from a file of others (craft)\n" in told
+    styled = cli.ok("brief", "--style", "orchestrator").out
+    assert f"**Session ID**: {adopted['session']}\n" in styled
+
+
 def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     text = (project / CRAFT).read_text()

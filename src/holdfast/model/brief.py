@@ -165,7 +165,9 @@ def _session(known: Known, fmt: str) -> str:
     name = one_line(known.core.session)
     if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
         return name[:_BEGINNING]
-    return name if cost(name) <= _NAME else clip(name, _NAME, cost)
+    # Who reads it must be able to name it: an id of other programs, such as a UUID, is long.
+    room = max(_NAME, known.budget // 10)
+    return name if cost(name) <= room else clip(name, room, cost)
 
 
 def _since(known: Known) -> str:

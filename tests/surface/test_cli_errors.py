@@ -196,6 +196,12 @@ def test_what_is_done_is_not_done_again_and_only_real_commands_are_named(cli: Cl
     assert cli("--json", "task", "done", "t1").json["error"]["legal"] == []
 
 
+def test_pausing_what_is_paused_says_so(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("pause")
+    assert "  it is paused already\n" in cli("pause").err
+
+
 def test_starting_what_exists_names_the_way_to_go_on_with_it(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     assert "→ holdfast resume login\n" in cli("start", "again", "--id", "login").err

@@ -267,7 +267,9 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
             "lost": made.lost,
         }
     )
-    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}: ", ", ".join(written))
+    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
+    for path in written:
+        screen.done("  ", path)
     for line in made.lost:
         screen.line(("  lost    ", "red"), line)
     for line in made.carried:

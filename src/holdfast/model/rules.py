@@ -267,7 +267,8 @@ def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
         _refuse_before_the_start(state)
         status = state.core.status
         if to not in SESSION_MOVES[status]:
-            raise _illegal(state, f"it is {status}; it cannot become {to}")
+            why = f"it is {status}; it cannot become {to}"
+            raise _illegal(state, why if status != to else f"it is {status} already")
         if to == "completed" and status == "paused":
             return [ev.SessionResumed(), body]
         return [body]

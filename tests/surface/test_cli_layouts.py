@@ -89,6 +89,14 @@ def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> 
     assert f"  its files too: {project / ORCHESTRATOR}\n" in answer.out
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_adding_a_layout_twice_keeps_one_set_of_files(cli: Cli, kind: str) -> None:
+    cli.start("Add login", "--layout", kind)
+    (before,) = cli.json("layouts")["layouts"]
+    assert cli.json("layouts", "add", kind)["path"] == before["path"]
+    assert [one["path"] for one in cli.json("layouts")["layouts"]] == [before["path"]]
+
+
 def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--layout", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")

@@ -127,12 +127,14 @@ class Essays(RuleBasedStateMachine):
         self.oracle = Oracle()
         self.place = Path()
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(steps=st.sampled_from(range(14)))
+    def begin(self, steps: int) -> None:
         (self.folder / "project").mkdir()
         self.hf = self.opened()
         session = self.hf.start("an essay", workflow="essay", layouts=["essay"], id="it")
         self.place = Path(session.layouts_list()[0].root)
+        for _ in range(steps):
+            self._one_step()
 
     def opened(self) -> Holdfast:
         where = {"cwd": str(self.folder / "project"), "clock": self.clock}
@@ -436,5 +438,5 @@ class Essays(RuleBasedStateMachine):
 
 @pytest.mark.req("X3-2", "X3-3", "X3-4")
 def test_any_verbs_with_any_restarts_agree_with_the_oracle() -> None:
-    manner = settings(max_examples=12, stateful_step_count=40, deadline=None)
+    manner = settings(max_examples=25, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(Essays, settings=manner)

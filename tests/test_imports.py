@@ -62,8 +62,9 @@ ALLOWED = {
     "expiry": "errors home layout.* model.* session workspace",
     "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
-    "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
+    "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound",
+    "glance": "",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",
@@ -81,9 +82,9 @@ ALLOWED = {
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay expiry files found journal layout.ai_session layout.contract layout.translate live"
-    " mirror pack orchestrator place process recover redact restore revisit session sha soundness"
-    " store store.bound store.local text timeline view workflow workspace model.*",
+    " essay expiry files found glance journal layout.ai_session layout.contract layout.translate"
+    " live mirror pack orchestrator place process recover redact restore revisit session sha"
+    " soundness store store.bound store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
     " process prove rebuild recover revisit child expiry"
     " derived soundness store"
@@ -104,8 +105,8 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found inputs intake journal live mirror orchestrator pack phase praxis_workflow prove recover"
-    " revisit session soundness testing.* timeline touch workflow",
+    " found inputs intake journal live mirror.* orchestrator pack phase praxis_workflow prove"
+    " recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

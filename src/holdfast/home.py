@@ -94,8 +94,6 @@ def open(
 _HOUR = 3_600_000
 _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
-_FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
-"""Folders in which other programs keep sessions; a glance at them costs next to nothing."""
 
 
 class _AlreadyOpen(Exception):
@@ -205,8 +203,12 @@ class Holdfast:
                 from holdfast.revisit import finish
 
                 self.afterwards(lambda: finish(self, session))
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def _is_bound(self, session: str) -> bool:
+        """Whether there may be files of the session; the mirror, once loaded, knows best."""
+        return self._mirror is not None or self.store.local.is_bound(session)
 
     def expire(self, session: Session) -> None:
         """Note that a session was paused by inactivity; looked at once an hour at most."""
@@ -224,11 +226,11 @@ class Holdfast:
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
-        return self.mirror.pending(session) if self.store.local.is_bound(session) else []
+        return self.mirror.pending(session) if self._is_bound(session) else []
 
     def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
         """Bring the session's files up to what was recorded; a failure is told, not raised."""
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.write(session, kind=kind, force=force)))
 
     def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:
@@ -265,14 +267,10 @@ class Holdfast:
 
     def unadopted(self) -> Lines:
         """Places in this project with session files of other programs that nobody took up."""
-        root = self.workspace.tree.root
-        if not any(os.path.lexists(os.path.join(root, name)) for name in _FOREIGN):
-            return []
-        from holdfast import found
+        from holdfast.glance import unadopted
 
-        ours = {b.place for b in self.store.bound.bindings()}
-        places = found.places(root)
-        return [p for p in places if not any(o == p or o.startswith(f"{p}/") for o in ours)]
+        root = self.workspace.tree.root
+        return unadopted(root, lambda: self.store.bound.places(root))
 
     # -- what two documents call by name -------------------------------------------------------
 
@@ -479,9 +477,17 @@ class Holdfast:
         )
         started = Session(self, session)
         spot = self.workspace.spot()
-        # Under the writer lock: two processes that begin the same must not both see none.
-        look = (lambda: self._yield_to_open(plan, session)) if plan and not id else None
+
+        def look() -> None:
+            if plan and not id:
+                self._yield_to_open(plan, session)
+
         try:
+            look()
+            for chosen in layouts:
+                kind, _, native = chosen.partition(":")
+                self.mirror.require_place(session, kind, native)
+            # Once more under the writer lock: two that begin the same must not both see none.
             started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
         except _AlreadyOpen as other:
             return self._take_up_again(other.session, layouts)

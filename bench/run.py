@@ -3,14 +3,16 @@
 Contenders take turns, so that a slow moment of the machine hits both; what is printed is the
 ratio of medians after a warm-up. Absolute times depend on the machine; the ratios should not.
 
-    make bench                 50 pairs each
-    make bench ARGS=--quick    15 pairs each
+    make bench                              50 pairs each
+    make bench ARGS=--quick                 15 pairs each
+    make bench ARGS='--quick layouts check'  these rows only
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import platform
 import shutil
@@ -20,10 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
 
 import msgspec
+import yaml
 
 import holdfast
 from holdfast.clock import Clock
@@ -36,6 +41,9 @@ SESSIONS = 10_000
 EVENTS = 10_000
 EVENT_BYTES = 300
 WARM_UP = 5
+ADOPTED, LOTS = 1_000, 25
+CRAFT = ".craft/cache/orchestration-sessions"
+CHECKED = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
 Timed = Callable[[], None]
 
@@ -44,15 +52,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, the same set-up")
     parser.add_argument("--folder", default="build", help="where to measure: a real disk")
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="of these only: %(choices)s")
     options = parser.parse_args()
     pairs = 15 if options.quick else 50
     os.makedirs(options.folder, exist_ok=True)
     print_versions(pairs)
     with tempfile.TemporaryDirectory(dir=os.path.abspath(options.folder)) as folder:
-        one_event(os.path.join(folder, "a"), pairs)
-        layouts_bound(os.path.join(folder, "c"), pairs)
-        home = long_home(os.path.join(folder, "b"))
-        whole_processes(home, os.path.join(folder, "project"), pairs)
+        for row in options.rows or ROWS:
+            ROWS[row](os.path.join(folder, row), pairs)
     return 0
 
 
@@ -65,10 +72,12 @@ def print_versions(pairs: int) -> None:
     print(f"{'what':<52}{'ours':>11}{'raw':>11}{'ratio':>8}{'bar':>7}")
 
 
-def report(what: str, ours: float, raw: float, bar: float, unit: str = "ms") -> None:
+def report(what: str, ours: float, raw: float, bar: float | None, unit: str = "ms") -> None:
+    """One figure; without a bar it is there to be looked at."""
     ratio = ours / raw
-    mark = "" if ratio <= bar else "   over the bar"
-    print(f"{what:<52}{ours:>9.2f} {unit}{raw:>8.2f} {unit}{ratio:>7.2f}×{bar:>6.1f}×{mark}")
+    shown = "      –" if bar is None else f"{bar:>6.1f}×"
+    mark = "" if bar is None or ratio <= bar else "   over the bar"
+    print(f"{what:<52}{ours:>9.2f} {unit}{raw:>8.2f} {unit}{ratio:>7.2f}×{shown}{mark}", flush=True)
 
 
 def alternate(ours: Timed, raw: Timed, pairs: int) -> tuple[float, float]:
@@ -104,8 +113,7 @@ def one_event(folder: str, pairs: int) -> None:
 
 def layouts_bound(folder: str, pairs: int) -> None:
     """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three layouts."""
-    project = os.path.join(folder, "project")
-    os.makedirs(project)
+    project = new_project(os.path.join(folder, "project"))
     # Times in files have seconds: with a tick for each event every one of them is in the files.
     home = holdfast.open(
         os.path.join(folder, "home"), cwd=project, clock=Ticking(), trust_env=False
@@ -124,6 +132,98 @@ def layouts_bound(folder: str, pairs: int) -> None:
     home.close()
 
 
+# -- many sessions, and large ones -------------------------------------------------------------
+
+
+def adopting(folder: str, pairs: int) -> None:
+    """A thousand files of some 8 kB, in lots; raw: read, parsed, and inserted durably, each."""
+    project = new_project(os.path.join(folder, "project"))
+    text, native = a_craft_file(project)
+    lots = [os.path.join(project, f"lot{n}/{CRAFT}") for n in range(LOTS)]
+    for lot, number in itertools.product(range(LOTS), range(ADOPTED // LOTS)):
+        id = f"7e57d004-2b97-4e7a-b45f-{lot:06d}{number:06d}"
+        write_file(os.path.join(lots[lot], f"{id}.json"), text.replace(native, id))
+    insert = raw_inserter(os.path.join(folder, "raw.db"))
+
+    def raw(lot: str) -> None:
+        for name in sorted(os.listdir(lot)):
+            with open(os.path.join(lot, name), "rb") as file:
+                json.loads(file.read())
+            insert()
+
+    with holdfast.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
+        ours, theirs = iter(lots), iter(lots)
+        mine, limit = alternate(
+            lambda: use(list(home.adopt(next(ours)))), lambda: raw(next(theirs)), LOTS - WARM_UP
+        )
+    share = ADOPTED // LOTS
+    report(f"adopting {ADOPTED:,} sessions, each", mine / share, limit / share, None)
+
+
+def checking(folder: str, pairs: int) -> None:
+    """Files of 1 MB; raw: parsed by the quickest loader of the libraries at hand."""
+    project = new_project(os.path.join(folder, "project"))
+    craft = os.path.join(folder, f"{CHECKED}.json")
+    text, native = a_craft_file(project)
+    write_file(craft, grown_json(text.replace(native, CHECKED)))
+    plan = os.path.join(a_feature(project), "implementation-plan.yaml")
+    with open(plan, encoding="utf-8") as file:
+        write_file(plan, grown_yaml(file.read()))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    with holdfast.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
+        for what, path, parsed, parse in (
+            ("JSON", craft, craft, json.loads),
+            ("YAML", os.path.dirname(plan), plan, lambda data: yaml.load(data, loader)),
+        ):
+            with open(parsed, "rb") as file:
+                data = file.read()
+            act = partial(home.check, path)
+            ours, raw = alternate(partial(use_of, act), partial(use_of, parse, data), pairs)
+            report(f"checking {what} of 1 MB, beside parsing it", ours, raw, None)
+
+
+def use_of(act: Callable[..., object], *given: object) -> None:
+    act(*given)
+
+
+def a_craft_file(project: str) -> tuple[str, str]:
+    """What a session of 3 agents, 10 tasks and 20 file changes looks like there, and its id."""
+    with holdfast.open(f"{project}.home", cwd=project, trust_env=False) as home:
+        session = busy_session(home, project, agents=3, tasks=10, changes=20, layouts=())
+        binding = session.layouts_add("craft")
+    with open(binding.place, encoding="utf-8") as file:
+        text = file.read()
+    os.unlink(binding.place)
+    return text, binding.native
+
+
+def a_feature(project: str) -> str:
+    with holdfast.open(f"{project}.home", cwd=project, trust_env=False) as home:
+        session = busy_session(home, project, agents=0, tasks=3, changes=0, layouts=())
+        return os.path.dirname(session.layouts_add("ai-session").place)
+
+
+def grown_json(text: str) -> str:
+    value = json.loads(text)
+    one, size = value["files_modified"][0], len(json.dumps(value["files_modified"][0], indent=6))
+    value["files_modified"] = [{**one, "path": f"src/f{n}.py"} for n in range(2**20 // size)]
+    return json.dumps(value, indent=2) + "\n"
+
+
+def grown_yaml(text: str) -> str:
+    """The plan with its first task many times."""
+    head, mark, rest = text.partition('- task_id: "t0"')
+    task = rest[: rest.index("- task_id")]
+    lines = (f"{mark.replace('t0', f'x{n}')}{task}" for n in range(2**20 // len(task)))
+    return head + "".join(lines) + mark + rest
+
+
+def write_file(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def use(_: object) -> None:
     """What is measured has no other use for what it made."""
 
@@ -139,49 +239,68 @@ class Ticking(Clock):
         return self._now
 
 
-def busy_session(home: holdfast.Holdfast, project: str) -> holdfast.Session:
+def busy_session(
+    home: holdfast.Holdfast,
+    project: str,
+    *,
+    agents: int = 5,
+    tasks: int = 50,
+    changes: int = 200,
+    layouts: Sequence[str] = ("ai-session", "orchestrator", "craft"),
+) -> holdfast.Session:
     session = home.start("measure how fast this is")
-    for number in range(5):
+    for number in range(agents):
         session.agent_start(f"code-{number}", type="code", task=f"Part {number}")
-    for number in range(50):
+    for number in range(tasks):
         session.task_add(f"Task number {number}", id=f"t{number}")
-    for number in range(200):
+    for number in range(changes):
         path = os.path.join(project, f"file{number}.py")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("x" * number)
-        session.file(path, agent=f"code-{number % 5}")
-    for layout in ("ai-session", "orchestrator", "craft"):
+        write_file(path, "x" * number)
+        session.file(path, agent=f"code-{number % agents}")
+    for layout in layouts:
         session.layouts_add(layout)
     return session
 
 
-def changed_by(project: str, act: Timed) -> tuple[list[int], list[int]]:
-    """The sizes of the files that an event replaces, and of the lines that it appends."""
+def changed_by(project: str, act: Timed) -> tuple[list[tuple[str, int]], list[int]]:
+    """The files that an event replaces, with their sizes, and the sizes of lines that it appends.
+
+    What is told is what changed: a file that is written again as it was is our affair alone.
+    """
     act()
-    before = sizes(project)
+    before = contents(project)
     act()
-    after = sizes(project)
+    after = contents(project)
     changed = [path for path in after if after[path] != before.get(path)]
     logs = [path for path in changed if path.endswith(".jsonl")]
     lines = [after[path][0] - before[path][0] for path in logs]
-    return [after[path][0] for path in changed if path not in logs], lines
+    return [(path, after[path][0]) for path in changed if path not in logs], lines
 
 
-def sizes(project: str) -> dict[str, tuple[int, int]]:
-    paths = (os.path.join(at, name) for at, _, names in os.walk(project) for name in names)
-    return {path: (os.path.getsize(path), os.stat(path).st_mtime_ns) for path in paths}
+def contents(project: str) -> dict[str, tuple[int, str]]:
+    """Size and digest of each file, by path; those of git are not ours."""
+    found: dict[str, tuple[int, str]] = {}
+    for at, below, names in os.walk(project):
+        below[:] = [name for name in below if name != ".git"]
+        for path in (os.path.join(at, name) for name in names):
+            with open(path, "rb") as file:
+                data = file.read()
+            found[path] = (len(data), sha256(data).hexdigest())
+    return found
 
 
-def raw_files(folder: str, sizes: tuple[list[int], list[int]]) -> Timed:
+def raw_files(folder: str, changed: tuple[list[tuple[str, int]], list[int]]) -> Timed:
     """One raw insert, one raw durable replace per file, one raw synced append per line."""
     insert = raw_inserter(os.path.join(folder, "raw.db"))
-    replaced, appended = sizes
-    names = [os.path.join(folder, f"raw{n}") for n in range(len(replaced))]
+    replaced, appended = changed
+    new = [(os.path.join(folder, f"raw{path}"), size) for path, size in replaced]
+    for path, _ in new:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
 
     def write() -> None:
         insert()
-        for name, size in zip(names, replaced, strict=True):
-            raw_replace(name, b"x" * size)
+        for path, size in new:
+            raw_replace(path, b"x" * size)
         for size in appended:
             raw_append(os.path.join(folder, "raw.log"), b"x" * size)
 
@@ -236,8 +355,10 @@ def raw_inserter(path: str) -> Timed:
 # -- whole processes ---------------------------------------------------------------------------
 
 
-def whole_processes(home: str, project: str, pairs: int) -> None:
-    os.makedirs(project)
+def whole_processes(folder: str, pairs: int) -> None:
+    os.makedirs(folder)
+    project = new_project(os.path.join(folder, "project"))
+    home = long_home(os.path.join(folder, "home"))
     program = os.path.join(os.path.dirname(sys.executable), "holdfast")
     environ = {**os.environ, "HOLDFAST_HOME": home, "HOLDFAST_SESSION": "long"}
     environ["HOLDFAST_BACKUP_EVERY_MINUTES"] = "0"
@@ -295,6 +416,12 @@ def in_memory(folder: str) -> Iterator[None]:
 # -- parts -------------------------------------------------------------------------------------
 
 
+def new_project(folder: str) -> str:
+    """A project of its own: else its layout files would be those of the checkout around it."""
+    subprocess.run(["git", "init", "--quiet", folder], check=True)
+    return folder
+
+
 def new_journal(home: str) -> Journal:
     clock = Clock()
     store = open_store("", os.path.realpath(home), clock=clock, machine="bench")
@@ -314,6 +441,14 @@ def fill(journal: Journal, session: str, count: int) -> None:
     for _ in range(count):
         note(journal, session)
 
+
+ROWS: dict[str, Callable[[str, int], None]] = {
+    "event": one_event,
+    "layouts": layouts_bound,
+    "adopt": adopting,
+    "check": checking,
+    "processes": whole_processes,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

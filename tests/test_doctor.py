@@ -18,12 +18,13 @@ from random import Random
 
 import pytest
 
-from holdfast import backup, doctor, files, pack, probe, restore
+from holdfast import backup, doctor, files, probe, restore
 from holdfast.clock import Clock
 from holdfast.derived import searchable
 from holdfast.doctor import Advice, Mended
 from holdfast.errors import Busy, HoldfastError, StoreFailed
 from holdfast.model import event as ev
+from holdfast.model.content import blob_names
 from holdfast.process import identity
 from holdfast.store import Spot
 from holdfast.store.local import Holder
@@ -1038,11 +1039,116 @@ def test_what_the_search_index_finds_comes_back(home: Home) -> None:
 
 def test_who_uses_what_is_kept_comes_back(home: Home) -> None:
     worked_in(home)
-    kept = [name for event in home.events("s-2") for name in pack.blob_names(event)]
+    kept = [name for event in home.events("s-2") for name in blob_names(event)]
     harmed(home, "DROP TABLE blob_use")
     mended(home)
     home.journal.forget("s-1", actor="cli")
     assert kept and all(home.store.blob(digest) for digest in kept)
+
+
+# --- events and lines that lost each other ----------------------------------------------------
+
+
+COPIED = (
+    "INSERT INTO event SELECT position + (8 << 32), NULL, header, salt, data FROM event"
+    " WHERE position >> 32 = 1"
+)
+APART: dict[str, list[str]] = {
+    "a line has another number": ["UPDATE session SET number = 7 WHERE id = 's-2'"],
+    "events are there twice": [COPIED],
+    "events are there twice, both listed": [
+        COPIED,
+        "INSERT INTO session SELECT 9, 's-x', seq, status, goal, archived, forgotten, began,"
+        " updated, summary, project, indexed, fold, core_sum, event_sum, row_sum, line_sum, core"
+        " FROM session WHERE number = 1",
+    ],
+    "half of the events moved": [
+        "UPDATE event SET position = position + (8 << 32) WHERE position >> 32 = 1"
+        " AND position & 65535 > 15"
+    ],
+    "an id is no text": ["UPDATE session SET id = CAST(x'ff41' AS TEXT) WHERE number = 2"],
+    "a goal is no text": ["UPDATE session SET goal = CAST(x'ff41' AS TEXT)"],
+    "a device is no id": ["UPDATE meta SET value = '../x y' WHERE key = 'device'"],
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_events_and_lines_that_lost_each_other_find_together(home: Home, name: str) -> None:
+    worked_in(home)
+    whole = everything(home)
+    harmed(home, *APART[name])
+    found = problems(examined(home))
+    assert "line" in found or "tables" in found
+    result = mended(home)
+    assert result.done and result.lost == []
+    assert [code for code in problems(result.left) if code != "backup-none"] == []
+    assert everything(home) == whole
+    assert all(home.is_sound(session) for session in whole)
+    home.note("it goes on", "s-1")
+    assert home.is_sound("s-1")
+
+
+def test_events_whose_place_is_taken_are_merged(home: Home, tmp_path: Path) -> None:
+    worked_in(home)
+    other = Home(tmp_path / "other", seed=5)
+    other.start("s-1")
+    other.note("written elsewhere", "s-1")
+    strays = other.events("s-1")
+    other.store.close()
+    whole = everything(home)
+    for seq, sealed in enumerate(strays, start=1):
+        event = ((9 << 32) + seq, sealed.header, sealed.salt, sealed.data)
+        home.write("INSERT INTO event VALUES (?, NULL, ?, ?, ?)", *event)
+    result = mended(home)
+    assert result.lost == [] and home.store.flaws() == []
+    assert everything(home) == {**whole, "s-1": whole["s-1"] | hashes(strays)}
+    assert home.is_sound("s-1")
+
+
+def test_a_garbled_device_id_is_never_written_under(home: Home) -> None:
+    worked_in(home)
+    harmed(home, "UPDATE meta SET value = '../x y' WHERE key = 'device'")
+    home.note("after that", "s-1")
+    devices = {ev.parse_header(sealed.header).device for sealed in home.events("s-1")}
+    assert len(devices) == 2 and "../x y" not in devices
+
+
+# --- what stands beside the database ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", [b"", os.urandom(1000), None], ids=["empty", "garbage", "gone"])
+def test_ends_that_are_not_remembered_any_more_are_told_and_remembered_anew(
+    home: Home, harm: bytes | None
+) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    heads = home.path / "heads"
+    heads.unlink() if harm is None else heads.write_bytes(harm)
+    (advice,) = [one for one in examined(home) if one.severity != "info"]
+    assert (advice.code, advice.fixable) == ("heads", True) and "3 session(s)" in advice.what
+    assert problems(mended(home).left) == []
+    home.write("DELETE FROM event WHERE position >> 32 = 2 AND position & 65535 > 20")
+    home.write("UPDATE session SET seq = 20 WHERE number = 2")
+    assert "lost" in {finding.code for finding in home.journal.verify("s-2").findings}
+
+
+def test_a_file_in_the_place_of_the_backups_is_moved_aside(home: Home) -> None:
+    worked_in(home)
+    (home.path / "backups").write_bytes(b"not ours")
+    assert "odd-file" in problems(examined(home))
+    assert problems(mended(home).left) == []
+    assert backup.packs(home.folder)
+    (kept,) = (home.path / "quarantine").iterdir()
+    assert kept.read_bytes() == b"not ours"
+
+
+def test_where_nothing_can_be_moved_aside_the_command_for_that_is_told(home: Home) -> None:
+    worked_in(home)
+    (home.path / "backups").write_bytes(b"not ours")
+    (home.path / "quarantine").write_bytes(b"nor this")
+    (advice,) = [one for one in mended(home).left if one.code == "odd-file"]
+    assert advice.fix.startswith("mv ") and not advice.fixable
 
 
 def test_damage_that_nobody_foresaw_is_a_finding(

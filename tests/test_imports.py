@@ -63,8 +63,9 @@ ALLOWED = {
     "revisit": "holdfast errors clock essay files home layout.* model.* place session sha"
     " store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
-    "mirror": "holdfast errors choice clock files journal model.* layout.* place sha store"
+    "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound",
+    "glance": "",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",
@@ -79,13 +80,14 @@ ALLOWED = {
     " store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
-    "phase": "errors clock evidence session model.* store",
+    "phase": "errors clock evidence session touch model.* store",
     "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
     " session text touch",
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove session text model.* store.local",
     "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
-    " doctor essay expiry files found journal layout.ai_session layout.contract layout.translate"
+    " doctor essay expiry files found glance journal layout.ai_session layout.contract"
+    " layout.translate"
     " live mirror pack orchestrator place process recover redact restore revisit session sha"
     " soundness store store.bound store.local text timeline view workflow workspace model.*",
     "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
@@ -93,7 +95,7 @@ ALLOWED = {
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
-    "store.*": "errors clock files mount model.event store.*",
+    "store.*": "errors clock files mount model.content model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
@@ -108,8 +110,8 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found inputs intake journal live mirror orchestrator pack phase pipeline praxis_workflow"
-    " prove recover revisit session soundness testing.* timeline touch workflow",
+    " found inputs intake journal live mirror.* orchestrator pack phase pipeline"
+    " praxis_workflow prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

@@ -20,6 +20,7 @@ from holdfast import pack
 from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, Outdated, StoreFailed
 from holdfast.model import event as ev
 from holdfast.model.chain import next_event
+from holdfast.model.content import blob_names
 from holdfast.model.event import Body, Header, Sealed
 from holdfast.model.fold import advance
 from holdfast.model.state import Core
@@ -165,7 +166,7 @@ def test_an_erased_twin_keeps_the_chain_and_nothing_else() -> None:
 
 def test_events_name_the_content_that_is_kept_for_them() -> None:
     def names(body: Body) -> list[str]:
-        return pack.blob_names(history(bodies=[body])[-1])
+        return blob_names(history(bodies=[body])[-1])
 
     some = digest_of(b"x")
     assert names(ARTIFACT) == [ARTIFACT.digest]
@@ -180,10 +181,10 @@ def test_events_name_the_content_that_is_kept_for_them() -> None:
 def test_a_kind_of_a_newer_version_may_mean_any_digest_in_it() -> None:
     data = json.dumps({"thing": digest_of(CONTENT), "n": 1}).encode()
     sealed = _raw_event(data, kind="future.thing")
-    assert pack.blob_names(sealed) == [digest_of(CONTENT)]
+    assert blob_names(sealed) == [digest_of(CONTENT)]
     items: list[Item] = [*pack.ranges("s-1", [sealed]), Blob("s-1", digest_of(CONTENT), CONTENT)]
     assert read(written(items)) == items
-    assert pack.blob_names(Sealed(sealed.header, None, None)) == []
+    assert blob_names(Sealed(sealed.header, None, None)) == []
 
 
 def _raw_event(data: bytes, *, kind: str = "note.added", **told: Any) -> Sealed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,39 @@ def test_the_same_workflow_on_the_same_target_is_resumed(place: Place) -> None:
     assert place.start().id not in (first.id, other.id)
     first.abandon()
     assert place.start(target="specs/login.md").id != first.id
+
+
+_START = """
+import pathlib, sys, time
+import holdfast
+home, project, gun = sys.argv[1:]
+with holdfast.open(home, cwd=project, trust_env=False) as hf:
+    workflow = "spec_execution_v1.yaml"
+    hf.start("so that everything is loaded", workflow=workflow)
+    print("ready", flush=True)
+    while not pathlib.Path(gun).exists():
+        time.sleep(0.0005)
+    for target in range(8):
+        session = hf.start("Build it", workflow=workflow, target=f"specs/{target}.md")
+        print(target, session.id, session.taken_up)
+"""
+
+
+@pytest.mark.req("X1-7")
+def test_processes_that_start_the_same_at_once_get_one_session(
+    place: Place, tmp_path: Path
+) -> None:
+    gun = tmp_path / "gun"
+    words = [sys.executable, "-c", _START, *map(str, (tmp_path / "home", place.project, gun))]
+    runs = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert all(run.stdout and run.stdout.readline() == "ready\n" for run in runs)
+    gun.touch()
+    told = [line.split() for run in runs for line in run.communicate(timeout=60)[0].splitlines()]
+    assert len(told) == 32
+    for target in range(8):
+        mine = [(id, taken) for number, id, taken in told if number == str(target)]
+        assert len({id for id, _ in mine}) == 1
+        assert sorted(taken for _, taken in mine) == ["False", "True", "True", "True"]
 
 
 def test_a_start_repeated_with_its_key_is_one_session(place: Place) -> None:

@@ -405,3 +405,78 @@ def test_chores_are_plain_data(
     chores = [json.loads(what) for _, what in session.home.store.local.chores(session.id)]
     assert {chore["op"] for chore in chores} == {"move", "log"}
     assert all(os.path.isabs(chore.get("to") or chore["file"]) for chore in chores)
+
+
+# -- the outputs of a plan ---------------------------------------------------------------------
+
+REPORT = """
+workflow: report
+phases:
+  - {name: Gather, outputs: [notes/sources.md]}
+  - {name: Write, outputs: [report.md, notes/absent.md]}
+  - {name: Print}
+"""
+SOURCES = "# Sources\n\n" + "".join(f"{n}. a book about parking, page {n}\n" for n in range(20))
+
+
+@pytest.fixture
+def report(hf: Holdfast, project: Path) -> Session:
+    """A plan whose first two phases have passed, each with what it made."""
+    (project / "report.yaml").write_text(REPORT)
+    (project / "notes").mkdir()
+    (project / "notes/sources.md").write_text(SOURCES)
+    (project / "report.md").write_text("# Report\n\nParking costs homes.\n")
+    session = hf.start("Write the report", workflow="./report.yaml")
+    assert session.phase_done(1).outputs == {"notes/sources.md": "kept"}
+    told = session.phase_done(2).outputs
+    assert told == {"report.md": "kept", "notes/absent.md": "missing"}
+    return session
+
+
+@pytest.mark.req("S3-134", "S3-141", "S3-142")
+def test_what_a_phase_made_is_kept_when_it_passes_and_compared_on_a_revisit(
+    report: Session, project: Path
+) -> None:
+    assert report.revisit("1").assessment.reasons == ["notes/sources.md is as it was"]
+    (project / "notes/sources.md").write_text(SOURCES.replace("page 3", "page 33"))
+    found = report.revisit("1").assessment
+    assert found.impact == "minor" and "reworded" in found.reasons[0]
+    assert "+3. a book about parking, page 33" in found.diff
+    (project / "notes/sources.md").write_text("# Bridges\n\nNothing of it was about parking.\n")
+    look, _ = report.revisit_apply("1", because="the sources were wrong")
+    assert look.assessment.impact == "major" and look.assessment.reset == ["phase-2", "phase-3"]
+    assert (project / "notes/sources.v1.md").read_text() == SOURCES
+    assert not (project / "report.md").exists() and (project / "report.v1.md").exists()
+
+
+def test_an_output_that_is_as_it_was_is_not_kept_twice(report: Session) -> None:
+    report.phase_rollback(1)
+    before = [line.event.kind for line in report.log()].count("artifact.saved")
+    assert report.phase_done(1).outputs == {"notes/sources.md": "as it was"}
+    assert [line.event.kind for line in report.log()].count("artifact.saved") == before == 2
+
+
+def test_a_failed_attempt_keeps_no_output(hf: Holdfast, project: Path) -> None:
+    (project / "w.yaml").write_text(
+        "workflow: w\nphases: [{name: A, outputs: [a.md], evidence: {ok: true}}]\n"
+    )
+    (project / "a.md").write_text("a\n")
+    session = hf.start("try", workflow="./w.yaml")
+    assert session.phase_done(1).outputs == {}
+    assert session.phase_done(1, {"ok": True}).outputs == {"a.md": "kept"}
+
+
+def test_outputs_that_cannot_be_kept_are_told_and_stop_nobody(hf: Holdfast, project: Path) -> None:
+    names = ["secret.md", "folder", "link.md"]
+    (project / "w.yaml").write_text(
+        f"workflow: w\nphases: [{{name: A, outputs: [{', '.join(names)}]}}]\n"
+    )
+    (project / "secret.md").write_text("token ghp_" + "Ab1" * 12 + "\n")
+    (project / "folder").mkdir()
+    (project.parent / "elsewhere.md").write_text("not of this project\n")
+    (project / "link.md").symlink_to(project.parent / "elsewhere.md")
+    done = hf.start("try", workflow="./w.yaml").phase_done(1)
+    assert done.complete and list(done.outputs) == names
+    assert done.outputs["secret.md"] == "only its digest is kept, it holds a secret"
+    assert "is not a regular file" in done.outputs["folder"]
+    assert "leads out of" in done.outputs["link.md"]

@@ -208,12 +208,13 @@ def _said(one: Find, file: str, line: int, message: str) -> str:
 
 def _is_template(one: Find, where: Where) -> bool:
     """Whether nobody has filled in which session it is, or how it stands."""
-    if not one.documents:
+    if not one.documents or one.layout not in _WITH_TEMPLATES:
         return False
     found = [f for f in one.lens.check(one.tree, where) if f.code == "placeholder"]
     return any(f.where.rpartition(".")[2] in _ESSENTIAL for f in found)
 
 
+_WITH_TEMPLATES = ("ai-session", "essay")
 _ESSENTIAL = ("pipeline_id", "feature_id", "session_id", "id", "status")
 
 
@@ -442,5 +443,5 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     if not (in_place and plain_file and lens.reading(one.tree, where).writable):
         return False
     home.mirror.bind(session, one.layout, one.native, one.root, found=True)
-    home.mirror.accept(session)
+    home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True

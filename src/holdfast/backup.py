@@ -31,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.journal import Journal
 from holdfast.model import event as ev
+from holdfast.model.content import blob_names, is_promise
 from holdfast.model.event import Sealed
 from holdfast.pack import Blob, Item, Range
 from holdfast.store import Store, Stored, View
@@ -102,9 +103,9 @@ def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
     """What events promise to keep and is not there, or not as it was kept, with the reason."""
     found: dict[str, str] = {}
     for sealed in events:
-        for digest in pack.blob_names(sealed):
+        for digest in blob_names(sealed):
             try:
-                if store.blob(digest) is None and pack.is_promise(sealed):
+                if store.blob(digest) is None and is_promise(sealed):
                     found[digest] = f"the content {digest[:12]} is missing"
             except Damaged:
                 found[digest] = f"the content {digest[:12]} is damaged"
@@ -135,7 +136,7 @@ def fault(sealed: Sealed, session: str) -> str:
 
 
 def _named(events: Iterable[Sealed]) -> list[str]:
-    return list(dict.fromkeys(name for sealed in events for name in pack.blob_names(sealed)))
+    return list(dict.fromkeys(name for sealed in events for name in blob_names(sealed)))
 
 
 def _blobs(store: Store, session: str, digests: Iterable[str]) -> Iterator[Blob]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,12 +211,13 @@ def load(
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
     trust_env: bool = True,
+    read_file: bool = True,
 ) -> Settings:
     """The settings that hold here. An override of None counts as not given.
 
     `environ` replaces the process's environment; with trust_env=False none is read, and the
     home is the platform's. Only values that win are checked, so that a variable or an argument
-    can always outvote a bad line in the file.
+    can always outvote a bad line in the file; with read_file=False it is not even read.
     """
     variables = {} if not trust_env else os.environ if environ is None else environ
     given = {name: (v, "argument") for name, v in (overrides or {}).items() if v is not None}
@@ -227,7 +228,7 @@ def load(
     outer = {**_from_environment(variables), **given}
     place, origin = outer.get("home") or _default_home(variables)
     outer["home"] = _checked("home", _expanded(place, variables), origin)
-    inner, unknown = _from_file(str(outer["home"][0]))
+    inner, unknown = _from_file(str(outer["home"][0])) if read_file else ({}, ())
     layer = {name: _checked(name, *pair) for name, pair in {**inner, **outer}.items()}
     return Settings(layer, unknown)
 
@@ -326,11 +327,18 @@ def _from_file(home: str) -> tuple[Layer, tuple[str, ...]]:
 def _read(path: str) -> str:
     from holdfast import files
 
-    data = files.read_optional(path, _FILE_LIMIT, private=True) or b""
     try:
-        return data.decode()
+        return (files.read_optional(path, _FILE_LIMIT, private=True) or b"").decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8", why=f"byte {error.start}", file=path) from None
+        why, hint = f"byte {error.start}", _away(path)
+        raise InvalidInput(f"{path} is not UTF-8", why=why, hint=hint, file=path) from None
+    except HoldfastError as error:
+        error.hint = error.hint or f"move it away: mv {path} {path}.old"
+        raise
+
+
+def _away(path: str) -> str:
+    return f"mend it in an editor, or move it away: mv {path} {path}.old"
 
 
 def _parsed(text: str, path: str) -> dict[str, object]:
@@ -342,7 +350,7 @@ def _parsed(text: str, path: str) -> dict[str, object]:
         raise InvalidInput(
             f"{path} is not TOML",
             why=str(error) or "too deep",
-            hint=f"mend it in an editor, or move it away: mv {path} {path}.old",
+            hint=_away(path),
             file=path,
         ) from None
 

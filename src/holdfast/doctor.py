@@ -19,7 +19,8 @@ from holdfast.clock import Clock, ago, iso
 from holdfast.config import Settings
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged, HoldfastError, NoSession
-from holdfast.journal import Journal
+from holdfast.journal import Journal, own_head
+from holdfast.model.content import blob_names, is_promise
 from holdfast.model.event import Sealed
 from holdfast.pack import Blob, Range
 from holdfast.process import ProcessId, liveness
@@ -180,6 +181,8 @@ def _look_at_mode(case: _Case) -> Iterator[Advice]:
 
 def _look_at_settings(case: _Case) -> Iterator[Advice]:
     path = os.path.join(case.settings.home, config.FILE_NAME)
+    if os.path.exists(path) and not os.path.isfile(path):
+        return  # told among the odd files
     try:
         unknown = config.load(case.settings.home).unknown
     except HoldfastError as error:
@@ -226,17 +229,32 @@ def _look_at_temporaries(case: _Case) -> Iterator[Advice]:
 
 def _look_at_odd_files(case: _Case) -> Iterator[Advice]:
     names = (files.LOCK, files.QUEUE, files.HEADS, os.path.join(files.BACKUPS, files.BACKUP_STATE))
-    for path in [os.path.join(case.home, name) for name in names]:
-        if files.is_odd(path):
-            yield Advice(
-                "odd-file",
-                "error",
-                f"{path} is not a file",
-                "something else (a link, a folder, a pipe) has its name",
-                "move it aside: holdfast doctor --fix",
-                fixable=files.is_writable(case.home),
-                file=path,
-            )
+    odd = [path for name in names if files.is_odd(path := os.path.join(case.home, name))]
+    settings = os.path.join(case.settings.home, config.FILE_NAME)
+    # That one may be a link: many keep their settings elsewhere.
+    odd += [settings] if os.path.exists(settings) and not os.path.isfile(settings) else []
+    for path in odd:
+        yield _odd(case, f"{path} is not a file", path)
+    if os.path.lexists(case.backups) and not os.path.isdir(case.backups):
+        yield _odd(case, f"{case.backups} is not a folder: no backup can be made", case.backups)
+
+
+def _is_quarantine_blocked(case: _Case) -> bool:
+    path = os.path.join(case.home, files.QUARANTINE)
+    return os.path.lexists(path) and not os.path.isdir(path)
+
+
+def _odd(case: _Case, what: str, path: str) -> Advice:
+    aside, blocked = os.path.join(case.home, files.QUARANTINE), _is_quarantine_blocked(case)
+    return Advice(
+        "odd-file",
+        "error",
+        what,
+        "something else has its name",
+        f"mv {aside} {aside}.old" if blocked else "move it aside: holdfast doctor --fix",
+        fixable=files.is_writable(case.home) and not blocked,
+        file=path,
+    )
 
 
 # --- the database, seen from a child process --------------------------------------------------
@@ -410,10 +428,10 @@ def _saved_events(case: _Case, session: str) -> Iterator[Sealed]:
 def _look_at_content(case: _Case, session: str) -> Iterator[Advice]:
     try:
         with case.store.view(session) as view:
-            events = [event for event in map(as_sealed, view.events()) if pack.blob_names(event)]
+            events = [event for event in map(as_sealed, view.events()) if blob_names(event)]
     except _TROUBLE:
         return  # then the session itself is damaged, and that was told
-    named = {name: pack.is_promise(event) for event in events for name in pack.blob_names(event)}
+    named = {name: is_promise(event) for event in events for name in blob_names(event)}
     for digest, promised in named.items():
         word, why = _state_of_content(case, digest)
         if word == "damaged" or (word == "missing" and promised):
@@ -463,6 +481,34 @@ def _look_at_heads(case: _Case) -> Iterator[Advice]:
         what = f"session {session} is not in the database any more"
         found = any(_saved_events(case, session))
         yield _gone(case, "session-missing", what, why, session, found=found)
+
+
+def _look_at_memory(case: _Case) -> Iterator[Advice]:
+    if unknown := _unremembered(case):
+        shown = ", ".join(unknown[:3]) + (" …" if unknown[3:] else "")
+        yield Advice(
+            "heads",
+            "warning",
+            f"where {len(unknown)} session(s) end is not remembered any more: {shown}",
+            "if their last events were cut off, nobody would notice",
+            "holdfast doctor --fix",
+            fixable=files.is_writable(case.home),
+            file=os.path.join(case.home, files.HEADS),
+        )
+
+
+def _unremembered(case: _Case) -> list[str]:
+    rows = case.store.catalogue(limit=-1 if case.deep else NEWEST)
+    return [str(row["id"]) for row in rows if _is_unremembered(case, str(row["id"]))]
+
+
+def _is_unremembered(case: _Case, session: str) -> bool:
+    try:
+        with case.store.view(session) as view:
+            core = case.journal.state(view).core
+            return view.remembered is None and own_head(view, core) is not None
+    except _TROUBLE:
+        return False  # which was told of the session
 
 
 def _look_at_holders(case: _Case) -> Iterator[Advice]:
@@ -528,6 +574,8 @@ def _look_at_age(case: _Case, made: list[list[str]]) -> Iterator[Advice]:
     if not case.store.catalogue(limit=1):
         return
     fix = "holdfast backup"
+    if not os.path.isdir(case.backups) and _is_quarantine_blocked(case):
+        return  # told among the odd files
     if not made:
         what = "there is no backup yet"
         yield Advice("backup-none", "warning", what, fix=fix, fixable=files.is_writable(case.home))
@@ -560,6 +608,7 @@ _STORE_CHECKS: tuple[Callable[[_Case], Iterator[Advice]], ...] = (
     _look_at_integrity,
     _look_at_sessions,
     _look_at_heads,
+    _look_at_memory,
     _look_at_holders,
     _look_at_clock,
     _look_at_backups,
@@ -606,6 +655,13 @@ def _repair(case: _Case) -> Repaired:
             case.journal.rebuild(session)
         except HoldfastError:
             continue  # its events are damaged, which the next look tells
+    for session, strays in repaired.strays.items():
+        try:
+            case.journal.absorb(session, [as_sealed(stored) for stored in strays])
+        except HoldfastError:
+            continue  # they stay where they are
+    if repaired.strays:
+        repaired.done += case.store.repair().done
     return repaired
 
 
@@ -636,6 +692,11 @@ def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
         if advice.code == "session-derived":
             case.journal.rebuild(advice.session)
             done.append(f"made anew what is derived from the journal of {advice.session}")
+        elif advice.code == "heads":
+            unknown = _unremembered(case)
+            for session in unknown:
+                case.journal.rebuild(session)
+            done.append(f"remembered anew where {len(unknown)} session(s) end")
     if any(advice.code == "holder" for advice in todo):
         ended = {advice.session for advice in todo if advice.code == "holder"}
         dead = [holder for holder in case.store.local.holders() if holder.session in ended]

@@ -24,7 +24,8 @@ from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from ctypes import CDLL
 
 # What lies in a home, beside the settings; docs/formats.md says what each is.
 DATABASE = "holdfast.db"
@@ -159,13 +160,17 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
         )
 
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Some file systems have no such operation for folders; that is not a failed one.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+
+
 def sync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(path, _FOLDER)
     try:
         _sync(fd)
     except OSError as error:
-        # Some file systems have no such operation for folders; that is not a failed one.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+        if error.errno not in _NO_FOLDER_SYNC:
             raise
     finally:
         os.close(fd)
@@ -256,45 +261,150 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
         raise failure(error, "write", path) from error
 
 
-def exchange(
-    path: str, data: bytes, mode: int = 0o600, *, backup: tuple[str, bytes] | None = None
-) -> str:
-    """Put `data` under a name that others write to as well; returns where the old file is now.
+# An *exchange* puts bytes under a name that others write to as well. As durable as `replace`, in
+# three steps: the new file is *staged* beside, the two *swap* places, the folder is synced. What
+# someone wrote in the last moment is not lost: it lies beside, under a name that `displaced`
+# finds, until whoever swapped has looked at it and removes it.
 
-    As durable as `replace`. Old and new change places in one step, so what someone wrote in the
-    last moment is not lost: it lies beside, under a name that `displaced` finds, until the
-    caller has looked at it and removes it. An empty answer means that there was no file. A
-    `backup` (its name and bytes) is replaced when the new bytes are safe, not before: a disk
-    that has no room for them leaves the backup of earlier.
-    """
-    _require_path(path)
+
+def staged_together(
+    new: Sequence[tuple[str, bytes]], mode: int = 0o600
+) -> list[str | HoldfastError]:
+    """Write some files beside their places, synced at once, which takes the disk hardly longer
+    than one; the name of each, or why it could not be written."""
+    begun = [_begun(path, data, mode) for path, data in new]
+    opened = [each for each in begun if not isinstance(each, HoldfastError)]
+    failed = dict(zip((fd for fd, _ in opened), _synced([fd for fd, _ in opened]), strict=True))
+    made: list[str | HoldfastError] = []
+    for (path, _), each in zip(new, begun, strict=True):
+        if isinstance(each, HoldfastError):
+            made.append(each)
+            continue
+        made.append(_set_aside(path, *each, failed[each[0]]))
+    return made
+
+
+def _begun(path: str, data: bytes, mode: int) -> tuple[int, str] | HoldfastError:
+    """The data in a temporary that is still open and not synced."""
     try:
+        _require_path(path)
         _require_plain_target(path)
-        aside = _write_aside(path, data, mode)
-        try:
-            if backup:
-                replace(*backup, mode=mode)
-            was_there = _swap(aside, path)
-        except (OSError, HoldfastError):  # nothing else: after the step it is someone's
-            remove(aside)
-            raise
-        if not was_there:
-            aside = ""
-        sync_folder(_folder_of(path))
+        temporary = _temporary_name(path)
+        return _written(temporary, (data,), mode), temporary
+    except HoldfastError as error:
+        return error
+    except OSError as error:
+        return failure(error, "write", path)
+
+
+def swap(
+    aside: str, path: str, *, backup: tuple[str, bytes] | None = None, mode: int = 0o600
+) -> bool:
+    """Let a staged file and the one under `path` change places; False if there was no old one.
+
+    It lasts once the folder is synced. A `backup` (its name and bytes) is replaced when the new
+    bytes are safe, not before: a disk that has no room for them leaves the backup of earlier.
+    When it raises, the new file is gone and the old one there.
+    """
+    try:
+        if backup:
+            replace(*backup, mode=mode)
+        return _swap(aside, path)
+    except HoldfastError:
+        remove(aside)
+        raise
+    except OSError as error:  # nothing else: after the step itself this is what someone wrote
+        remove(aside)
+        raise failure(error, "write", path) from error
+
+
+def _set_aside(path: str, fd: int, temporary: str, error: OSError | None) -> str | HoldfastError:
+    aside = _temporary_name(path, _SWAPPED)
+    try:
+        os.close(fd)
+        if error is not None:
+            raise error
+        os.rename(temporary, aside)
+    except OSError as problem:
+        remove(temporary)
+        return failure(problem, "write", path)
+    return aside
+
+
+def sync_folders(paths: Iterable[str]) -> None:
+    """The last step of some exchanges: from now on they survive power loss."""
+    opened: dict[str, int] = {}
+    try:
+        for path in sorted(paths):
+            opened[path] = os.open(path, _FOLDER)
+        failed = dict(zip(opened, _synced(list(opened.values())), strict=True))
     except OSError as error:
         raise failure(error, "write", path) from error
-    return aside
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+    for path, problem in failed.items():
+        if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
+            raise failure(problem, "write", path) from problem
 
 
-def _write_aside(path: str, data: bytes, mode: int) -> str:
-    """The data, whole, under a name that `displaced` finds: half of it never has such a name."""
-    temporary, aside = _write_temporary(path, (data,), mode), _temporary_name(path, _SWAPPED)
+def _synced(fds: Sequence[int]) -> list[OSError | None]:
+    """Sync some files, on a slow disk at the same time; what went wrong with each."""
+    clock = Clock()
+    began, at_once = clock.monotonic(), _PACE[0] > _SLOW
+    failed = _synced_at_once(fds) if at_once else [_problem(fd) for fd in fds]
+    if fds:
+        _PACE[0] = (clock.monotonic() - began) / (1 if at_once else len(fds))
+    return failed
+
+
+# How many seconds the last sync took, and from when on several are better done at once.
+_PACE = [0.0]
+_SLOW = 0.001
+
+
+def _problem(fd: int) -> OSError | None:
     try:
-        os.rename(temporary, aside)
-    except BaseException:
-        remove(temporary)
-        raise
-    return aside
+        _sync(fd)
+    except OSError as error:
+        return error
+    return None
+
+
+def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
+    import _thread
+
+    failed: list[OSError | None] = [None for _ in fds]
+    running = [_thread.allocate_lock() for _ in fds]
+
+    def run(at: int) -> None:
+        try:
+            failed[at] = _problem(fds[at])
+        finally:
+            running[at].release()
+
+    for at, lock in enumerate(running):
+        lock.acquire()
+        if at == len(fds) - 1:
+            run(at)  # this thread has nothing else to do
+            continue
+        try:
+            _thread.start_new_thread(run, (at,))
+        except RuntimeError:  # there are too many, or the process is about to end
+            run(at)
+    for lock in running:
+        lock.acquire()
+    return failed
+
+
+def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
+    """An exchange of one file; returns where the old one is now, empty if there was none."""
+    (aside,) = staged_together([(path, data)], mode)
+    if isinstance(aside, HoldfastError):
+        raise aside
+    was_there = swap(aside, path)
+    sync_folders([_folder_of(path)])
+    return aside if was_there else ""
 
 
 def put_back(aside: str, path: str) -> None:
@@ -314,6 +424,14 @@ def displaced(path: str) -> list[str]:
 def unfinished(path: str) -> list[str]:
     """Temporaries for `path` that nobody finished; for whoever holds the lock of the folder."""
     return _beside(path, TEMPORARY)
+
+
+def has_leftovers(folder: str) -> bool:
+    """Whether a glance at a folder shows that something was not finished there."""
+    try:
+        return any(name.endswith((_SWAPPED, TEMPORARY)) for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _beside(path: str, ending: str) -> list[str]:
@@ -341,12 +459,24 @@ def _swap(aside: str, path: str) -> bool:
     return True
 
 
+def _libc() -> CDLL:
+    """The C library, whose names are looked up once."""
+    if not _LIBC:
+        import ctypes
+
+        _LIBC.append(ctypes.CDLL(None, use_errno=True))
+    return _LIBC[0]
+
+
+_LIBC: list[CDLL] = []
+
+
 def _swap_names(a: str, b: str) -> bool:
     """Swap two files in one step; False where the system, or a missing file, does not let us."""
     import ctypes
 
     names = (os.fsencode(a), os.fsencode(b))
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     try:
         if sys.platform == "darwin":
             done = libc.renamex_np(*names, ctypes.c_uint(2))
@@ -457,19 +587,30 @@ def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
 
 
 def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o600)
+    fd = _written(temporary, chunks, mode)
     try:
         try:
-            os.fchmod(fd, mode)
-            for chunk in chunks:
-                _write_all(fd, chunk)
             _sync(fd)
         finally:
             os.close(fd)
     except BaseException:
         remove(temporary)
         raise
+
+
+def _written(temporary: str, chunks: Iterable[bytes], mode: int) -> int:
+    """A new file that is still open and not synced."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600)
+    try:
+        os.fchmod(fd, mode)
+        for chunk in chunks:
+            _write_all(fd, chunk)
+    except BaseException:
+        os.close(fd)
+        remove(temporary)
+        raise
+    return fd
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -669,6 +810,8 @@ def entries(folder: str) -> list[str]:
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except (OSError, ValueError) as error:
+        raise failure(error, "read", folder) from error
 
 
 def is_odd(path: str) -> bool:

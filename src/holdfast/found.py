@@ -217,8 +217,8 @@ def told(path: str, data: bytes) -> Find | None:
     best = max(scores, key=lambda id: scores[id])
     if scores[best] < SURE:
         return _in_the_place(path, data)
-    name = _role(best, path, document.value)
-    return _made(best, {name: path}, {name: data}, {name: document})
+    name, native = _role(best, path, document.value)
+    return _made(best, {name: path}, {name: data}, {name: document}, native)
 
 
 def _in_the_place(path: str, data: bytes) -> Find | None:
@@ -252,7 +252,14 @@ _UNREADABLE = {
 }
 
 
-def _made(id: str, paths: dict[str, str], bundle: Bundle, documents: dict[str, Document]) -> Find:
+def _made(
+    id: str,
+    paths: dict[str, str],
+    bundle: Bundle,
+    documents: dict[str, Document],
+    native: str = "",
+) -> Find:
+    """A find with the faults of its text; `native` is its id if that is known already."""
     faults = [
         Finding("bad-line", ERROR, bad.message, name, "", "S0-37", bad.number)
         for name, document in documents.items()
@@ -271,8 +278,9 @@ def _made(id: str, paths: dict[str, str], bundle: Bundle, documents: dict[str, D
         for name, document in documents.items()
         for remark in document.remarks
     ]
-    tree = {name: document.value for name, document in documents.items()}
-    native = layout(id).get(tree, Where()).native_id
+    if not native:
+        tree = {name: document.value for name, document in documents.items()}
+        native = layout(id).get(tree, Where()).native_id
     return Find(id, native, paths, bundle, documents, faults)
 
 
@@ -304,17 +312,24 @@ def _at_home(path: str) -> str:
     return next(own, "") if name.endswith(".json") else ""
 
 
-def _role(id: str, path: str, value: object) -> str:
-    """The name that a file has in its layout's trees."""
+def _role(id: str, path: str, value: object) -> tuple[str, str]:
+    """The name that a file has in its layout's trees, and the session's id if it tells."""
     lens = layout(id)
     if id != "ai-session":
-        native = lens.get({os.path.basename(path): value}, Where()).native_id
-        return lens.files(native or os.path.basename(path).removesuffix(".json"))[0]
+        native = lens.get({os.path.basename(path): _without_lists(value)}, Where()).native_id
+        return lens.files(native or os.path.basename(path).removesuffix(".json"))[0], native
     if isinstance(value, list):
-        return f"{os.path.basename(os.path.dirname(path))}/{LOG}"
+        return f"{os.path.basename(os.path.dirname(path))}/{LOG}", ""
     keys = value if isinstance(value, dict) else {}
     role = next((role for role, key in _ROLES if key in keys), STATE)
-    return role if role == INDEX else f"{_feature(path, value)}/{role}"
+    return role if role == INDEX else f"{_feature(path, value)}/{role}", ""
+
+
+def _without_lists(value: object) -> object:
+    """What is enough of a file to tell which session it is."""
+    if not isinstance(value, dict):
+        return value
+    return {key: each for key, each in value.items() if not isinstance(each, list)}
 
 
 def _feature(path: str, value: object) -> str:
@@ -558,17 +573,3 @@ def _is_private_folder(path: str) -> bool:
         return False
     mine = facts.st_uid == os.geteuid()
     return stat.S_ISDIR(facts.st_mode) and mine and not facts.st_mode & 0o022
-
-
-# -- what nobody has taken up ------------------------------------------------------------------
-
-
-def places(root: str) -> list[str]:
-    """Where the layouts keep sessions in a project, as far as something is there; a glance."""
-    spots = [os.path.join(root, folder) for _, folder in REGISTRY.values() if folder]
-    told = [os.path.join(s, CURRENT) if s.endswith("/.claude") else s for s in spots]
-    return [path for path in told if os.path.isfile(path) or _holds_something(path)]
-
-
-def _holds_something(folder: str) -> bool:
-    return any(os.path.splitext(name)[1] in _ENDINGS for name in _listed(folder))

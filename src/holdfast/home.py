@@ -94,8 +94,14 @@ def open(
 _HOUR = 3_600_000
 _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
-_FOREIGN = (".ai-session", ".praxis-os", ".craft", ".claude")
-"""Folders in which other programs keep sessions; a glance at them costs next to nothing."""
+
+
+class _AlreadyOpen(Exception):
+    """There is an open session of the same workflow on the same target: that one is meant."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
 
 
 class Holdfast:
@@ -197,8 +203,12 @@ class Holdfast:
                 from holdfast.revisit import finish
 
                 self.afterwards(lambda: finish(self, session))
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+
+    def _is_bound(self, session: str) -> bool:
+        """Whether there may be files of the session; the mirror, once loaded, knows best."""
+        return self._mirror is not None or self.store.local.is_bound(session)
 
     def expire(self, session: Session) -> None:
         """Note that a session was paused by inactivity; looked at once an hour at most."""
@@ -216,11 +226,11 @@ class Holdfast:
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
-        return self.mirror.pending(session) if self.store.local.is_bound(session) else []
+        return self.mirror.pending(session) if self._is_bound(session) else []
 
     def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
         """Bring the session's files up to what was recorded; a failure is told, not raised."""
-        if self.store.local.is_bound(session):
+        if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.write(session, kind=kind, force=force)))
 
     def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:
@@ -257,14 +267,10 @@ class Holdfast:
 
     def unadopted(self) -> Lines:
         """Places in this project with session files of other programs that nobody took up."""
-        root = self.workspace.tree.root
-        if not any(os.path.lexists(os.path.join(root, name)) for name in _FOREIGN):
-            return []
-        from holdfast import found
+        from holdfast.glance import unadopted
 
-        ours = {b.place for b in self.store.bound.bindings()}
-        places = found.places(root)
-        return [p for p in places if not any(o == p or o.startswith(f"{p}/") for o in ours)]
+        root = self.workspace.tree.root
+        return unadopted(root, lambda: self.store.bound.places(root))
 
     # -- what two documents call by name -------------------------------------------------------
 
@@ -462,9 +468,6 @@ class Holdfast:
         origin = self.session(from_session).id if from_session else ""
         plan, blobs = self._plan(workflow, target) if workflow else ((), ())
         plan = [*plan, *self._pushback(plan, pushback)]
-        like = "" if id else self._open_like(plan)
-        if like and like != session:
-            return self._take_up_again(like, layouts)
         branch, commit = self.git()
         body = SessionStarted(
             goal=goal,
@@ -477,7 +480,20 @@ class Holdfast:
         )
         started = Session(self, session)
         spot = self.workspace.spot()
-        started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs)
+
+        def look() -> None:
+            if plan and not id:
+                self._yield_to_open(plan, session)
+
+        try:
+            look()
+            for chosen in layouts:
+                kind, _, native = chosen.partition(":")
+                self.mirror.require_place(session, kind, native)
+            # Once more under the writer lock: two that begin the same must not both see none.
+            started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
+        except _AlreadyOpen as other:
+            return self._take_up_again(other.session, layouts)
         for chosen in layouts:
             started.layouts_add(chosen)
         return started
@@ -521,6 +537,10 @@ class Holdfast:
             why = "a link leads out of the project"
             raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
         return inside
+
+    def _yield_to_open(self, plan: Sequence[Body], session: str) -> None:
+        if (like := self._open_like(plan)) and like != session:
+            raise _AlreadyOpen(like)
 
     def _open_like(self, plan: Sequence[Body]) -> str:
         """The open session of this project with the same workflow on the same target, if any."""

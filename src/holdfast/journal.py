@@ -75,13 +75,16 @@ class Journal:
         spot: Spot | None = None,
         made: Maker | None = None,
         chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
         With a `key`, doing it again returns what the first time recorded: the last event. `at`
         is when they happened, all of them or each. `foreign` moves were made by another program,
         in a file: they are taken as they are. `made` makes the moves of the state that they are
-        recorded in, so that nothing comes between; who repeats its key is not asked again.
+        recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
+        is called under the writer lock, where no other session can change; when it raises, nothing
+        is recorded.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
@@ -92,10 +95,12 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                first = read(earlier)
-                same = _same_call(key, first, moves[-1]) if made is None else first
+                found = read(earlier)
+                same = _same_call(key, found, moves[-1]) if made is None else found
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
+            if first is not None:
+                first()
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
             wanted = moves if made is None else self._admitted(made(state))
             batch = writing.record(wanted, rule)
@@ -238,14 +243,20 @@ class Journal:
         self.store.erase(session, plan)
 
     def rebuild(self, session: str) -> None:
-        """Make everything derived anew from the events, which stay as they are."""
+        """Make everything derived anew from the events, which stay as they are.
+
+        Where the end of the session was not remembered any more, it is from now on.
+        """
         from holdfast.soundness import chain_findings
 
         def plan(view: View) -> Batch:
             stored = list(view.events())
-            batch = _rebuilt(fold(map(read, stored)))
+            state = fold(map(read, stored))
+            batch = _rebuilt(state)
             # Damaged events must never be given a sum that fits them.
             batch.resum = not list(chain_findings(view, stored))
+            if batch.resum and view.remembered is None:
+                batch.head = own_head(view, state.core)
             return batch
 
         self.store.append(session, plan)
@@ -257,6 +268,12 @@ class Journal:
         from holdfast.soundness import check_chain
 
         return check_chain(view)
+
+    def check_content(self, view: View) -> list[Finding]:
+        """Whether what is kept beside sound events is there as it was kept."""
+        from holdfast.soundness import check_content
+
+        return check_content(self.store, view)
 
     def verify(self, session: str) -> Report:
         """The chains, the remembered heads, and everything derived against a fresh fold."""
@@ -370,6 +387,13 @@ def _rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
         listing=listing(state),
         fresh_rows=True,
     )
+
+
+def own_head(view: View, core: Core) -> Head | None:
+    """The end of the chain that this device writes; None if it wrote none, or one with forks."""
+    chain = core.chains.get(view.device)
+    ends = chain.heads if chain else []
+    return Head(view.device, *ends[0][:2]) if len(ends) == 1 else None
 
 
 def _erased(entry: Entry) -> Event:

@@ -49,6 +49,7 @@ from msgspec import Struct, structs
 
 from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, Outdated, StoreFailed
 from holdfast.model import event as ev
+from holdfast.model.content import digests_in
 from holdfast.model.event import Header, Sealed
 from holdfast.text import clean_id
 
@@ -70,21 +71,6 @@ _STEP_IN = 1 << 14
 _STEP_OUT = 1 << 18
 # Room for a start that compresses well before the ratio says anything.
 _SLACK = 16 << 20
-
-_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-
-_BLOB_FIELD = {
-    "artifact.saved": "digest",
-    "artifact.versioned": "digest",
-    "note.added": "blob",
-    "plan.set": "snapshot",
-    "evidence.observed": "blob",
-    "checkpoint.passed": "blob",
-    "checkpoint.failed": "blob",
-    "checkpoint.overridden": "blob",
-    "checkpoint.rolled_back": "blob",
-}
-_PROMISES = frozenset(_BLOB_FIELD) - {"artifact.versioned"}
 
 
 class Limits(NamedTuple):
@@ -179,33 +165,6 @@ def ranges(session: str, events: Iterable[Sealed]) -> list[Range]:
 def erased(whole: Range) -> Range:
     """The same range without any content: its chain still verifies."""
     return structs.replace(whole, events=[Sealed(s.header, None, None) for s in whole.events])
-
-
-def blob_names(sealed: Sealed) -> list[str]:
-    """The digests under which content of this event may be kept.
-
-    A kind that this version does not know may mean any digest in it.
-    """
-    if sealed.data is None:
-        return []
-    header = ev.parse_header(sealed.header)
-    if header.kind not in ev.KINDS:
-        return sorted(_digests_in(sealed.data))
-    body = ev.decode_body(header.kind, sealed.data)
-    name = getattr(body, _BLOB_FIELD.get(header.kind, ""), "")
-    is_kept = (
-        isinstance(name, str) and _HEX.fullmatch(name.encode()) and getattr(body, "kept", True)
-    )
-    return [name] if is_kept else []
-
-
-def is_promise(sealed: Sealed) -> bool:
-    """Whether the event says that what it names is kept; others only name a digest."""
-    return ev.parse_header(sealed.header).kind in _PROMISES
-
-
-def _digests_in(data: bytes) -> set[str]:
-    return {found.decode() for found in _HEX.findall(data)}
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -440,7 +399,7 @@ class Reader:
             if before in session.hashes:
                 self._fail(f"event {place.device}:{n} of {session.id} is in it twice")
             session.hashes.add(before)
-            session.named |= _digests_in(sealed.data or b"")
+            session.named |= {name.decode() for name in digests_in(sealed.data or b"")}
             events.append(sealed)
         if before != place.after:
             self._fail(f"the range does not end with the hash it names, at {place.device}:{n}")

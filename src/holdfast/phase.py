@@ -24,6 +24,7 @@ from holdfast.model.number import number_of
 from holdfast.model.plan import Gate, Workflow, from_snapshot
 from holdfast.model.rules import check_current, check_reach, decide
 from holdfast.model.state import Checkpoint, Rows, State, Step
+from holdfast.touch import Made, outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ _ISSUE = 1_000
 class Outcome(Struct, frozen=True):
     """What came of a phase: the event, the phase, and what its gate said of the evidence.
 
-    `judgment` is None when a call was repeated with its key, or nobody asked the gate.
+    `judgment` is None when a call was repeated with its key, or nobody asked the gate. `outputs`
+    says of each file that a passed phase should make whether it was kept.
     """
 
     event: Event
@@ -47,6 +49,7 @@ class Outcome(Struct, frozen=True):
     overridden: bool = False
     complete: bool = False
     judgment: Judgment | None = None
+    outputs: dict[str, str] = {}
 
 
 class Asked(Struct, frozen=True):
@@ -238,6 +241,7 @@ class _Case:
         phase = workflow.phase(number) if workflow else None
         self.id = state.core.phase_step(number)
         self.gate = phase.gate if phase else None
+        self.outputs = phase.outputs if phase else []
         self.observed, self.stale = session._observed(self.id)
         self.judgment = judge(
             self.gate,
@@ -268,6 +272,7 @@ class _Case:
         passed = kind is not ev.CheckpointFailed
         shown = {**self.evidence, **self.observed}
         keep = kept(shown, self.session.home.journal)
+        made = self._made() if passed else Made()
         verdict = kind(
             step=self.id,
             evidence=keep.values,
@@ -280,12 +285,25 @@ class _Case:
         )
         event = self.session.record(
             *moves.under_way(self.state, self.workflow, self.number),
+            *made.bodies,
             verdict,
             *(moves.after(self.state, self.workflow, self.number) if passed else ()),
             key=key,
-            blobs=[(keep.blob, keep.data)] if keep.blob else [],
+            blobs=[*made.blobs, *([(keep.blob, keep.data)] if keep.blob else [])],
         )
-        return _outcome(event, self.number, kind, self.judgment)
+        return _outcome(event, self.number, kind, self.judgment, made.told)
+
+    def _made(self) -> Made:
+        """What the phase made, to be kept: a later change of it can then be compared."""
+        home = self.session.home
+        with home.store.view(self.session.id) as view:
+            rows = home.journal.state(view).rows
+            return outputs(
+                self.outputs,
+                home.workspace.tree.root,
+                home.journal.secrets_in,
+                lambda path: rows.get("artifact", path),
+            )
 
     def _is_proven(self) -> bool:
         """Whether all that the gate requires was observed, and nothing of it claimed."""
@@ -295,7 +313,11 @@ class _Case:
 
 
 def _outcome(
-    event: Event, number: int, kind: type[Body], judgment: Judgment | None = None
+    event: Event,
+    number: int,
+    kind: type[Body],
+    judgment: Judgment | None = None,
+    told: dict[str, str] | None = None,
 ) -> Outcome:
     return Outcome(
         event=event,
@@ -304,6 +326,7 @@ def _outcome(
         overridden=kind is ev.CheckpointOverridden,
         complete=event.kind == "session.completed",
         judgment=judgment,
+        outputs=told or {},
     )
 
 

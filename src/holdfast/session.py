@@ -16,7 +16,7 @@ from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
@@ -72,11 +72,13 @@ class Session:
         spot: Spot | None = None,
         made: Maker | None = None,
         chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
         `at` is when they happened, in milliseconds, if that is not now. `made` makes them of the
-        state in which they are recorded. The verbs below all end here.
+        state in which they are recorded. The verbs below all end here; `first` is a last look at
+        other sessions, under the writer lock.
         """
         if not create:
             self.home.appear(self.id)
@@ -94,6 +96,7 @@ class Session:
             spot=spot,
             made=made,
             chores=chores,
+            first=first,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
@@ -902,7 +905,8 @@ class Session:
     ) -> Briefing:
         """Take the session up: notes who died, records the resume, makes it current, briefs.
 
-        A session that is damaged is not resumed; the briefing says what is wrong.
+        A session whose events are damaged is not resumed; the briefing says what is wrong. One
+        that lost content beside them is, and the briefing says so too.
         """
         from holdfast.model.brief import check
         from holdfast.survey import moves_of_resume
@@ -912,7 +916,7 @@ class Session:
         self.home.expire(self)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
-        if not around.damage:
+        if not (around.damage and self._has_damaged_events()):
             died = self._died()
             moves = moves_of_resume(self, died)
             self.home.journal.append(self.id, *moves, actor=self.actor)
@@ -998,9 +1002,16 @@ class Session:
         return [h for h, word in self.home.workspace.holders(self.id) if word == "dead"]
 
     def damage(self) -> list[str]:
-        """What is wrong with the session's events, in words; empty when they are sound."""
+        """What is wrong with the session's events, in words, or else with the content kept beside
+        them; empty when all is sound."""
+        journal = self.home.journal
         with self.home.store.view(self.id) as view:
-            return [finding.message for finding in self.home.journal.check_chain(view)]
+            findings = journal.check_chain(view) or journal.check_content(view)
+        return [finding.message for finding in findings]
+
+    def _has_damaged_events(self) -> bool:
+        with self.home.store.view(self.id) as view:
+            return bool(self.home.journal.check_chain(view))
 
     def looks_damaged(self) -> bool:
         """Whether damage shows at a glance; a long session is left to `damage` and `verify`."""
@@ -1017,7 +1028,11 @@ class Session:
 
         rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
         if not rows:
-            raise NoSession(f"session {self.id} is not there any more", session=self.id)
+            raise NoSession(
+                f"session {self.id} is not there any more",
+                hint="see what is there: holdfast list --all; what is wrong: holdfast doctor",
+                session=self.id,
+            )
         if not rows[0]["sound"]:
             raise Damaged(
                 f"what is listed of session {self.id} is not as it was written",

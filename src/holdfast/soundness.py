@@ -70,6 +70,11 @@ def check_chain(view: View) -> list[Finding]:
     return findings or ([] if intact else [_SUM]) or ([] if view.listed_well else [_LINE])
 
 
+def check_content(store: Store, view: View) -> list[Finding]:
+    """Whether what is kept beside the events is there as it was; they themselves must be sound."""
+    return [] if view.keeps_content() else list(_missing_content(store, view.events()))
+
+
 def verify(store: Store, session: str) -> Report:
     """The chains, the remembered heads, and everything derived against a fresh fold."""
     with store.view(session) as view:
@@ -134,8 +139,8 @@ def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding
             continue
         try:
             there = store.blob(digest) is not None
-        except Damaged as error:
-            yield Finding("content", f"event {one.seq}: {error}", one.seq)
+        except Damaged:
+            yield Finding("content", f"event {one.seq}: its content is not what was kept", one.seq)
             continue
         if not there:
             yield Finding("content", f"event {one.seq}: its content is gone", one.seq)

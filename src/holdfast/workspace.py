@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _NEVER_MET = ("", 0, "")
 _LOOKED_AT = 1000
+_LONGEST = 100
 
 
 class Workspace:
@@ -270,7 +271,7 @@ def _near(store: Store, text: str) -> str:
     """What may have been meant by an id that is not there."""
     import difflib
 
-    ids = [str(row["id"]) for row in store.catalogue(limit=_LOOKED_AT)]
+    ids = [str(row["id"]) for row in store.catalogue(limit=_LOOKED_AT) if len(text) <= _LONGEST]
     near = difflib.get_close_matches(text, ids, 1, 0.6)
     return f"did you mean {near[0]}?" if near else "holdfast list --all"
 
@@ -286,7 +287,8 @@ def find_session(store: Store, text: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NoSession(f"there is no session {text}", hint=_near(store, text), session=text)
+        shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+        raise NoSession(f"there is no session {shown}", hint=_near(store, text), session=shown)
     raise NoSession(
         f"{text} could be any of {len(found)} sessions",
         why=", ".join(found[:5]),

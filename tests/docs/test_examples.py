@@ -51,6 +51,7 @@ def _without_chance(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "2026-11-16 09:00Z", text)
     text = re.sub(r"(just now|\d+ seconds? ago)", "just now", text)
     text = re.sub(r"\(pid \d+", "(pid 4711", text)
+    text = re.sub(r" in \d+\.\d s\b", " in 0.1 s", text)
     # How long anything took here, and so what is longer than what, is chance too.
     text = re.sub(r"\b\d+ (min|minutes|minute)\b", r"0 \1", text).replace("0 minute ", "0 minutes ")
     text = re.sub(r"(?m)^ +⚠️  Current phase taking longer.*\n", "", text)

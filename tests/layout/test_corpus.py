@@ -99,7 +99,7 @@ def test_every_file_of_the_corpus_is_in_a_table() -> None:
     assert known <= names | {name for name in known if name.startswith(apart)}
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", sorted(OTHERS))
 def test_what_is_no_session_file_is_said_to_be_none(cli: Cli, name: str) -> None:
     answer = cli("--json", "check", str(CORPUS / name))
     assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-layout"]

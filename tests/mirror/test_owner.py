@@ -23,6 +23,33 @@ def test_a_second_session_does_not_get_the_place_of_the_first(make: Make) -> Non
     assert everything(project.folder) == before
 
 
+@pytest.mark.parametrize(
+    "layout",
+    ["nonsense", "craft:no-uuid", "ai-session:../up", f"craft:{UUID}", "essay:../up"],
+)
+def test_a_start_that_a_layout_refuses_records_nothing(make: Make, layout: str) -> None:
+    project = make(f"craft:{UUID}")
+    before = everything(project.folder)
+    with pytest.raises(HoldfastError):
+        project.home.start("another", layouts=["orchestrator", layout])
+    assert [line["goal"] for line in project.home.list()] == ["Add login page"]
+    assert project.home.current().id == project.session.id
+    assert everything(project.folder) == before
+
+
+def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> None:
+    project = make()
+    theirs = project.folder / ".claude/orchestrator-session.json"
+    theirs.parent.mkdir()
+    theirs.write_text("{}")
+    with pytest.raises(Refused, match="already exists"):
+        project.home.start("another", layouts=["orchestrator"])
+    (project.folder / ".craft").write_text("no folder")
+    with pytest.raises(InvalidInput, match="not a folder"):
+        project.home.start("another", layouts=[f"craft:{UUID}"])
+    assert len(project.home.list()) == 1 and theirs.read_text() == "{}"
+
+
 def test_a_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
     project = make(f"craft:{UUID}")
     link = project.base / "link"

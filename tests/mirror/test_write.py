@@ -46,18 +46,18 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    exchange, folder = files.exchange, files.make_folder
+    swap, folder = files.swap, files.make_folder
 
-    def exchanged(path: str, data: bytes, mode: int = 0o600, **more: Any) -> str:
+    def swapped(aside: str, path: str, **more: Any) -> bool:
         made.append(os.path.basename(path))
-        return exchange(path, data, mode, **more)
+        return swap(aside, path, **more)
 
     def foldered(path: str) -> None:
         if path.endswith(ID) and not os.path.isdir(path):
             made.append("folder")
         folder(path)
 
-    monkeypatch.setattr(files, "exchange", exchanged)
+    monkeypatch.setattr(files, "swap", swapped)
     monkeypatch.setattr(files, "make_folder", foldered)
     project = make(AI_SESSION)
     assert made == ["folder", *PLACES]
@@ -273,18 +273,18 @@ def test_our_own_lock_is_held_while_files_change(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
-    exchange, seen = files.exchange, []
+    swap, seen = files.swap, []
 
-    def exchanged(path: str, data: bytes, mode: int = 0o600, **more: Any) -> str:
+    def swapped(aside: str, path: str, **more: Any) -> bool:
         for each in (project.ai(".state.lock"), project.folder / ".ai-session"):
             fd = os.open(each, os.O_RDONLY)
             with pytest.raises(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(fd)
         seen.append(path)
-        return exchange(path, data, mode, **more)
+        return swap(aside, path, **more)
 
-    monkeypatch.setattr(files, "exchange", exchanged)
+    monkeypatch.setattr(files, "swap", swapped)
     project.session.note("on")
     assert seen
 

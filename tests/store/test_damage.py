@@ -354,8 +354,7 @@ def test_a_flipped_byte_in_a_text_does_not_hide_the_other_sessions(store: Sqlite
     writer.execute("UPDATE session SET goal = CAST(x'ff6f6e65' AS TEXT) WHERE id = 's1'")
     assert sorted(str(row["goal"]) for row in store.catalogue()) == ["two", "�one"]
     with store.view("s1") as view:
-        with pytest.raises(Damaged):
-            view.listing()
+        assert not view.listing()["sound"]
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", "²"])

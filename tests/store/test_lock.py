@@ -357,6 +357,21 @@ def test_private_files_are_private_whatever_the_umask(tmp_path: Path, umask: int
         open_private(str(tmp_path / "file"), os.O_EXCL)
 
 
+def test_what_is_left_to_wait_runs_out_while_the_lock_is_held(tmp_path: Path) -> None:
+    """Opening and beginning may each meet a foreign lock: they share one deadline."""
+    clock = FakeClock()
+    lock = WriterLock(str(tmp_path / "lock"), clock=clock, timeout=10)
+    with lock:
+        before = lock.left
+        clock.sleep(4)
+        assert 9 < before <= 10 and before - 4.5 < lock.left < before - 3.5
+        clock.sleep(20)
+        assert lock.left == 0
+    with lock:
+        assert lock.left > 9
+    lock.close()
+
+
 def test_waiting_for_us_and_for_a_foreign_lock_takes_no_longer_than_was_allowed(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -177,6 +178,91 @@ def test_no_value_of_the_database_ends_in_a_bug(
     answer = cli(*argv)
     assert "this is a bug" not in answer.err and "Traceback" not in answer.err + answer.out
     assert answer.code in (0, 5)
+
+
+# -- content beside the events -----------------------------------------------------------------
+
+
+HARMED_CONTENT = {
+    "a byte of the first part": "UPDATE blob SET data = CAST(x'ff' || substr(data, 2) AS BLOB)",
+    "a byte in the middle": "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00'"
+    " || substr(data, 22) AS BLOB) WHERE hex(substr(data, 21, 1)) != '00'",
+    "the end of a part": "UPDATE blob SET data = substr(data, 1, length(data) - 9)",
+    "the last part": "DELETE FROM blob WHERE part > 0",
+    "all of it": "DELETE FROM blob",
+    "its name": "UPDATE blob SET digest = substr(digest, 2) || 'x'",
+}
+
+
+@pytest.fixture
+def keeping(cli: Cli, project: Path) -> None:
+    """A session with a long note and an artifact of two parts that no compression shortens."""
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "a long story, part one. " * 1000)
+    (project / "a.bin").write_bytes(Random(1).randbytes(1_200_000))
+    cli.ok("artifact", "a.bin")
+
+
+@pytest.mark.usefixtures("keeping")
+@pytest.mark.parametrize("name", HARMED_CONTENT)
+def test_damaged_content_is_told_by_all_who_speak_for_the_session(
+    cli: Cli, home: Path, name: str
+) -> None:
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
+    with closing(sqlite3.connect(home / "holdfast.db")) as connection:
+        assert connection.execute(HARMED_CONTENT[name]).rowcount > 0
+        connection.commit()
+    for command in ("brief", "resume"):
+        answer = cli(command, "--no-fence")
+        assert answer.code == 5 and "content" in answer.out, answer
+        assert "holdfast verify" in answer.err
+        answer = cli("--json", command)
+        assert answer.code == 5 and "damaged" in answer.json["attention"]
+    assert cli("verify").code == 5
+    assert cli("doctor").code == 5
+
+
+@pytest.mark.usefixtures("keeping")
+def test_a_session_that_lost_content_can_be_gone_on_with(cli: Cli, home: Path) -> None:
+    change(home, "DELETE FROM blob")
+    before = cli.json("status")["seq"]
+    assert cli("resume").code == 5
+    assert cli.json("status")["seq"] == before + 1
+
+
+@pytest.mark.usefixtures("keeping")
+def test_content_that_was_kept_before_there_were_sums_is_as_good(cli: Cli, home: Path) -> None:
+    change(home, "UPDATE blob SET data = substr(data, 1, length(data) - 4)")
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
+    change(home, "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'0000' AS BLOB)")
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (5, 5, 5)
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe noise")
+
+
+@pytest.mark.parametrize("harm", [folder, pipe, noise])
+def test_settings_that_cannot_be_read_are_told_and_do_not_stop_the_doctor(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    harm(home / "config.toml")
+    for argv in (["status"], ["note", "x"], ["brief"], ["config"]):
+        is_told(cli(*argv), 2)
+        assert "mv " in cli(*argv).err
+    is_told(cli("doctor"), 5)
+    assert "config.toml" in cli("doctor").out
+    answer = cli("doctor", "--fix")
+    if harm is noise:
+        assert answer.code == 5 and "mv " in answer.out
+        os.rename(home / "config.toml", home / "config.toml.old")
+    else:
+        assert answer.code == 0 and "moved" in answer.out
+    assert cli.json("status")["seq"] == 1
 
 
 # -- packs -------------------------------------------------------------------------------------

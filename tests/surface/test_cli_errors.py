@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
+from holdfast.cli.table import COMMANDS
 from tests.surface.support import Answer, Cli
 
 GOALS = {
@@ -386,3 +387,21 @@ def test_a_number_that_is_a_password_is_not_kept(cli: Cli) -> None:
     answer = cli.ok("attr", "password", "81726354")
     assert "81726354" not in answer.out and "left out, it looked secret" in answer.out
     assert "81726354" not in cli.ok("log", "--json").out
+
+
+# -- words that cannot be meant ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["", "x" * 5000, "../x", "a\nb"])
+def test_no_word_at_the_end_of_any_command_brings_a_fault_to_light(cli: Cli, word: str) -> None:
+    cli.start("Add login", "--id", "login")
+    for name in sorted(COMMANDS.keys() - {""}):
+        answer = cli(*name.split(), word)
+        assert answer.code in {code for code, _ in errors.EXIT_CODES}, (name, answer)
+        assert "this is a bug" not in answer.err and "Traceback" not in answer.err, (name, answer)
+
+
+def test_a_session_that_is_not_there_is_named_as_far_as_it_can_be_read(cli: Cli) -> None:
+    cli.start("Add login", "--id", "login")
+    answer = cli("use", "x" * 100_000)
+    assert answer.code == 3 and len(answer.err) < 300

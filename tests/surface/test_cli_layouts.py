@@ -157,6 +157,15 @@ def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: P
     assert "holdfast adopt" not in cli("resume", "2026-02-14-abc123").err
 
 
+def test_resume_does_not_call_files_of_our_own_those_of_others(cli: Cli, project: Path) -> None:
+    layouts = [f"--layout={name}" for name in ("ai-session", "praxis", "craft", "orchestrator")]
+    cli.start("Add login", *layouts)
+    assert "also here" not in cli.ok("resume").err
+    fill(project, kinds=["craft"])
+    told = cli.ok("resume").err
+    assert ".craft" in told and ".claude" not in told and ".ai-session" not in told
+
+
 # -- recovery ----------------------------------------------------------------------------------
 
 

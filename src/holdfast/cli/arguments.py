@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         kind, _, words = message.partition(": ")
         if kind == "unrecognized arguments":
-            raise self._stray(words.split()[0])
+            raise self._stray((words.split() or ["''"])[0])
         if kind == "the following arguments are required":
             message = f"{words} is missing"
         raise InvalidInput(message, hint=self._see)

@@ -102,7 +102,8 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     for advice in found:
         _tell_advice(advice, screen)
     if options.fix and not done:
-        screen.line(("Nothing had to be mended.", "" if found else "green"))
+        said = "Nothing of this can be mended from here." if bad else "Nothing had to be mended."
+        screen.line((said, "" if found else "green"))
     elif not found:
         screen.line(("All is well.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:

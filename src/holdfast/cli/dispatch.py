@@ -184,6 +184,7 @@ def _unknown(name: str) -> InvalidInput:
 
     from holdfast.cli.table import COMMANDS
 
+    name = name[:100]
     family, _, action = name.rpartition(" ")
     lead = f"{family} " if family else ""
     known = {c.removeprefix(lead): c for c in COMMANDS if c.startswith(lead)}
@@ -214,7 +215,7 @@ def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
 
 
 def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
-    """The settings of a command; a careful one is not stopped by a bad value in the file."""
+    """The settings of a command; a careful one is not stopped by a bad file or value in it."""
     from holdfast.config import OPTIONS, load
 
     if options.session is not None and not options.session.strip():
@@ -224,8 +225,9 @@ def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
     given = {"store": options.store or None, "session": options.session}
     try:
         return load(options.home, overrides=given)
-    except InvalidInput:
+    except HoldfastError:
         if not careful:
             raise
     outvoted = {name: one.default for name, one in OPTIONS.items() if one.in_file}
-    return load(options.home, overrides={**outvoted, **{n: v for n, v in given.items() if v}})
+    given = {**outvoted, **{name: value for name, value in given.items() if value}}
+    return load(options.home, overrides=given, read_file=False)

@@ -12,8 +12,10 @@ only what changed changes. It never sees the journal either: facts are its only 
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
 Laws, tested for all five: `put(t, get(t)) == t`; `get(put(t, f))` says what `f` says as far as the
-layout has fields for it; keys that a layout does not know survive. What a layout has no field for
-travels as values under the one key `holdfast` (`carry`), written and read for all five alike.
+layout has fields for it; `put(put(t, f), g, was=f) == put(put(t, f), g)`; keys that a layout does
+not know survive; `put` changes no value that it was given, and shares those that stay. What a
+layout has no field for travels as values under the one key `holdfast` (`carry`), written and read
+for all five alike.
 
 A sixth layout is one module with a class that meets `Layout`, named in `REGISTRY`.
 """
@@ -98,6 +100,8 @@ class Layout(Protocol):
     id: str
     document: str
     """The number of the document that describes it, such as `S0`."""
+    says: frozenset[str] = frozenset()
+    """Statuses that every step may have in it and be read with again."""
 
     def recognise(self, name: str, value: Any) -> float:
         """How surely a parsed file is of this layout, from 0 to 1, by its shape."""
@@ -117,7 +121,10 @@ class Layout(Protocol):
 
     def get(self, tree: Tree, where: Where) -> Facts: ...
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree: ...
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        """`was` is what was put into `old` last, in these surroundings: where the facts are the
+        same, `old` says so already. Of logs the facts then hold only what is new in them."""
+        ...
 
     def known_as(self, facts: Facts) -> dict[int, str]:
         """Place of a step → the id that new files give it, in a layout that has its own."""

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import Facts, plain
+from holdfast.layout.facts import Facts, StepFact, plain
 from holdfast.layout.jsonform import pair
 
 VERSION = 1
@@ -48,14 +48,22 @@ class Loss(Struct):
 
 
 def write(
-    layout: Layout, old: Tree | None, facts: Facts, where: Where, *, full: bool = False
+    layout: Layout,
+    old: Tree | None,
+    facts: Facts,
+    where: Where,
+    *,
+    full: bool = False,
+    was: Facts | None = None,
 ) -> Tree:
     """The files for some facts, with what they cannot say beside it: all of it, or (for mirrors)
-    only statuses whose word in this layout says less."""
-    made = layout.put(old, facts, where)
+    only statuses whose word in this layout says less. `was` is what was written last."""
+    made = layout.put(old, facts, where, was)
+    if was is not None and not full and _statuses_stay(layout, old, was, facts):
+        return made
     told = layout.get(made, where)
     change: tree.Delta = {}
-    if full or not _same_statuses(told, facts):
+    if full or not _same_statuses(layout, told, facts):
         seen = plain(told)
         wanted = plain(facts)
         pairs = _same_steps(layout, facts, seen, wanted)
@@ -306,14 +314,37 @@ def _moment(a: Layout, files: Tree, facts: Facts, where: Where, shape: str) -> i
     return said.began_at or said.updated_at or 0
 
 
-def _same_statuses(told: Facts, facts: Facts) -> bool:
+def _same_statuses(layout: Layout, told: Facts, facts: Facts) -> bool:
     """Whether a glance shows that the files say every status as it is."""
+    agents = {agent.id: agent.status for agent in facts.agents}
+    return (
+        told.status == facts.status
+        and all(agents.get(agent.id) == agent.status for agent in told.agents)
+        and _say_the_same(told.steps, facts.steps, by_name=not layout.known_as(facts))
+    )
 
-    def said(of: Facts) -> list[Any]:
-        steps = sorted((step.title, step.status) for step in of.steps)
-        return [of.status, steps, sorted((agent.id, agent.status) for agent in of.agents)]
 
-    return said(told) == said(facts)
+def _say_the_same(told: list[StepFact], wanted: list[StepFact], *, by_name: bool) -> bool:
+    """Whether steps have the same statuses; some may be missing where names tell which is which."""
+    known: dict[str, str] = {}
+    agree = all(known.setdefault(step.title, step.status) == step.status for step in wanted)
+    if by_name and agree:
+        return all(known.get(step.title) == step.status for step in told)
+    said, want = (sorted((step.title, step.status) for step in of) for of in (told, wanted))
+    return said == want
+
+
+def _statuses_stay(layout: Layout, old: Tree | None, was: Facts, facts: Facts) -> bool:
+    """Whether what is carried of statuses stays as it was: nothing of them is new but steps, and
+    those in words that the layout has."""
+    if (was.status, was.agents) != (facts.status, facts.agents):
+        return False
+    if was.steps == facts.steps:
+        return True
+    known = len(was.steps)
+    if facts.steps[:known] != was.steps or "facts" in _extra(layout, old or {}, facts.native_id):
+        return False
+    return all(step.status in layout.says for step in facts.steps[known:])
 
 
 def _statuses(seen: dict[str, Any], facts: dict[str, Any], steps: Pairs) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from holdfast.layout.spelling import (
     JSON,
     JSONL,
     YAML,
+    Speller,
     Style,
     changed,
     demand_plain,
@@ -34,7 +35,7 @@ from holdfast.layout.spelling import (
 )
 from holdfast.layout.value import copied
 
-__all__ = ["Document", "dress", "fresh"]
+__all__ = ["Document", "Speller", "dress", "fresh"]
 
 _ANY = 1 << 62
 _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
@@ -78,6 +79,8 @@ class Document:
 
     @cached_property
     def root(self) -> Node:
+        if self.kind == YAML:
+            return guarded.read_yaml(self.text)[0]
         return guarded.json_root(self.text, self._said)
 
     @cached_property

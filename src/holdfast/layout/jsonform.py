@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from holdfast.layout import Where, stamps
-from holdfast.layout.facts import Facts
+from msgspec.structs import replace
+
+from holdfast.layout import Where, stamps, tree
+from holdfast.layout.facts import Facts, StepFact
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
 
@@ -42,10 +44,20 @@ def number(value: Any) -> float | None:
     return value if abs(value) <= LARGEST else None
 
 
-def main(tree: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
+def alike(one: Any, other: Any) -> bool:
+    """Whether nothing would change, not even the order of keys."""
+    return one is other or tree.identical(one, other)
+
+
+def unchanged(was: Facts | None, facts: Facts, *names: str) -> bool:
+    """Whether the facts of these names are those that were put last."""
+    return was is not None and all(getattr(was, n) == getattr(facts, n) for n in names)
+
+
+def main(files: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
     """The session's own file of a tree and its name: one of those wanted, else the first."""
-    names = [*(name for name in wanted if name in tree), *tree]
-    return (names[0], tree[names[0]]) if names else ("", None)
+    names = [*(name for name in wanted if name in files), *files]
+    return (names[0], files[names[0]]) if names else ("", None)
 
 
 def insert(into: Node, key: str, value: Any, order: Sequence[str]) -> None:
@@ -147,6 +159,8 @@ class Field(NamedTuple):
     own: bool = True
 
     def key(self, of: Node) -> str:
+        if len(self.keys) == 1:
+            return self.keys[0]
         return next((key for key in self.keys if key in of), self.keys[0])
 
 
@@ -197,9 +211,9 @@ def put_place(
 
 def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequence[str]) -> None:
     """Change an object inside another; it is made if there is something to say."""
-    inner = mapping(root.get(key))
+    inner = dict(mapping(root.get(key)))
     put(inner)
-    if inner and root.get(key) is not inner:
+    if inner and not alike(root.get(key), inner):
         insert(root, key, inner, order)
 
 
@@ -260,27 +274,39 @@ def put_list(
     passes: Iterable[tuple[Key, Key]],
     *,
     log: bool = False,
+    was: Sequence[_T] | None = None,
 ) -> Any:
     """A list that says the facts: paired elements rewritten in place, new ones behind.
 
     `write` gets None for a new element. What no fact speaks of leaves the list, unless it is a log.
+    `was` is what the list said last, if it says just that: then what is new in it may suffice.
     """
+    if was is not None and isinstance(old, list) and list(was) == facts[: len(was)]:
+        new = [write(None, fact) for fact in facts[len(was) :]]
+        return [*old, *new] if new else old
     said = [read(element) for element in sequence(old)]
     pairs = pair(said, facts, passes)
     made = []
     for at, element in enumerate(sequence(old)):
         if at in pairs:
-            made.append(write(element, facts[pairs[at]]))
+            new = write(element, facts[pairs[at]])
+            made.append(element if alike(element, new) else new)
         elif log or said[at] is None:
             made.append(element)
     taken = set(pairs.values())
     made += [write(None, fact) for at, fact in enumerate(facts) if at not in taken]
-    return made if made or isinstance(old, list) else old
+    if not made and not isinstance(old, list):
+        return old
+    return old if isinstance(old, list) and _are_those(old, made) else made
 
 
-def put_key(root: Node, key: str, order: Sequence[str], *what: Any, log: bool = False) -> None:
+def _are_those(old: list[Any], new: list[Any]) -> bool:
+    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
+
+
+def put_key(root: Node, key: str, order: Sequence[str], *what: Any, **how: Any) -> None:
     """The same for a list under a key, which is made only if there is something to say."""
-    made = put_list(root.get(key), *what, log=log)
+    made = put_list(root.get(key), *what, **how)
     if key in root or made:
         insert(root, key, made, order)
 
@@ -295,6 +321,11 @@ def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
 
 def finished(status: str) -> bool:
     return status in ("done", "failed", "timed_out", "skipped")
+
+
+def titled(steps: Iterable[StepFact]) -> list[StepFact]:
+    """Steps that have a name; their id is one."""
+    return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]
 
 
 def is_done(status: str) -> bool:

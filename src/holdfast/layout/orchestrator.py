@@ -60,7 +60,7 @@ from holdfast.layout.jsonform import (
 )
 from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule, look
 from holdfast.layout.torn import recover
-from holdfast.layout.value import copied, mapping, sequence, text
+from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import (
     ALSO_SESSION,
     ALSO_UNIT,
@@ -362,16 +362,19 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
     }
 
 
-def _put_root(root: Node, facts: Facts, where: Where) -> None:
+def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
     form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
     form.put_status(root, ID, facts.status, ROOT)
     _put_project(root, facts, where)
-    _put_agents(root, facts, where)
-    _put_work(root, facts, where)
-    _put_logs(root, facts, where)
-    usage = partial(_put_usage, facts=facts, where=where)
-    form.put_section(root, "context_usage", usage, ROOT)
+    if not form.unchanged(was, facts, "agents", "tokens_by_agent"):
+        _put_agents(root, facts, where)
+    if not form.unchanged(was, facts, "agents", "steps"):
+        _put_work(root, facts, where, was)
+    _put_logs(root, facts, where, was)
+    if not form.unchanged(was, facts, "tokens", "compressed_at", "attributes"):
+        usage = partial(_put_usage, facts=facts, where=where)
+        form.put_section(root, "context_usage", usage, ROOT)
 
 
 def _put_project(root: Node, facts: Facts, where: Where) -> None:
@@ -380,6 +383,7 @@ def _put_project(root: Node, facts: Facts, where: Where) -> None:
         form.put_place(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
         facts = replace(facts, project_path="")
     elif isinstance(root.get("project"), dict):
+        root["project"] = dict(root["project"])
         form.put_place(root["project"], _PATH, facts.project_path, here, where, _PROJECT_ORDER)
         facts = replace(facts, project_path="")
 
@@ -411,14 +415,21 @@ def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     return made
 
 
-def _put_work(root: Node, facts: Facts, where: Where) -> None:
-    steps = [replace(s, title=s.title or s.id) for s in facts.steps if s.title or s.id]
+def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    done, rest = _work(root, facts)
+    before = _work(root, was) if was is not None and was.agents == facts.agents else (None, None)
+    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
+    by_title = form.by_name("title")
+    form.put_key(root, "completed_work", ROOT, done, read, write, by_title, was=before[0])
+    form.put_key(root, "pending_tasks", ROOT, rest, _get_task, _put_task, by_title, was=before[1])
+
+
+def _work(root: Node, facts: Facts) -> tuple[list[StepFact], list[StepFact]]:
+    """The steps that are done, and what is still to do."""
+    steps = form.titled(facts.steps)
     done = [step for step in steps if form.is_done(step.status)]
     rest = [step for step in steps if not form.is_done(step.status)]
-    rest += _waiting(root, facts, {step.title for step in steps})
-    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
-    form.put_key(root, "completed_work", ROOT, done, read, write, form.by_name("title"))
-    form.put_key(root, "pending_tasks", ROOT, rest, _get_task, _put_task, form.by_name("title"))
+    return done, rest + _waiting(root, facts, {step.title for step in steps})
 
 
 def _waiting(root: Node, facts: Facts, titles: set[str]) -> list[StepFact]:
@@ -443,7 +454,10 @@ def _put_done(old: Any, step: StepFact, where: Where) -> Any:
     return made
 
 
-def _put_logs(root: Node, facts: Facts, where: Where) -> None:
+_OF_ERRORS = ("errors", "agents", "status", "because")
+
+
+def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     choices = [replace(d, what=said(d)) for d in facts.decisions if d.what]
     of_log: tuple[tuple[str, list[Any], Any, Any, Any], ...] = (
@@ -451,9 +465,12 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
         ("errors", _errors(facts), _get_error, _put_error, lambda each: (each.message, each.agent)),
     )
     for key, entries, read, write, told in of_log:
+        names = ("decisions",) if key == "decisions_made" else _OF_ERRORS
+        if form.unchanged(was, facts, *names):
+            continue
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
         form.put_key(root, key, ROOT, entries, reader, writer, form.by_moment(told), log=True)
-    if isinstance(root.get("files_modified"), list):
+    if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
         by_path = form.by_name("path")
         form.put_key(root, "files_modified", ROOT, paths, _get_file, _put_path, by_path, log=True)
@@ -777,6 +794,7 @@ def _signs(value: Node) -> int:
 class Orchestrator(Layout):
     id = ID
     document = "S4"
+    says = frozenset({"pending", "done"})
     indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
@@ -810,14 +828,14 @@ class Orchestrator(Layout):
     def get(self, tree: Tree, where: Where) -> Facts:
         return _get(mapping(form.main(tree, CURRENT)[1]), where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        made: Tree = copied(old or {})
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        made: Tree = dict(old or {})
         name, value = form.main(made, CURRENT)
         if not isinstance(value, dict):
             native_id = facts.native_id or self.new_id(facts, where, frozenset())
             value = _fresh(facts, where, native_id)
-        made[name or CURRENT] = value
-        _put_root(value, facts, where)
+        made[name or CURRENT] = value = dict(value)
+        _put_root(value, facts, where, was)
         return made
 
     def reading(self, tree: Tree, where: Where) -> Reading:

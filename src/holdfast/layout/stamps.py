@@ -19,6 +19,10 @@ _STAMP = re.compile(
 _FIRST, _LAST = -62_135_510_400_000, 253_402_214_399_999
 
 
+_EPOCH, _NONE = datetime(1970, 1, 1), timedelta(0)
+_UTC = (None, "Z", "z")
+
+
 def read(text: object, naive: str = "local") -> int | None:
     """The moment of a stamp in UTC milliseconds; None for what is not one."""
     match = _STAMP.match(text) if isinstance(text, str) else None
@@ -28,8 +32,11 @@ def read(text: object, naive: str = "local") -> int | None:
     try:
         date, time = (int(year), int(month), int(day)), (int(hour), int(minute), int(second or 0))
         moment = datetime(*date, *time)
-        aware = moment.replace(tzinfo=_zone(zone)) if zone or naive == "utc" else moment
-        seconds = (aware if aware.tzinfo else aware.astimezone()).timestamp()
+        if zone or naive == "utc":
+            since = moment - _EPOCH - (_zone(zone).utcoffset(None) if zone not in _UTC else _NONE)
+            seconds: float = since.days * 86_400 + since.seconds
+        else:
+            seconds = moment.astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
         return None
     return round(seconds) * 1000 + int((fraction or "0").ljust(3, "0")[:3])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -141,14 +142,24 @@ def _named(facts: Facts, now: Facts) -> Facts:
 # -- texts that could not be kept whole --------------------------------------------------------
 
 
-def written(lens: Layout, old: Tree | None, facts: Facts, where: Where, kept: Kept) -> Tree:
+def written(
+    lens: Layout,
+    old: Tree | None,
+    facts: Facts,
+    where: Where,
+    kept: Kept,
+    was: Facts | None = None,
+) -> Tree:
     """The files for some facts; but where we only could not keep a text whole, what the user wrote.
 
     The layout knows elements by such texts, so it is shown the files in the words that were kept.
+    `was` is what was written last, if the files say just that.
     """
-    made = carry.write(lens, old or None, facts, where, full=False)
-    words = _substitutes(_strings(old or {}), _strings(made), kept)
-    if not words or not old:
+    made = carry.write(lens, old or None, facts, where, full=False, was=was)
+    if not old or not _substitutes(*_strings_apart(old, made), kept):
+        return made
+    words = _substitutes(_strings(old), _strings(made), kept)
+    if not words:
         return made
     shown = _said_in(old, words)
     return {
@@ -170,6 +181,25 @@ def _strings(value: Any) -> dict[str, None]:
         elif isinstance(each, list):
             todo += each
     return found
+
+
+def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]]:
+    """The texts in those parts of two values that are not one and the same."""
+    gone: dict[str, None] = {}
+    came: dict[str, None] = {}
+    todo = [(old, new)]
+    while todo:
+        one, other = todo.pop()
+        if one is other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            todo += [(one.get(key), other.get(key)) for key in one.keys() | other.keys()]
+        elif isinstance(one, list) and isinstance(other, list):
+            todo += zip_longest(one, other)
+        else:
+            gone |= _strings(one)
+            came |= _strings(other)
+    return gone, came
 
 
 def _substitutes(old: dict[str, None], new: dict[str, None], kept: Kept) -> dict[str, str]:

@@ -56,27 +56,10 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
     core = state.core
     attributes = {row.key: row.value for row in _rows(state, "attribute", st.Attribute)}
     facts = Facts(
-        goal=core.goal,
-        status=core.status,
+        **_told_by(core),
         mode=_text(attributes.pop("mode", None)) or core.mode,
-        model=core.model,
-        progress=core.progress,
-        began_at=core.began_at,
-        updated_at=core.updated_at,
-        ended_at=core.ended_at or None,
-        paused_at=core.paused_at or None,
-        pause_reason=core.pause_reason,
-        pause_context=core.pause_context,
-        resumes=core.resumes,
-        because=core.because,
-        project=core.project,
-        git_branch=core.git_branch,
-        git_commit=core.git_commit,
-        workflow=core.workflow,
         workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
         target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
-        plan_total=core.plan_total or None,
-        plan_base=core.plan_base if core.workflow else None,
         steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
         agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
         decisions=[_decision_fact(row) for row in _rows(state, "decision", st.Decision)],
@@ -87,9 +70,6 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         checkpoints=[_checkpoint_fact(row) for row in _rows(state, "checkpoint", st.Checkpoint)],
         claims=[_claim_fact(row) for row in _rows(state, "claim", st.Claim)],
         artifacts=[row.path for row in _rows(state, "artifact", st.Artifact)],
-        tokens=core.tokens or None,
-        compressions=core.compressions or None,
-        compressed_at=core.compressed_at or None,
     )
     facts.position = _position(facts, attributes.pop("position", None))
     attributes.pop("model", None)
@@ -98,6 +78,45 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
     facts.tokens_by_agent = {a.id: a.tokens for a in facts.agents if a.tokens is not None}
     add_events(facts, events)
     return facts
+
+
+def facts_since(was: Facts, state: st.State, events: Sequence[Event]) -> Facts | None:
+    """The facts after events that only add to logs, from those before; None if one did more."""
+    if not all(isinstance(event.body, _LOGGED) for event in events):
+        return None
+    facts = replace(was, **_told_by(state.core), files=[], commands=[], notes=[], resumed_at=None)
+    add_events(facts, events)
+    return facts
+
+
+_LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
+
+
+def _told_by(core: st.Core) -> dict[str, Any]:
+    """What the core of a state tells, without its rows."""
+    return {
+        "goal": core.goal,
+        "status": core.status,
+        "model": core.model,
+        "progress": core.progress,
+        "began_at": core.began_at,
+        "updated_at": core.updated_at,
+        "ended_at": core.ended_at or None,
+        "paused_at": core.paused_at or None,
+        "pause_reason": core.pause_reason,
+        "pause_context": core.pause_context,
+        "resumes": core.resumes,
+        "because": core.because,
+        "project": core.project,
+        "git_branch": core.git_branch,
+        "git_commit": core.git_commit,
+        "workflow": core.workflow,
+        "plan_total": core.plan_total or None,
+        "plan_base": core.plan_base if core.workflow else None,
+        "tokens": core.tokens or None,
+        "compressions": core.compressions or None,
+        "compressed_at": core.compressed_at or None,
+    }
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:

@@ -19,6 +19,7 @@ All functions are pure, never change their arguments, and treat `1`, `1.0` and `
 from __future__ import annotations
 
 import json
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
@@ -62,6 +63,25 @@ def same(one: Any, other: Any) -> bool:
 def identical(one: Any, other: Any) -> bool:
     """Whether two values are alike even in the order of their keys."""
     return one is other or (bool(one == other) and json.dumps(one) == json.dumps(other))
+
+
+def shared(old: Any, new: Any) -> Any:
+    """The new value, in which whatever is as it was is the very part of the old one."""
+    if old is new:
+        return old
+    if isinstance(old, dict) and isinstance(new, dict):
+        made = {key: shared(old.get(key), each) for key, each in new.items()}
+        is_same = len(old) == len(new) and all(map(_is, old.items(), made.items()))
+        return old if is_same else made
+    if isinstance(old, list) and isinstance(new, list):
+        start = [shared(one, other) for one, other in zip(old, new, strict=False)]
+        is_same = len(old) == len(new) and all(map(operator.is_, old, start))
+        return old if is_same else start + new[len(old) :]
+    return old if type(old) is type(new) and old == new else new
+
+
+def _is(one: tuple[str, Any], other: tuple[str, Any]) -> bool:
+    return one[0] == other[0] and one[1] is other[1]
 
 
 def digest(value: Any, length: int = 12) -> str:

@@ -309,10 +309,16 @@ def _plan_set(state: State, event: Event, body: ev.PlanSet) -> None:
     core.workflow, core.plan_total, core.plan_base = body.workflow, body.total, body.base
     core.plan, core.plan_unit = body.snapshot, body.unit
     core.plan_target, core.plan_version = body.target, body.version
-    # Completed phases are those of this plan from now on; one of no phases is at none.
-    core.phases_done, core.phase_verdicts = {}, {}
+    # One of no phases is at none.
     core.phase = None if body.total == 0 else body.base
     _take_position(state)
+    _take_phases(state)
+
+
+def _take_phases(state: State) -> None:
+    """Completed phases are those of the plan as it is from now on."""
+    core = state.core
+    core.phases_done, core.phase_verdicts = {}, {}
     for row in state.rows.select("step") if state.count("step") else ():
         if isinstance(row, Step):
             _keep_phase(core, row)
@@ -341,6 +347,7 @@ def _plan_resolved(state: State, event: Event, body: ev.PlanResolved) -> None:
     last = last_number(core.plan_base, core.plan_total)
     if core.phase is not None and last is not None:
         core.phase = max(core.plan_base, min(core.phase, last))
+    _take_phases(state)
 
 
 def _put_step(state: State, step: Step) -> None:

@@ -187,6 +187,10 @@ class View:
         """Whether the events are, byte for byte, those that were appended: one quick sum."""
         raise NotImplementedError
 
+    def keeps_content(self) -> bool:
+        """Whether all content kept with the session is there, byte for byte: one quick sum."""
+        raise NotImplementedError
+
     def lost(self) -> list[tuple[str, int, str]]:
         """Heads (device, n, hash) that were once acknowledged here and then were not there."""
         raise NotImplementedError
@@ -207,14 +211,18 @@ class Flaw:
 
 
 class Repaired:
-    """What a repair did, what it could not bring back, and which sessions must be folded anew."""
+    """What a repair did, what it could not bring back, and which sessions must be folded anew.
 
-    __slots__ = ("done", "lost", "stale")
+    `strays` are events of sessions that are listed with others: merged, a second repair ends it.
+    """
+
+    __slots__ = ("done", "lost", "stale", "strays")
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.lost: list[str] = []
         self.stale: list[str] = []
+        self.strays: dict[str, list[Stored]] = {}
 
 
 class Capabilities:
@@ -273,7 +281,8 @@ class Store:
         None nothing is written. Writers are served one at a time; a lock that stays taken raises
         `Busy`. A session that is not there raises `NoSession` unless `create` is given, and with
         `create` one that is there is simply shown to the plan. Ids are found in any case and
-        kept as they were first written. `blobs` (SHA-256, bytes) are kept with the batch; they
+        kept as they were first written. `blobs` (SHA-256, bytes) are kept with the batch for as
+        long as an event names them; they
         are given apart from it so that the lock need not be held while they are packed. With `spot`
         the session becomes the current one of that tree in the same transaction, also when the
         plan answers None. `chores` are what must be done to files because of the batch: they are

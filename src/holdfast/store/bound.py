@@ -3,13 +3,15 @@
 A *binding* ties a session to one place of one layout; a place has one owner. A *rendering* is
 what we once wrote into one of its files: kept so that bytes met later can be told apart as ours,
 as ours from earlier (a tool put them back), or as someone's edit, which is then compared with the
-nearest one. Renderings are a memory, not a truth: one that is lost makes an own file look edited,
+nearest one. A process that writes on keeps most of them as what differs from one that it kept
+whole. Renderings are a memory, not a truth: one that is lost makes an own file look edited,
 and comparing it finds nothing new.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 
 from holdfast.errors import HoldfastError
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
     from holdfast.store.sqlite import SqliteStore
 
 KEPT = 16
-"""Renderings of one file that are remembered."""
+"""Renderings of one file that are remembered at least."""
+
+_Base = tuple[int, str, bytes]
+"""A rendering that was kept whole: its number, its digest, and what was kept."""
+Written = tuple[str, str, int, bytes]
+"""A file that is about to be written: its name, digest and size, and what may be kept of it."""
 
 _COLUMNS = "b.number, s.id, b.layout, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
 _NAMED = "id = ? COLLATE NOCASE"
@@ -82,6 +89,7 @@ class Rendering:
 class Bound:
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
+        self._bases: dict[tuple[int, str], _Base | None] = {}
 
     def bindings(self, session: str = "") -> list[Binding]:
         """The bindings of a session, or of all."""
@@ -91,15 +99,6 @@ class Bound:
             (session,) if session else (),
         )
         return [Binding(*row) for row in rows]
-
-    def renewed(self, binding: Binding) -> Binding | None:
-        """The binding as it is now; None if someone let go of it."""
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
-            " WHERE b.number = ?",
-            (binding.number,),
-        )
-        return Binding(*rows[0]) if rows else None
 
     def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
@@ -120,8 +119,16 @@ class Bound:
         found = [Binding(*row) for row in rows]
         return next((one for one in found if _is_same(one.place, place)), None)
 
-    def bind(self, session: str, layout: str, native: str, root: str, place: str) -> bool:
-        """Take a place for a session; False if another one owns it."""
+    def places(self, root: str) -> set[str]:
+        """The places below a folder that have an owner."""
+        below = (f"{root}/", f"{root}0")  # the sign behind the slash
+        rows = self._read("SELECT place FROM binding WHERE place >= ? AND place < ?", below)
+        return {place for (place,) in rows}
+
+    def bind(
+        self, session: str, layout: str, native: str, root: str, place: str, *, soon: bool = False
+    ) -> bool:
+        """Take a place for a session, durably unless `soon` is enough; False if it has an owner."""
 
         def act(connection: sqlite3.Connection) -> bool:
             connection.execute(
@@ -136,7 +143,7 @@ class Bound:
             )
             return owner.fetchone() is not None
 
-        return self._store.write(act)
+        return self._store.write_soon(act) if soon else self._store.write(act)
 
     def unbind(self, binding: Binding) -> None:
         def act(connection: sqlite3.Connection) -> None:
@@ -178,36 +185,47 @@ class Bound:
             found.setdefault(row[0], []).append(Rendering(*row))
         return found
 
+    def newest(self, binding: Binding) -> dict[str, Rendering]:
+        """The newest of what is remembered of each file."""
+        rows = self._read(_NEWEST, (binding.number,))
+        return {row[0]: Rendering(*row) for row in rows}
+
     def said(self, binding: Binding, file: str) -> list[bytes]:
         """What the remembered renderings of a file said, the newest first."""
         rows = self._read(
-            "SELECT data FROM rendering WHERE binding = ? AND file = ? ORDER BY n DESC",
+            "SELECT n, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
             (binding.number, file),
         )
-        return [zlib.decompress(data) for (data,) in rows if data]
+        said: dict[int, bytes] = {}
+        for n, data in rows:
+            text = _unpacked(data, said)
+            if text is not None:
+                said[n] = text
+        return [said[n] for n in sorted(said, reverse=True)][:KEPT]
 
-    def rendered(
-        self, binding: Binding, files: Sequence[tuple[str, str, int, bytes]], mirrored: int
-    ) -> None:
-        """Remember what is about to be written, as (file, digest, size, what it says).
+    def rendered(self, new: Sequence[tuple[Binding, Sequence[Written], int]]) -> None:
+        """Remember what is about to be written into the files of some bindings, in one step.
 
-        `mirrored` is the event that the files then reach up to.
+        With each goes the event that its files then reach up to.
         """
-        packed = [
-            (f, d, str(size), zlib.compress(data, 1) if data else b"") for f, d, size, data in files
-        ]
 
-        def act(connection: sqlite3.Connection) -> None:
-            for rendering in packed:
-                _add(connection, binding.number, *rendering)
-            connection.execute(
-                "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?",
-                (mirrored, binding.number),
-            )
+        def act(connection: sqlite3.Connection) -> dict[tuple[int, str], _Base | None]:
+            bases: dict[tuple[int, str], _Base | None] = {}
+            for binding, files, mirrored in new:
+                for written in files:
+                    place = (binding.number, written[0])
+                    bases[place] = _add(connection, *place, written, self._bases.get(place))
+                connection.execute(_REACHED, (mirrored, binding.number))
+            return bases
 
         # Not synced: what a power cut takes away here is only found out again.
-        self._store.write_soon(act)
-        binding.mirrored, binding.suspended = mirrored, ""
+        self._bases |= self._store.write_soon(act)
+        for binding, _, mirrored in new:
+            binding.mirrored, binding.suspended = mirrored, ""
+
+
+_NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
+_REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -222,19 +240,84 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _add(
-    connection: sqlite3.Connection, binding: int, file: str, digest: str, stat: str, data: bytes
-) -> None:
-    place = (binding, file)
-    connection.execute(
-        "DELETE FROM rendering WHERE binding = ? AND file = ? AND digest = ?", (*place, digest)
-    )
-    connection.execute(
-        "INSERT INTO rendering SELECT ?, ?, 1 + coalesce(max(n), 0), ?, ?, ? FROM rendering"
-        " WHERE binding = ? AND file = ?",
-        (*place, digest, stat, data, *place),
-    )
-    connection.execute(
-        "DELETE FROM rendering WHERE binding = ? AND file = ? AND n <="
-        " (SELECT max(n) FROM rendering WHERE binding = ? AND file = ?) - ?",
-        (*place, *place, KEPT),
-    )
+    connection: sqlite3.Connection,
+    binding: int,
+    file: str,
+    written: Written,
+    base: _Base | None,
+) -> _Base | None:
+    """Remember one rendering; returns the one that the next may be told by."""
+    _, digest, size, data = written
+    place, sought = (binding, file), base[:2] if base else (0, "")
+    last, held = connection.execute(_LAST, (*place, *sought, *place)).fetchone()
+    n = last + 1
+    if not data:
+        packed = b""
+    elif base is not None and held and n - base[0] < KEPT:
+        packed = _delta(data, base[0], base[2])
+    else:
+        packed, base = zlib.compress(data, 1), (n, digest, data)
+    connection.execute(_REMEMBER, (*place, n, digest, str(size), packed))
+    if n % 4 == 0:
+        connection.execute(_FORGET, (*place, n - KEPT, n - 2 * KEPT))
+    return base
+
+
+_LAST = """
+    SELECT coalesce(max(n), 0),
+        EXISTS (SELECT 1 FROM rendering WHERE binding = ? AND file = ? AND n = ? AND digest = ?)
+    FROM rendering WHERE binding = ? AND file = ?
+"""
+_REMEMBER = "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)"
+_FORGET = """
+    DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?
+        AND (n <= ? OR substr(data, 1, 1) IN (x'', x'01'))
+"""
+
+# A rendering is kept whole (zlib), or as what differs from one of the last sixteen that is whole.
+_DELTA = b"\x01"
+_HEAD = struct.Struct(">QII")
+
+
+def _delta(data: bytes, n: int, base: bytes) -> bytes:
+    """Some bytes, as what stands between their common beginning and end with others."""
+    least = min(len(data), len(base))
+    start = _common(data, base, least)
+    end = _common_end(data, base, least - start)
+    middle = zlib.compress(data[start : len(data) - end], 1)
+    return _DELTA + _HEAD.pack(n, start, end) + middle
+
+
+def _common(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes two texts have in common at their beginning, at most."""
+    same, different = 0, most + 1
+    while different - same > 1:
+        half = (same + different) // 2
+        if one[same:half] == other[same:half]:
+            same = half
+        else:
+            different = half
+    return same
+
+
+def _common_end(one: bytes, other: bytes, most: int) -> int:
+    a, b = len(one), len(other)
+    same, different = 0, most + 1
+    while different - same > 1:
+        half = (same + different) // 2
+        if one[a - half : a - same] == other[b - half : b - same]:
+            same = half
+        else:
+            different = half
+    return same
+
+
+def _unpacked(data: bytes, said: dict[int, bytes]) -> bytes | None:
+    """What a rendering says; None if that was not kept, or cannot be told any more."""
+    if not data.startswith(_DELTA):
+        return zlib.decompress(data) if data else None
+    n, start, end = _HEAD.unpack_from(data, 1)
+    if n not in said:
+        return None
+    base = said[n]
+    return base[:start] + zlib.decompress(data[1 + _HEAD.size :]) + base[len(base) - end :]

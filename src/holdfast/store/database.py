@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from functools import partial
 
 from holdfast import files
 from holdfast.errors import Busy, Damaged, HoldfastError, Outdated, ReadOnly, StoreFailed
@@ -32,13 +33,19 @@ from holdfast.store.schema import FORMAT, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Protocol, TypeVar
 
     from holdfast.clock import Clock
 
     T = TypeVar("T")
     Inode = tuple[int, int]
+
+    class Read(Protocol):
+        def __call__(
+            self, sql: str, values: Sequence[object] = (), /
+        ) -> Iterable[tuple[Any, ...]]: ...
+
 
 _ASIDE = ".new"
 _MOST_IDLE = 4
@@ -132,6 +139,7 @@ class Database:
         with self.lock:
             self._discard_writer()
             connection = self._connect("rw")
+            connection.text_factory = _lenient  # what is to be mended need not be text any more
             try:
                 for pragma in ("journal_mode=WAL", *_PRAGMAS):
                     connection.execute(f"PRAGMA {pragma}")
@@ -152,12 +160,29 @@ class Database:
         if reader is None:
             return []
         try:
-            rows = _rows(reader, sql, values)
+            rows = rows_of(reader, sql, values)
         except DRIVER_ERRORS as error:
             self.give_back(reader, broken=True)
             raise self.translated(error, "read") from error
         self.give_back(reader)
         return rows
+
+    def read_together(self, act: Callable[[Read], T]) -> T | None:
+        """Run an `act` whose queries all see one moment; None if there is no database yet."""
+        reader = self.borrow()
+        if reader is None:
+            return None
+        broken = True
+        try:
+            reader.execute("BEGIN")
+            result = act(partial(rows_of, reader))
+            reader.execute("ROLLBACK")
+            broken = False
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "read") from error
+        finally:
+            self.give_back(reader, broken=broken)
+        return result
 
     def borrow(self) -> Reader | None:
         """A reader for one moment, to be given back; None while there is no database."""
@@ -266,7 +291,7 @@ class Database:
             return
         try:
             reader = self._connect("ro")
-            _rows(reader, "SELECT 1 FROM meta")
+            rows_of(reader, "SELECT 1 FROM meta")
         except (sqlite3.Error, HoldfastError):
             _leak(writer)
             _leaked.add(self._inode)
@@ -617,9 +642,10 @@ def _meta(connection: sqlite3.Connection, key: str) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _rows(
+def rows_of(
     connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()
 ) -> list[tuple[Any, ...]]:
+    """All rows of a query; a text that is damaged is shown as far as it can be."""
     try:
         return connection.execute(sql, values).fetchall()
     except UnicodeEncodeError:

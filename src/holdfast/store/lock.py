@@ -41,7 +41,7 @@ _LOOK_EVERY = 1.0
 class WriterLock:
     """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
 
-    `left` is what was left of the time to wait when the lock was last had.
+    `left` is what is left, now, of the time that whoever has it may spend on waiting.
     """
 
     def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
@@ -54,7 +54,7 @@ class WriterLock:
         self._name = b""
         self._turn = allocate_lock()
         self._owner = 0
-        self.left = timeout
+        self._deadline = 0.0
 
     def __enter__(self) -> None:
         deadline = self._clock.monotonic() + self._timeout
@@ -63,11 +63,16 @@ class WriterLock:
         if not self.take_turn(self._timeout):
             raise self._busy("another thread of this process")
         try:
-            self.left = max(0.0, deadline - self._acquire(deadline))
+            self._acquire(deadline)
+            self._deadline = deadline
             self._leave_our_name()
         except BaseException:
             self.__exit__()
             raise
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self._deadline - self._clock.monotonic())
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -116,17 +121,17 @@ class WriterLock:
             os.close(fd)
         return line or "unknown"
 
-    def _acquire(self, deadline: float) -> float:
-        """Wait for the lock; returns when it was had."""
+    def _acquire(self, deadline: float) -> None:
+        """Wait for the lock."""
         while True:
             if self._fd < 0:
                 self._open()
             now = self._wait(deadline)
             if now - self._looked < _LOOK_EVERY:
-                return now
+                return
             self._looked = now
             if self._inode == _inode(self.path):
-                return now
+                return
             # Someone removed the file, or the whole home: a lock on it keeps nobody out.
             self.close()
 

@@ -12,53 +12,27 @@ so: then only a rebuild helps.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
 from functools import cache
 
 from holdfast.clock import Clock, short_id
-from holdfast.store import Flaw, Repaired
-from holdfast.store.schema import FORMAT, MIN_WRITER, SHIFT, migrate
+from holdfast.store import Flaw, Repaired, line, search, uses
+from holdfast.store.schema import FORMAT, MIN_WRITER, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    Rows = list[tuple[Any, ...]]
-    Read = Callable[[str], Rows]
+    from holdfast.store.database import Read
 
 _SHADOW = "find_"
-_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _NUMBER = re.compile("[0-9]{1,9}")
 _DEVICE = re.compile("[0-9A-Za-z._-]{1,16}")
 _SECRET = re.compile("[0-9a-f]{64}")
 _META = {"format": _NUMBER, "min_writer": _NUMBER, "device": _DEVICE, "secret": _SECRET}
-
-# One seek for each session, however many events there are.
-_NUMBERS = f"""
-    WITH RECURSIVE next(number) AS (
-        SELECT min(position) >> {SHIFT} FROM event
-        UNION ALL
-        SELECT (
-            SELECT min(position) >> {SHIFT} FROM event WHERE position >= (number + 1) << {SHIFT}
-        ) FROM next WHERE number IS NOT NULL
-    ) SELECT number FROM next WHERE number IS NOT NULL
-"""
-_FIRST = f"""
-    SELECT header FROM event WHERE position > ? << {SHIFT} AND position < (? + 1) << {SHIFT}
-    ORDER BY position LIMIT 1
-"""
-_LAST = f"""
-    SELECT max(position) & {(1 << SHIFT) - 1} FROM event
-    WHERE position > :n << {SHIFT} AND position < (:n + 1) << {SHIFT}
-"""
-_LINE = """
-    INSERT INTO session (number, id, seq, fold, core, core_sum, status, goal, archived, began,
-        updated, summary) VALUES (?, ?, ?, 0, x'', 0, '', '', 0, 0, 0, '')
-"""
 
 
 def is_good(key: str, value: object) -> bool:
@@ -86,7 +60,9 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
 # -- looking -----------------------------------------------------------------------------------
 
 
-def flaws(read: Read, unsound: Callable[[], list[str]]) -> list[Flaw]:
+def flaws(
+    read: Read, unsound: Callable[[], list[tuple[int, str]]], is_intact: Callable[[int], bool]
+) -> list[Flaw]:
     """What is wrong; `unsound` names the sessions whose line in the catalogue is damaged."""
     there = {name: (kind, sql) for kind, name, sql in _objects(read)}
     if not there:
@@ -101,8 +77,11 @@ def flaws(read: Read, unsound: Callable[[], list[str]]) -> list[Flaw]:
     if as_ours:
         found += _values(meta)
     if not found:
-        found += [Flaw(f"what is listed of session {id} is damaged") for id in unsound()]
-        found += [Flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
+        found += [Flaw(f"what is listed of session {id} is damaged") for _, id in unsound()]
+        found += [Flaw(f"the events of session {n} are not listed") for n in line.orphans(read)]
+        found += _wrong_uses(read, is_intact)
+        if not search.is_sound(read):
+            found.append(Flaw("the search index is not as it was written", blocks=True))
     return found
 
 
@@ -135,48 +114,44 @@ def _values(meta: dict[str, object]) -> Iterator[Flaw]:
             yield Flaw(f"the value {key} cannot be read", blocks=True)
 
 
-def _orphans(read: Read) -> list[int]:
-    known = {row[0] for row in read("SELECT number FROM session")}
-    return [number for (number,) in read(_NUMBERS) if number not in known]
+def _wrong_uses(read: Read, is_intact: Callable[[int], bool]) -> Iterator[Flaw]:
+    missing, surplus = uses.wrong(read, is_intact)
+    for digest, number in sorted(missing):
+        yield Flaw(f"it is not noted that session {number} uses {_short(digest)}")
+    for digest, number in sorted(surplus):
+        yield Flaw(f"it is noted that session {number} uses {_short(digest)}, but it does not")
+
+
+def _short(digest: bytes) -> str:
+    return "content " + digest[:12].decode("ascii", "replace")
 
 
 def _search(read: Read) -> Iterator[Flaw]:
-    there = {row[0] for row in read("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if "find" in there and not _shadows().keys() <= there:
+    if list(read("SELECT 1 FROM sqlite_schema WHERE name = 'find'")) and search.missing_parts(read):
         yield Flaw("a part of the search index is missing", blocks=True)
-
-
-@cache
-def _shadows() -> dict[str, tuple[str, Rows]]:
-    """Name → (SQL, rows) of the tables that an empty search index consists of."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        migrate(connection, 0)
-        found = connection.execute(
-            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name GLOB 'find_*'"
-        ).fetchall()
-        rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name, _ in found}
-        return {name: (sql, rows[name]) for name, sql in found}
-    finally:
-        connection.close()
 
 
 # -- mending -----------------------------------------------------------------------------------
 
 
 def repair(
-    connection: sqlite3.Connection, clock: Clock, unsound: Callable[[], list[str]]
+    connection: sqlite3.Connection,
+    clock: Clock,
+    unsound: Callable[[], list[tuple[int, str]]],
+    is_intact: Callable[[int], bool],
 ) -> Repaired:
     """Mend every flaw, inside the caller's transaction."""
     done = Repaired()
     made = _make_anew(connection, done)
     _put_values(connection, done)
-    if {"find", "session"} & set(made):
-        connection.execute("DELETE FROM find")
-        connection.execute("UPDATE session SET indexed = 0")
-    if "blob_use" in made:
-        _find_uses(connection)
-    _list_again(connection, unsound(), done)
+    if "session" in made:
+        search.make_anew(connection)
+    elif not search.is_sound_inside(connection):
+        search.make_anew(connection)
+        done.done.append("emptied the search index; the next search fills it")
+    line.list_again(connection, unsound(), done)
+    if wrong := uses.mend(connection, is_intact):
+        done.done.append(f"noted anew which sessions use kept content ({wrong} row(s))")
     _bring_back_projects(connection, clock, made)
     if {"session", "row"} & set(made):
         done.stale = [str(id) for (id,) in connection.execute("SELECT id FROM session")]
@@ -195,32 +170,18 @@ def _make_anew(connection: sqlite3.Connection, done: Repaired) -> list[str]:
     """Drop what is altered or not ours, create what is missing; returns the names of tables."""
     for kind, name, sql in list(_objects(connection.execute)):
         ours = _frame().get(name)
-        if (ours or kind in ("trigger", "index")) and ours != (kind, sql):
+        if (ours or kind in ("trigger", "index")) and ours != (kind, sql) and name != "find":
             connection.execute(f'DROP {kind} "{name}"')
             done.done.append(f"removed the {kind} {name}")
-    _drop_broken_search(connection)
-    there = {name for _, name, _ in _objects(connection.execute)}
-    missing = [(name, *facts) for name, facts in _frame().items() if name not in there]
+    there = {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
+    missing = [(name, *facts) for name, facts in _frame().items() if there.get(name) != facts]
     for name, kind, sql in missing:
-        connection.execute(sql)
+        if name == "find":
+            search.make_anew(connection)  # also what is left of its parts, or has another form
+        else:
+            connection.execute(sql)
         done.done.append(f"made the {kind} {name} anew")
     return [name for name, kind, _ in missing if kind == "table"]
-
-
-def _drop_broken_search(connection: sqlite3.Connection) -> None:
-    """An index that lacks a part can only be dropped once it has that part again."""
-    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    if _shadows().keys() <= there:
-        return
-    for name, (sql, rows) in _shadows().items():
-        if "find" not in there:
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
-        elif name not in there:
-            connection.execute(sql)
-            for row in rows:
-                marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT INTO {name} VALUES ({marks})", row)
-    connection.execute("DROP TABLE IF EXISTS find")
 
 
 def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:
@@ -233,43 +194,6 @@ def _put_values(connection: sqlite3.Connection, done: Repaired) -> None:
         if key in known:
             connection.execute("INSERT INTO meta VALUES (?, ?)", (key, known[key]))
         done.done.append(f"made the value {key} anew")
-
-
-def _find_uses(connection: sqlite3.Connection) -> None:
-    """Which sessions name what is kept: without it, forgetting one would erase all of it."""
-    kept = {digest for (digest,) in connection.execute("SELECT DISTINCT digest FROM blob")}
-    uses: set[tuple[str, int]] = set()
-    for position, data in connection.execute("SELECT position, data FROM event"):
-        for found in _DIGEST.findall(data or b""):
-            if found.decode() in kept:
-                uses.add((found.decode(), position >> SHIFT))
-    connection.executemany("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", sorted(uses))
-
-
-def _list_again(connection: sqlite3.Connection, unsound: Sequence[str], done: Repaired) -> None:
-    """Give every session that has events a line again, with the id and length they say."""
-    for id in unsound:
-        ((number, seq),) = connection.execute("SELECT number, seq FROM session WHERE id = ?", (id,))
-        true_id, true_seq = _told_by_events(connection, number)
-        facts = (true_id or id, true_seq or seq, number)
-        connection.execute("UPDATE session SET id = ?, seq = ? WHERE number = ?", facts)
-        done.stale.append(true_id or id)
-    for number in _orphans(lambda sql: connection.execute(sql).fetchall()):
-        true_id, true_seq = _told_by_events(connection, number)
-        if true_id:
-            connection.execute(_LINE, (number, true_id, true_seq))
-            done.stale.append(true_id)
-    if done.stale:
-        done.done.append(f"listed {len(done.stale)} session(s) anew, from their events")
-
-
-def _told_by_events(connection: sqlite3.Connection, number: int) -> tuple[str, int]:
-    first = connection.execute(_FIRST, (number, number)).fetchone()
-    last = connection.execute(_LAST, {"n": number}).fetchone()
-    try:
-        return str(json.loads(first[0])["session"]), int(last[0] or 0)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "", 0
 
 
 def _bring_back_projects(connection: sqlite3.Connection, clock: Clock, made: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from holdfast import files
 from holdfast.clock import short_id
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
-from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub
+from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local, settle
 from holdfast.store.schema import SHIFT
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.store import Flaw, Machine, Repaired, Spot
     from holdfast.store.bound import Bound
-    from holdfast.store.database import Reader
+    from holdfast.store.database import Read, Reader
     from holdfast.store.search import TextOf
 
     T = TypeVar("T")
     Parts = list[bytes]
 
 _PART = 1 << 20
+_OF_DEVICES = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
 _LAST_SEQ = (1 << SHIFT) - 1
 _MOST = 1 << 62
 _SUMMED = 256
@@ -71,6 +72,7 @@ _SUM = """
     FROM event WHERE position > ? AND position <= ? AND ifnull(key, '') < x'' AND header >= x''
         AND ifnull(salt, x'') >= x'' AND ifnull(data, x'') >= x''
 """
+_PARTS = "SELECT data FROM blob WHERE digest = ? ORDER BY part"
 _LAST = "SELECT ifnull(max(position), ?) FROM event WHERE position > ? AND position < ?"
 _SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
 _LISTED = ("id", "seq", *_SHOWN, "project")
@@ -80,12 +82,14 @@ _TESTS = {
     "id": "id = ? COLLATE NOCASE",
     **{name: f"{name} IS ?" for name in ("status", "archived", "forgotten", "project")},
 }
+_ERASE_CONTENT = (
+    "DELETE FROM blob_use WHERE session = :number",
+    "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)",
+)
 _ERASE = (
     "UPDATE event SET salt = NULL, data = NULL, key = NULL"
     " WHERE position > :number << :shift AND position < (:number + 1) << :shift",
     "DELETE FROM row WHERE session = :number",
-    "DELETE FROM blob_use WHERE session = :number",
-    "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)",
     "DELETE FROM find WHERE session = :session",
     # Otherwise the words stay in the index, marked as gone.
     "INSERT INTO find (find) VALUES ('optimize')",
@@ -140,11 +144,18 @@ class SqliteView(View):
         if self._connection is None:
             raise RuntimeError("the view has ended")
         try:
-            events = _sum_of_events(self._connection, self.number)
+            events = _sum_of_events(self._connection.execute, self.number)
             rows = _sum_of_rows(self._connection, "session = ?", (self.number,))
             return events == (self.seq, self.event_sum) and rows == self.row_sum
         except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
+
+    def keeps_content(self) -> bool:
+        used = self._all("SELECT digest FROM blob_use WHERE session = ?", (self.number,))
+        return all(
+            _are_as_kept(digest, [part for (part,) in self._all(_PARTS, (digest,))])
+            for (digest,) in used
+        )
 
     def listing(self) -> dict[str, object]:
         return _listings(self._all(f"{_LIST} WHERE number = ?", (self.number,)))[0]
@@ -211,8 +222,10 @@ class SqliteView(View):
         return self._all("SELECT device, n, hash FROM lost WHERE session = ?", (self.session,))
 
     def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            raise RuntimeError("the view has ended")
         try:
-            return self._execute(sql, values).fetchall()
+            return rows_of(self._connection, sql, values)
         except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
@@ -313,7 +326,7 @@ class SqliteStore(Store):
             self._create(connection, view)
         _add_events(connection, view, batch.entries)
         if batch.resum:
-            _, view.event_sum = _sum_of_events(connection, view.number)
+            _, view.event_sum = _sum_of_events(connection.execute, view.number)
         core = (batch.fold, batch.core, zlib.crc32(batch.core, batch.fold))
         line = (view.seq, *(batch.listing[name] for name in _SHOWN))
         self._put_rows(connection, view, batch)
@@ -424,14 +437,11 @@ class SqliteStore(Store):
         return [str(row[0]) for row in found]
 
     def blob(self, digest: str) -> bytes | None:
-        parts = self.read("SELECT data FROM blob WHERE digest = ? ORDER BY part", (digest,))
+        parts = [part for (part,) in self.read(_PARTS, (digest,))]
         if not parts:
             return None
-        try:
-            data = b"".join(zlib.decompress(part[0]) for part in parts)
-        except zlib.error:
-            data = None
-        if data is None or _sha256(data) != digest:
+        data = _unpacked(digest, parts)
+        if data is None:
             raise self._database.damaged(f"what is kept under {digest[:12]} was not written so")
         return data
 
@@ -461,16 +471,19 @@ class SqliteStore(Store):
     def flaws(self) -> list[Flaw]:
         from holdfast.store import repair
 
-        return repair.flaws(self.read, lambda: _unsound(self.read(_LIST)))
+        def look(run: Read) -> list[Flaw]:
+            return repair.flaws(run, lambda: _unsound(run), partial(_is_intact, run))
+
+        return self._database.read_together(look) or []
 
     def repair(self) -> Repaired:
         from holdfast.store import repair
 
         def act(connection: sqlite3.Connection) -> Repaired:
-            def unsound() -> list[str]:
-                return _unsound(connection.execute(_LIST).fetchall())
-
-            return repair.repair(connection, self._clock, unsound)
+            run = connection.execute
+            return repair.repair(
+                connection, self._clock, lambda: _unsound(run), partial(_is_intact, run)
+            )
 
         return self._database.mend(act)
 
@@ -484,6 +497,8 @@ class SqliteStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        from holdfast.store import search, uses
+
         def act(connection: sqlite3.Connection) -> int:
             view = self._load(connection, session)
             if not view.exists:
@@ -491,9 +506,17 @@ class SqliteStore(Store):
             self._save(connection, view, plan(view))
             view.end()
             whose = {"number": view.number, "session": view.session, "shift": SHIFT}
+            if uses.has_any(connection.execute, view.number):
+                # One wrong row would erase what others use, or keep what must go.
+                uses.mend(connection, partial(_is_intact, connection.execute))
+                for statement in _ERASE_CONTENT:
+                    connection.execute(statement, whose)
+            if not search.is_sound_inside(connection):
+                search.make_anew(connection)
             for statement in _ERASE:
                 connection.execute(statement, whose)
-            _, left = _sum_of_events(connection, view.number)
+            search.drop_sum(connection)
+            _, left = _sum_of_events(connection.execute, view.number)
             connection.execute(
                 "UPDATE session SET event_sum = ?, row_sum = 0 WHERE number = ?",
                 (left, view.number),
@@ -502,6 +525,7 @@ class SqliteStore(Store):
             return view.number
 
         self._database.write(act, self._database.heads.forget, checks=True)
+        self.write_soon(search.put_sum)
         if not self._database.scrub():
             raise Busy(
                 f"session {session} is forgotten, but old pages of it are still being read",
@@ -558,11 +582,16 @@ def _settle_device(
     name = machine if isinstance(machine, str) else machine()
     here = f"{name}:{os.stat(path).st_ino}"
     values = []
-    if meta.get("place") != here or not meta.get("device"):
+    if meta.get("place") != here or not _is_device(meta.get("device")):
         values += [("device", short_id(clock, 12)), ("place", here)]
     if not meta.get("secret"):
         values += [("secret", clock.random(32).hex())]
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+
+def _is_device(id: object) -> bool:
+    """Whether events may be written under an id: one that is garbled would go into every pack."""
+    return isinstance(id, str) and 0 < len(id) <= 16 and _OF_DEVICES.issuperset(id)
 
 
 def _end_moment(database: Database, reader: Reader) -> None:
@@ -582,8 +611,11 @@ def _listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
     ]
 
 
-def _unsound(rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    return [str(row["id"]) for row in _listings(rows) if not row["sound"]]
+def _unsound(run: Read) -> list[tuple[int, str]]:
+    """Number and id of the lines that are not as they were written."""
+    rows = list(run(f"SELECT number, line_sum, {', '.join(_LISTED)} FROM session"))
+    listed = zip(rows, _listings([row[1:] for row in rows]), strict=True)
+    return [(number, str(shown["id"])) for (number, *_), shown in listed if not shown["sound"]]
 
 
 def _sum_of_line(line: Sequence[object]) -> int:
@@ -604,7 +636,13 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
         )
 
 
-def _sum_of_events(connection: sqlite3.Connection, number: int) -> tuple[int, int]:
+def _is_intact(run: Read, number: int) -> bool:
+    """Whether the events under a number are those that were appended; so are none, of none."""
+    listed = list(run("SELECT seq, event_sum FROM session WHERE number = ?", (number,)))
+    return _sum_of_events(run, number) == (listed[0] if listed else (0, 0))
+
+
+def _sum_of_events(run: Read, number: int) -> tuple[int, int]:
     """How many events there are, -1 if not numbered without a gap, and the CRC-32 over all.
 
     It covers the bytes of key, header, salt and data, event after event in order of arrival.
@@ -614,9 +652,9 @@ def _sum_of_events(connection: sqlite3.Connection, number: int) -> tuple[int, in
     found = _SUMMED
     while found == _SUMMED:
         reach = (base, base + count, base + count + _SUMMED)
-        found, part, whole = connection.execute(_SUM, reach).fetchone()
+        ((found, part, whole),) = run(_SUM, reach)
         count, numbers, total = count + found, numbers + part, zlib.crc32(whole, total)
-    last = connection.execute(_LAST, (base, base, end)).fetchone()[0]
+    ((last,),) = run(_LAST, (base, base, end))
     gapless = last == base + count and numbers == count * (count + 1) // 2
     return count if gapless else -1, total
 
@@ -635,21 +673,48 @@ def _note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, in
 
 
 def _packed(digest: str, data: bytes) -> Parts:
+    """The parts in which content is kept, each followed by a sum, so that none need be unpacked
+    to see that it is as it was written, and that none is missing."""
     if _sha256(data) != digest:
         raise Damaged(f"the content given as {digest[:12]} has another SHA-256")
-    return [
-        zlib.compress(data[start : start + _PART], 6) for start in range(0, len(data) or 1, _PART)
-    ]
+    starts = range(0, len(data) or 1, _PART)
+    parts = [zlib.compress(data[start : start + _PART], 6) for start in starts]
+    return [part + _sum_of_part(digest, n, len(parts), part) for n, part in enumerate(parts)]
+
+
+def _sum_of_part(digest: str, number: int, count: int, part: bytes | memoryview) -> bytes:
+    place = f"{digest} {number}/{count}".encode()
+    return zlib.crc32(part, zlib.crc32(place)).to_bytes(4, "little")
+
+
+def _unpacked(digest: str, parts: Sequence[bytes]) -> bytes | None:
+    """The content of these parts, None if it is not what was kept under the digest."""
+    try:
+        data = b"".join(zlib.decompressobj().decompress(part) for part in parts)
+    except (zlib.error, TypeError):
+        return None
+    return data if parts and _sha256(data) == digest else None
+
+
+def _are_as_kept(digest: str, parts: Sequence[bytes]) -> bool:
+    sums = (
+        _sum_of_part(digest, n, len(parts), memoryview(part)[:-4]) == part[-4:]
+        for n, part in enumerate(parts)
+    )
+    # Parts that were written before there were sums have to be unpacked.
+    return bool(parts) and (all(sums) or _unpacked(digest, parts) is not None)
 
 
 def _put_blobs(
     connection: sqlite3.Connection, number: int, blobs: Sequence[tuple[str, Parts]]
 ) -> None:
     for digest, parts in blobs:
-        connection.executemany(
-            "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)",
-            [(digest, part, data) for part, data in enumerate(parts)],
-        )
+        there = connection.execute(_PARTS, (digest,)).fetchall()
+        if [part for (part,) in there] != parts:
+            # Not there yet, or not as it was written: this is the moment to mend it.
+            connection.execute("DELETE FROM blob WHERE digest = ?", (digest,))
+            rows = [(digest, n, data) for n, data in enumerate(parts)]
+            connection.executemany("INSERT INTO blob VALUES (?, ?, ?)", rows)
         connection.execute("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", (digest, number))
 
 

@@ -50,6 +50,7 @@ class AiSession(Layout):
 
     id = read.ID
     document = "S0"
+    says = frozenset({"pending", "running", "done"})
 
     def recognise(self, name: str, value: Any) -> float:
         """By shape; the name counts nothing, files get renamed."""
@@ -76,8 +77,8 @@ class AiSession(Layout):
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.get(tree, where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        return put(old, facts, where)
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        return put(old, facts, where, was)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         told = any(tree.get(read.key_of(tree, file)) for file in read.OWN)

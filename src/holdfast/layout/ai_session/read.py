@@ -300,8 +300,13 @@ def milliseconds(value: Any) -> int | None:
 # --- all of it ---------------------------------------------------------------------------------
 
 
-def get(tree: Tree, where: Where) -> Facts:
-    """What the files say. Total: values of the wrong type say nothing."""
+def get(tree: Tree, where: Where, steps: list[StepFact] | None = None) -> Facts:
+    """What the files say. Total: values of the wrong type say nothing.
+
+    Whoever knows what `steps` the plan says already need not have it read.
+    """
+    if steps is None:
+        steps = _merged([placed.step for placed in walk(part(tree, PLAN), where)])
     current, native_id = current_of(tree), identity(tree)
     found = (command_of(line, where) for line in log_of(tree))
     began, updated = times_of(tree, native_id, where)
@@ -313,7 +318,7 @@ def get(tree: Tree, where: Where) -> Facts:
         began_at=began,
         updated_at=updated,
         position=name(current.get("active_task")),
-        steps=_merged([placed.step for placed in walk(part(tree, PLAN), where)]),
+        steps=steps,
         commands=[command for command in found if command],
         artifacts=artifacts_of(where),
         attributes=_attributes(part(tree, PLAN)),

@@ -44,16 +44,63 @@ def files(native_id: str) -> list[str]:
     return [f"{native_id}/{STATE}", f"{native_id}/{PLAN}", f"{native_id}/{LOG}", INDEX]
 
 
-def put(old: Tree | None, facts: Facts, where: Where) -> Tree:
+def put(old: Tree | None, facts: Facts, where: Where, put_last: Facts | None = None) -> Tree:
     """The old tree, changed to say what the facts say; a new one where there is none."""
-    tree: Tree = copied(old) if old is not None else {}
-    was = get(tree, where)
+    added = _added_tasks(put_last, facts) if isinstance(_plan_in(old or {}), dict) else None
+    planned = added is None
+    tree = _own(old or {}, planned, facts)
+    was = get(tree, where) if planned else get(tree, where, steps=facts.steps)
     if not read.writable(tree) or (old is not None and was == facts):
         return tree
     if not read.has_session(tree):
         tree = _created(tree, _fitting_id(tree, facts, where), facts, where)
         was = get(tree, where)
     _put_all(tree, was, facts, where)
+    if added:
+        _add_tasks(tree, added)
+    return tree
+
+
+def _plan_in(tree: Tree) -> Any:
+    return tree.get(read.key_of(tree, PLAN))
+
+
+def _added_tasks(was: Facts | None, facts: Facts) -> list[StepFact] | None:
+    """The tasks behind those that the plan says already; None if more of it is to be looked at."""
+    if was is None or was.steps != facts.steps[: len(was.steps)]:
+        return None
+    new, parents = facts.steps[len(was.steps) :], {step.parent for step in facts.steps}
+    told = (was.goal, was.attributes, was.native_id)
+    plain = all(s.unit == "task" and s.id and not s.parent and s.id not in parents for s in new)
+    is_all = plain and told == (facts.goal, facts.attributes, facts.native_id)
+    return new if is_all else None
+
+
+def _add_tasks(tree: Tree, new: list[StepFact]) -> None:
+    """Add tasks to the phase for those that are in none, on a plan that is not ours to change."""
+    key = read.key_of(tree, PLAN)
+    plan = tree[key] = dict(tree[key])
+    phases = plan["phases"] = list(sequence(plan.get("phases")))
+    at = next((at for at, each in enumerate(phases) if _is_loose(each, at + 1)), None)
+    if at is None:
+        _phase(phases, LOOSE)
+        at = len(phases) - 1
+    made = [_new_task(phases, step) for step in new]
+    phases[at] = {**phases[at], "tasks": [*sequence(phases[at].get("tasks")), *made]}
+
+
+def _is_loose(phase: Any, number: int) -> bool:
+    return isinstance(phase, dict) and read.phase_id(phase, number) == LOOSE
+
+
+def _own(old: Tree, planned: bool, facts: Facts) -> Tree:
+    """The files to be changed: copies, but of those that nothing will be written into."""
+    tree = dict(old)
+    for file in (STATE, INDEX, *([PLAN] if planned else [])):
+        if key := read.key_of(tree, file):
+            tree[key] = copied(tree[key])
+    if facts.commands and isinstance(log := tree.get(read.key_of(tree, LOG)), list):
+        tree[read.key_of(tree, LOG)] = list(log)
     return tree
 
 
@@ -244,9 +291,10 @@ def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 def _state_changes(
     current: Node, was: Facts, facts: Facts, where: Where
 ) -> Iterator[tuple[str, Any]]:
-    task = _active_task(facts)
-    if facts.position != was.position and task != (was.position or None):
-        yield "active_task", task
+    if facts.position != was.position:
+        task = _active_task(facts)
+        if task != (was.position or None):
+            yield "active_task", task
     if facts.model != was.model and facts.model in MODELS:
         yield "model_in_use", facts.model
     if facts.began_at is not None and facts.began_at != was.began_at:

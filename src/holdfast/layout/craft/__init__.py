@@ -52,7 +52,7 @@ from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scal
 from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Node, Text
 from holdfast.layout.jsonrule import Rule, look
 from holdfast.layout.torn import recover
-from holdfast.layout.value import copied, mapping, text
+from holdfast.layout.value import mapping, text
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 from holdfast.sha import digest_of
 
@@ -293,18 +293,19 @@ def _fresh_teleportation(device: str) -> Node:
     }
 
 
-def _put_root(root: Node, facts: Facts, where: Where) -> None:
+def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     device = root.get("device")
     _put_session(root, facts, where)
-    _put_work(root, facts, where)
-    _put_logs(root, facts, where)
-    parts: dict[str, Callable[[Node], None]] = {
-        "context_usage": partial(_put_usage, facts=facts, where=where),
-        "teleportation": partial(_put_attributes, rule=TELEPORTATION, facts=facts),
-        "metadata": partial(_put_metadata, facts=facts, where=where),
+    _put_work(root, facts, where, was)
+    _put_logs(root, facts, where, was)
+    parts: dict[str, tuple[tuple[str, ...], Callable[[Node], None]]] = {
+        "context_usage": (_SPENT, partial(_put_usage, facts=facts, where=where)),
+        "teleportation": (_FREE, partial(_put_attributes, rule=TELEPORTATION, facts=facts)),
+        "metadata": ((*_FREE, *_OF_GIT), partial(_put_metadata, facts=facts, where=where)),
     }
-    for section, put in parts.items():
-        form.put_section(root, section, put, ROOT)
+    for section, (names, put) in parts.items():
+        if not form.unchanged(was, facts, *names):
+            form.put_section(root, section, put, ROOT)
     if root.get("device") != device:
         _add_device(root)
 
@@ -323,25 +324,36 @@ def _put_session(root: Node, facts: Facts, where: Where) -> None:
     form.put_status(root, ID, facts.status, ROOT)
 
 
-def _put_work(root: Node, facts: Facts, where: Where) -> None:
-    done = [step for step in _titled(facts) if form.is_done(step.status)]
-    rest = [step for step in _titled(facts) if not form.is_done(step.status)]
-    for key, steps in (("completed_work", done), ("pending_tasks", rest)):
-        read = partial(_get_step, status="")
-        form.put_key(root, key, ROOT, steps, read, _put_sentence, form.by_name("title"))
-    read_agent, write_agent = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    form.put_key(root, "agents", ROOT, facts.agents, read_agent, write_agent, form.by_name("id"))
+_SPENT = ("tokens", "compressions", "compressed_at", "tokens_by_agent", "agents")
+_FREE = ("attributes",)
+_OF_GIT = ("git_branch", "git_commit")
 
 
-def _titled(facts: Facts) -> list[StepFact]:
-    return [replace(s, title=s.title or s.id) for s in facts.steps if s.title or s.id]
+def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    if not form.unchanged(was, facts, "steps"):
+        _put_steps(root, facts, was)
+    if not form.unchanged(was, facts, "agents"):
+        read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
+        form.put_key(root, "agents", ROOT, facts.agents, read, write, form.by_name("id"))
+
+
+def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
+    for key, are_done in (("completed_work", True), ("pending_tasks", False)):
+        steps = _titled(facts, are_done)
+        before = None if was is None else _titled(was, are_done)
+        read, by_title = partial(_get_step, status=""), form.by_name("title")
+        form.put_key(root, key, ROOT, steps, read, _put_sentence, by_title, was=before)
+
+
+def _titled(facts: Facts, are_done: bool) -> list[StepFact]:
+    return form.titled(step for step in facts.steps if form.is_done(step.status) is are_done)
 
 
 def _put_sentence(old: Any, step: StepFact) -> Any:
     return step.title if old is None else old
 
 
-def _put_logs(root: Node, facts: Facts, where: Where) -> None:
+def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     files = form.by_moment(lambda each: (each.path, each.action))
     choices = form.by_moment(lambda each: each.what)
@@ -351,6 +363,8 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
         ("files_modified", [f for f in facts.files if f.path], _get_file, _put_change, files),
     )
     for key, entries, read, write, passes in of_log:
+        if form.unchanged(was, facts, "decisions") and (key == "decisions_made" or not entries):
+            continue
         reader, writer = partial(read, where=where), partial(write, **known)
         form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True)
 
@@ -449,7 +463,7 @@ def _spent(facts: Facts) -> dict[str, int]:
 
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
-    spent = mapping(usage.get("by_agent"))
+    spent = dict(mapping(usage.get("by_agent")))
     for agent, tokens in _spent(facts).items():
         if COUNT.read(spent.get(agent), where) != tokens:
             spent[agent] = tokens
@@ -473,9 +487,10 @@ def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
 
 def _add_device(root: Node) -> None:
     """The device that wrote last is one of those that know the session."""
-    devices = mapping(root.get("teleportation")).get("devices")
+    known = mapping(root.get("teleportation"))
+    devices = known.get("devices")
     if isinstance(devices, list) and root["device"] not in devices:
-        devices.append(root["device"])
+        root["teleportation"] = {**known, "devices": [*devices, root["device"]]}
 
 
 # --- the layout --------------------------------------------------------------------------------
@@ -513,6 +528,7 @@ _COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_
 class Craft(Layout):
     id = ID
     document = "S2"
+    says = frozenset({"pending", "done"})
     indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
@@ -539,15 +555,15 @@ class Craft(Layout):
         name, value = self._main(tree)
         return _get(name, mapping(value), where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        made: Tree = copied(old or {})
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        made: Tree = dict(old or {})
         name, value = self._main(made)
         if not isinstance(value, dict):
             native_id = facts.native_id or self.new_id(facts, where, frozenset())
             name = name or f"{native_id}.json"
             value = _fresh(facts, where, native_id)
-        made[name] = value
-        _put_root(value, facts, where)
+        made[name] = value = dict(value)
+        _put_root(value, facts, where, was)
         return made
 
     def reading(self, tree: Tree, where: Where) -> Reading:

@@ -89,7 +89,7 @@ class Essay(Layout):
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.facts(tree, where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
         given = facts.native_id
         id = self.new_id(facts, where, frozenset()) if self.valid_id(given) else given
         return write.put(old, facts, id, where)

@@ -69,7 +69,7 @@ class Praxis(Layout):
     def get(self, tree: Tree, where: Where) -> Facts:
         return facts(View(tree, where))
 
-    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
         if old is None:
             # An id of the user's own making comes back from another layout as it went.
             unfit = checks.unsafe_id(facts.native_id)

@@ -83,6 +83,11 @@ def put(store: Store, session: str, what: Batch, blobs: Sequence[bytes] = ()) ->
     store.append(session, lambda view: what, create=True, blobs=named)
 
 
+def naming(*content: bytes) -> str:
+    """What an event says that keeps this content: no search finds it."""
+    return " ".join(["unsaid", *(sha256(data).hexdigest() for data in content)])
+
+
 def texts(store: Store, session: str) -> list[str]:
     with store.view(session) as view:
         return [said(stored) for stored in view.events()]

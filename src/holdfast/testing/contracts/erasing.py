@@ -18,6 +18,7 @@ from holdfast.testing.contracts.base import (
     blob,
     found,
     header,
+    naming,
     put,
     said,
     texts,
@@ -63,8 +64,9 @@ class Erasing(Fixtures):
         for text in secrets:
             rows: list[Row] = [("step", text[:50], True, 1, text.encode())]
             put(store, "s1", batch(text, key="Geheimkey", rows=rows, core=text.encode()))
-        put(store, "s1", batch("unsaid", goal="Geheimziel", summary="Geheimes"), [shared, own])
-        put(store, "s2", batch("open", goal="kept"), [shared])
+        last = batch(naming(shared, own), goal="Geheimziel", summary="Geheimes")
+        put(store, "s1", last, [shared, own])
+        put(store, "s2", batch("open", naming(shared), goal="kept"), [shared])
         if store.capabilities.search:
             assert len(found(store, "geheim", limit=100)) == 59
         assert b"Geheim" in place.raw()
@@ -74,10 +76,20 @@ class Erasing(Fixtures):
         assert b"geheim" not in place.raw().lower()
         assert store.blob(blob(own)[0]) is None
         assert store.blob(blob(shared)[0]) == shared
-        assert texts(store, "s2") == ["open"]
+        assert texts(store, "s2") == ["open", naming(shared)]
         assert [row["goal"] for row in store.catalogue()] == ["kept"]
         if store.capabilities.search:
             assert found(store, "geheim") == []
+
+    def test_content_goes_with_the_last_session_that_names_it(self, store: Store) -> None:
+        for session in ("s1", "s2"):
+            put(store, session, batch(naming(b"shared")), [b"shared"])
+        store.erase("s1", lambda view: batch("tombstone", forgotten=1))
+        assert store.blob(blob(b"shared")[0]) == b"shared"
+        assert store.flaws() == []
+        store.erase("s2", lambda view: batch("tombstone", forgotten=1))
+        assert store.blob(blob(b"shared")[0]) is None
+        assert store.flaws() == []
 
     def test_headers_stay_and_the_tombstone_is_the_last(self, store: Store) -> None:
         put(store, "s1", batch("a", "b", rows=[("step", "t", True, 1, b"")]))

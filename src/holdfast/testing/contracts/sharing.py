@@ -12,7 +12,16 @@ from functools import partial
 import pytest
 
 from holdfast.store import Batch, Store, View
-from holdfast.testing.contracts.base import Fixtures, Place, batch, blob, put, text_of, texts
+from holdfast.testing.contracts.base import (
+    Fixtures,
+    Place,
+    batch,
+    blob,
+    naming,
+    put,
+    text_of,
+    texts,
+)
 
 
 class Sharing(Fixtures):
@@ -88,10 +97,11 @@ class Sharing(Fixtures):
     def test_everything_is_there_after_reopening(
         self, store: Store, another: Callable[[], Store]
     ) -> None:
-        put(store, "s1", batch("a", rows=[("step", "t", True, 1, b"row")]), blobs=[b"data"])
+        put(store, "s1", batch("a", rows=[("step", "t", True, 1, b"row")]))
+        put(store, "s1", batch(naming(b"data")), blobs=[b"data"])
         store.close()
         later = another()
-        assert texts(later, "s1") == ["a"]
+        assert texts(later, "s1") == ["a", naming(b"data")]
         assert later.blob(blob(b"data")[0]) == b"data"
         assert later.check() == [] == later.flaws()
 

@@ -1,0 +1,53 @@
+"""Glance: session files of other programs in a project, seen without reading any.
+
+The secret is where the layouts keep sessions, and that a few names tell enough: who is told of
+such files runs `holdfast adopt`, which reads them. A glance costs some stats where nothing is,
+and one short listing where something is; a folder with very many names is not looked through.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_FOLDER = ".ai-session"
+_JSON = (".praxis-os/.cache/state", ".craft/cache/orchestration-sessions")
+_CURRENT = ".claude/orchestrator-session.json"
+_PARTS = ("state.yaml", "implementation-plan.yaml", "history.jsonl")
+_INDEX = "index.json"
+_MOST = 200
+
+
+def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
+    """Places below a project's root with sessions that are not `ours`, which is asked if needed."""
+    there = [place for place in (_FOLDER, *_JSON, _CURRENT) if os.path.lexists(f"{root}/{place}")]
+    if not there:
+        return []
+    known = ours()
+    return [
+        f"{root}/{place}"
+        for place in there
+        if any(session not in known for session in _sessions(root, place))
+    ]
+
+
+def _sessions(root: str, place: str) -> Iterator[str]:
+    """The main files that sessions in a place have, or would have."""
+    path = f"{root}/{place}"
+    if place == _CURRENT:
+        yield path
+    for name in _names(path):
+        if place in _JSON and name.endswith(".json") and name != _INDEX:
+            yield f"{path}/{name}"
+        elif place == _FOLDER and any(os.path.lexists(f"{path}/{name}/{p}") for p in _PARTS):
+            yield f"{path}/{name}/{_PARTS[0]}"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))[:_MOST]
+    except OSError:
+        return []

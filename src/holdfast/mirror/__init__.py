@@ -1,0 +1,327 @@
+"""Mirror: keeps layout files equal to state, and takes up what others write into them.
+
+Words. A session is *bound* to a place of a layout (`owner`). What we write there is a *rendering*;
+the last few are remembered. What is found in a file is looked at (`look`), what others wrote is
+absorbed (`absorb`), what we write is rendered (`render`); ended sessions go to a layout's
+`archive`.
+
+The secret of this room is the order: look, absorb, decide and record (elsewhere), render,
+remember, exchange, look at what the exchange displaced. A rendering is remembered before it is
+written, those of all bindings in one step. A crash in between is found at the next access: the
+files are not the newest rendering. While git is in the middle of an operation, or a file cannot be
+read or is not ours, nothing is read or written there: the binding is *suspended*, and says why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from msgspec import Struct
+
+from holdfast import files
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError
+from holdfast.journal import Journal
+from holdfast.layout import Where
+from holdfast.layout.customs import custom
+from holdfast.layout.document import Document
+from holdfast.layout.guarded import Unreadable
+from holdfast.layout.translate import Move
+from holdfast.mirror import owner
+from holdfast.mirror.absorb import Absorber
+from holdfast.mirror.archive import Archive
+from holdfast.mirror.desk import Desk, Suspended, is_real, paths_of
+from holdfast.mirror.look import Look, Looker
+from holdfast.mirror.render import Plan, Renderer, prepare
+from holdfast.place import Tree as Place
+from holdfast.place import git_operation, is_tracked
+from holdfast.store import Store
+from holdfast.store.bound import Binding
+
+_TRIES = 5
+_LOUD = frozenset(
+    f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
+)
+"""Events after which files that git tracks are written too."""
+
+
+class _Job(Struct):
+    """A binding that is being written, under its locks."""
+
+    binding: Binding
+    said: list[str] = []
+    looks: list[Look] = []
+    plan: Plan | None = None
+    is_done: bool = False
+
+
+class Mirror:
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        clock: Clock,
+        place: Place,
+        *,
+        naive: str,
+        device: str,
+        roots: Mapping[str, str] | None = None,
+    ) -> None:
+        self._desk = Desk(store, journal, clock, place, naive=naive, device=device, roots=roots)
+        self._bound = self._desk.bound
+        self._looker = Looker(self._desk)
+        self._renderer = Renderer(self._desk, self._looker)
+        self._absorber = Absorber(self._desk, self._looker, self._renderer.remember)
+        self._archive = Archive(self._desk)
+        self._quiet: dict[int, bool] = {}
+
+    # -- binding -------------------------------------------------------------------------------
+
+    def bindings(self, session: str = "") -> list[Binding]:
+        return self._bound.bindings(session)
+
+    def bind(
+        self, session: str, kind: str, native: str = "", root: str = "", *, found: bool = False
+    ) -> Binding:
+        """Give a session a place in a layout. Its files appear with the next `write`.
+
+        Files that are there already are somebody's session, unless they were `found` to be its.
+        """
+
+        def retire(other: Binding) -> list[str]:
+            return self._guarded(other, self._retire)
+
+        return owner.bind(self._desk, session, kind, native, root, found=found, retire=retire)
+
+    def require_place(self, session: str, kind: str, native: str = "") -> None:
+        """Refuse what `bind` would refuse, before anything is recorded of a new session."""
+        other = owner.require_place(self._desk, session, kind, native)
+        if other is not None:
+            self._require_calm(other)
+
+    def root_of(self, kind: str) -> str:
+        """The folder of a layout in this project."""
+        return self._desk.root_of(kind)
+
+    def where(self, root: str, *, names: bool = True) -> Where:
+        """What a layout may know of its surroundings there; the files only if `names`."""
+        return self._desk.where(root, names=names)
+
+    def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:
+        """Take the files as they are for ours: they and the journal say the same.
+
+        What was `seen` in them, by path, need not be parsed and judged again.
+        """
+        for binding in self.bindings(session):
+            with self._desk.store.view(session) as view:
+                seq = view.seq
+            self._renderer.remember(binding, self._looker.looks(binding, seen), seq)
+
+    def unbind(self, binding: Binding) -> None:
+        """Let go of a place; its files stay as they are."""
+        self._bound.unbind(binding)
+
+    def archive(self, binding: Binding) -> None:
+        """Put the file of a session away where its layout keeps older ones; its place is free."""
+        with self._locks(binding):
+            self._retire(binding)
+
+    def _retire(self, binding: Binding) -> list[str]:
+        """Make room for another session."""
+        self._settle(binding)
+        self._archive.put_away(binding)
+        return []
+
+    # -- taking up edits -----------------------------------------------------------------------
+
+    def pending(self, session: str) -> list[Move]:
+        """What others wrote into a session's files and nobody has taken up; changes nothing."""
+        made: list[Move] = []
+        for binding in self.bindings(session):
+            try:
+                if not self._looker.unchanged(binding):
+                    self._require_calm(binding)
+                    made += self._absorber.pending(binding)
+            except HoldfastError:
+                # Whoever writes next is told; a reader shows what the journal says.
+                continue
+        return made
+
+    def absorb(self, session: str) -> list[str]:
+        """Record what others wrote into a session's files; says what was found."""
+        said = []
+        for binding in self.bindings(session):
+            there = os.path.isdir(os.path.dirname(binding.place))
+            if there and not self._looker.unchanged(binding):
+                said += self._guarded(binding, lambda current: self._settle(current)[1])
+        return said
+
+    def _settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
+        self._archive.follow(binding)
+        return self._absorber.settle(binding)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
+        """Bring a session's files up to its state; says what could not be written."""
+        loud = force or kind in _LOUD
+        chosen = [b for b in self.bindings(session) if loud or not self._is_quiet(b)]
+        jobs = [_Job(binding) for binding in chosen]
+        for batch in _apart(jobs):
+            self._write_at_once(batch)
+        return [line for job in jobs for line in job.said]
+
+    def _write_at_once(self, jobs: list[_Job]) -> None:
+        calm = {os.sep}
+        with ExitStack() as locks:
+            todo = [job for job in jobs if self._tried(job, lambda j: self._open(j, locks, calm))]
+            self._renew(todo)
+            for _ in range(_TRIES):
+                todo = [job for job in self._round(todo) if not job.is_done] if todo else []
+        for job in todo:
+            job.said.append(f"{job.binding.place} is being written by someone else all the time")
+
+    def _open(self, job: _Job, locks: ExitStack, calm: set[str] | None = None) -> None:
+        self._require_calm(job.binding, calm)
+        locks.enter_context(self._locks(job.binding))
+
+    def _renew(self, jobs: list[_Job]) -> None:
+        """See what others did while we waited: written, moved, or let go of a binding."""
+        current = self.bindings(jobs[0].binding.session) if jobs else []
+        known = {binding.number: binding for binding in current}
+        for job in jobs:
+            job.is_done = job.binding.number not in known
+            job.binding = known.get(job.binding.number, job.binding)
+
+    def _round(self, jobs: list[_Job]) -> list[_Job]:
+        """One try for some bindings; returns those that did not fail."""
+        jobs = [job for job in jobs if not job.is_done and self._tried(job, self._look)]
+        jobs = self._planned(jobs) if jobs else []
+        plans = [job.plan for job in jobs if job.plan]
+        new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
+        if new:
+            self._bound.rendered([(p.binding, p.notes, p.seq) for p in new])
+        jobs = [job for job in jobs if self._tried(job, _prepare)]
+        plans = [job.plan for job in jobs if job.plan]
+        self._renderer.stage(plans)
+        jobs = [job for job in jobs if self._tried(job, self._put)]
+        written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
+        files.sync_folders({os.path.dirname(path) for path in written})
+        return jobs
+
+    def _look(self, job: _Job) -> None:
+        job.looks, found = self._settle(job.binding)
+        job.said += found
+        if self._archive.bring_back(job.binding):
+            job.looks = self._looker.looks(job.binding)
+
+    def _planned(self, jobs: list[_Job]) -> list[_Job]:
+        """Plan for one moment of the journal what all the files should be."""
+        with self._desk.store.view(jobs[0].binding.session) as view:
+
+            def plan(job: _Job) -> None:
+                tell = partial(self._desk.tell, view)
+                job.plan = self._renderer.plan(job.binding, job.looks, tell)
+
+            return [job for job in jobs if self._tried(job, plan)]
+
+    def _put(self, job: _Job) -> None:
+        assert job.plan is not None
+        if self._renderer.write(job.plan):
+            return
+        self._archive.put_away_if_over(job.binding, job.plan.status)
+        self._suspend(job.binding, "")
+        job.is_done = True
+
+    def _is_quiet(self, binding: Binding) -> bool:
+        """Files that git tracks are written at pause and finish only; looked up once."""
+        if binding.number not in self._quiet:
+            tree = self._desk.tree_of(binding.root)
+            quiet = any(is_tracked(tree, path) for path in paths_of(binding).values())
+            self._quiet[binding.number] = quiet
+            if quiet != binding.quiet:
+                self._bound.change(binding, suspended=binding.suspended, quiet=quiet)
+        return self._quiet[binding.number]
+
+    # -- suspending ----------------------------------------------------------------------------
+
+    def _guarded(self, binding: Binding, act: Callable[[Binding], list[str]]) -> list[str]:
+        """Do something to a binding's files under its locks; a reason not to is remembered."""
+
+        def go(job: _Job) -> None:
+            with ExitStack() as locks:
+                self._open(job, locks)
+                self._renew([job])
+                if not job.is_done:
+                    job.said += act(job.binding)
+
+        job = _Job(binding)
+        if self._tried(job, go):
+            self._suspend(job.binding, "")
+        return job.said
+
+    def _tried(self, job: _Job, act: Callable[[_Job], None]) -> bool:
+        """Whether something could be done; if not, it is said why."""
+        what = f"{job.binding.layout} files are"
+        try:
+            act(job)
+        except (Suspended, Unreadable) as error:
+            self._suspend(job.binding, str(error))
+            job.said.append(f"{what} left alone: {error}")
+            return False
+        except HoldfastError as error:
+            job.said.append(f"{what} not up to date: {error}")
+            return False
+        return True
+
+    def _suspend(self, binding: Binding, reason: str) -> None:
+        if binding.suspended != reason:
+            self._bound.change(binding, suspended=reason, quiet=binding.quiet)
+
+    @contextmanager
+    def _locks(self, binding: Binding) -> Iterator[None]:
+        """Our lock on the folder, and the layout's own manner of locking in addition."""
+        files.make_folder(binding.root)
+        with ExitStack() as stack:
+            stack.enter_context(files.locked(binding.root, clock=self._desk.clock))
+            own = custom(binding.layout).lock.format(id=binding.native)
+            if own:
+                path = os.path.join(binding.root, own)
+                files.make_folder(os.path.dirname(path))
+                stack.enter_context(self._looker.patiently(path, create=True))
+            yield
+
+    def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
+        """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and
+        trees, that were looked at just now."""
+        known = {os.sep} if calm is None else calm
+        if not is_real(binding.root, known):
+            raise Suspended(f"a symbolic link leads away from {binding.root}")
+        tree = self._desk.tree_of(binding.root)
+        if f"git {tree.root}" in known:
+            return
+        if operation := git_operation(tree):
+            raise Suspended(f"git is in the middle of a {operation}")
+        known.add(f"git {tree.root}")
+
+
+def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:
+    """Bindings that can be written at once, one for each folder, in the order of the folders.
+
+    Each folder is locked once, and by all processes in one order: nobody waits for another who
+    waits for him. Two sessions of one folder may share a file.
+    """
+    rest = sorted(jobs, key=lambda job: job.binding.root)
+    while rest:
+        first = {job.binding.root: job for job in reversed(rest)}
+        batch = [job for job in rest if first[job.binding.root] is job]
+        rest = [job for job in rest if first[job.binding.root] is not job]
+        yield batch
+
+
+def _prepare(job: _Job) -> None:
+    if job.plan:
+        prepare(job.plan)

@@ -1,0 +1,174 @@
+"""Absorb: what others wrote into a binding's files becomes events of its session.
+
+An edit is compared with the rendering that it was most likely made from, and what it changed is
+recorded with the actor `file:LAYOUT`. Bytes that an exchange displaced are looked at in the same
+way. Absorbing never by itself writes a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from holdfast import files
+from holdfast.errors import InvalidInput
+from holdfast.layout import Tree
+from holdfast.layout.guarded import Unreadable
+from holdfast.layout.threeway import Changes, changes, nearest
+from holdfast.layout.translate import Move
+from holdfast.mirror.desk import Desk, Suspended, kind_of, lens_of, parsed, paths_of, read
+from holdfast.mirror.look import Look, Looker, folders_of
+from holdfast.model import event as ev
+from holdfast.model.fold import CONFLICT
+from holdfast.store.bound import Binding
+
+UNKNOWN = 0
+"""How far files reach that someone edited: what is in their logs has to be looked at."""
+
+Remember = Callable[[Binding, Sequence[Look], int], None]
+"""Take files as they are for the newest renderings, which reach up to an event."""
+
+
+class Absorber:
+    def __init__(self, desk: Desk, looker: Looker, remember: Remember) -> None:
+        self._desk = desk
+        self._looker = looker
+        self._remember = remember
+
+    def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
+        """Take up what others wrote; the files as they are, and what was found."""
+        said: list[str] = []
+        paths = paths_of(binding)
+        if any(files.has_leftovers(f) for f in {binding.root, *folders_of(paths)}):
+            said += self._clear_up(binding, paths)
+        looks = self._looker.looks(binding)
+        edited = _edited(looks)
+        if edited:
+            said += self._absorb_trees(binding, looks, edited)
+            self._remember(binding, looks, UNKNOWN)
+        return looks, said
+
+    def pending(self, binding: Binding) -> list[Move]:
+        """What others wrote and nobody has taken up; changes nothing."""
+        looks = self._looker.looks(binding)
+        edited = _edited(looks)
+        return self._changes(binding, looks, edited).moves if edited else []
+
+    def _clear_up(self, binding: Binding, paths: dict[str, str]) -> list[str]:
+        """Remove what nobody finished, and look at what an exchange displaced."""
+        for path in (*paths.values(), readme_of(binding)):
+            for temporary in files.unfinished(path):
+                files.remove(temporary)
+        said: list[str] = []
+        for name, path in paths.items():
+            said += self._take_displaced(binding, name, path)
+        return said
+
+    def _take_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
+        said: list[str] = []
+        for aside in files.displaced(path):
+            try:
+                said += self._absorb_bytes(binding, name, read(aside))
+            except (InvalidInput, Unreadable, Suspended):
+                # Whatever it is, it was there and is nobody's to throw away.
+                files.put_back(aside, path)
+                raise
+            files.remove(aside)
+        return said
+
+    def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
+        """Take up bytes that an exchange displaced, if they are not ours."""
+        digest = sha256(data).hexdigest()
+        known = self._desk.bound.renderings(binding).get(name, [])
+        if any(rendering.digest == digest for rendering in known):
+            return []
+        looks = self._looker.looks(binding)
+        look = next(look for look in looks if look.name == name)
+        look.data, look.digest, look.known = data, digest, known
+        look.verdict = "edited" if known else "found"
+        self._looker.understand(look)
+        self._looker.require_ours(binding, looks)
+        said = self._absorb_trees(binding, looks, {name: look.value})
+        self._remember(binding, [look], UNKNOWN)
+        return said
+
+    def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
+        found = self._changes(binding, looks, edited)
+        if not (found.moves or found.contested or found.residue):
+            return []
+        self._record(binding, looks, edited, found)
+        return [_summary(edited, found)]
+
+    def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
+        theirs = {look.name: look.value for look in looks if look.read is not None}
+        base = dict(theirs)
+        for look in looks:
+            if look.name in edited:
+                base[look.name] = self._base(binding, look)
+        now = self._desk.told(binding.session).facts
+        base = {name: value for name, value in base.items() if value is not None}
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        clean, kept = self._desk.without_secrets, self._desk.journal.kept_as
+        return changes(lens, clean(base), clean(theirs), now, where, kept)
+
+    def _base(self, binding: Binding, look: Look) -> Any:
+        """What the file said when the editor read it, as far as we can tell."""
+        data = look.data or b""
+        if kind_of(look.name) == "jsonl":
+            # A log only grows; of one that was changed, every line is news.
+            sizes = [r.size for r in look.known if _begins(data, r.size, r.digest)]
+            return parsed(look.name, data[: max(sizes, default=0)]).value
+        near = nearest(data, self._desk.bound.said(binding, look.name))
+        return None if near is None else parsed(look.name, near).value
+
+    def _record(
+        self, binding: Binding, looks: Sequence[Look], edited: Tree, found: Changes
+    ) -> None:
+        heads = [
+            ev.ForeignEdited(
+                layout=binding.layout,
+                path=self._desk.name_of(binding, look.path),
+                digest=look.digest,
+                cause=_cause(found.contested),
+                residue=found.residue,
+            )
+            for look in looks
+            if look.name in edited
+        ]
+        made = [*(Move(head) for head in heads), *found.moves]
+        self._desk.journal.append(
+            binding.session,
+            *(move.body for move in made),
+            at=[move.at for move in made],
+            actor=f"file:{binding.layout}",
+            foreign=True,
+        )
+
+
+def readme_of(binding: Binding) -> str:
+    return os.path.join(binding.root, "README.md")
+
+
+def _edited(looks: Sequence[Look]) -> Tree:
+    return {look.name: look.value for look in looks if look.verdict == "edited"}
+
+
+def _begins(data: bytes, size: int, digest: str) -> bool:
+    return sha256(data[:size]).hexdigest() == digest
+
+
+def _cause(contested: Sequence[str]) -> str:
+    shown = ", ".join(contested[:20])
+    return f"{CONFLICT}{shown}" if contested else "edit"
+
+
+def _summary(edited: Tree, found: Changes) -> str:
+    names = ", ".join(sorted(edited))
+    text = f"{names} was changed by someone: {len(found.moves)} change(s) taken up"
+    if found.contested:
+        text += f"; changed here too: {', '.join(found.contested[:5])}"
+    if found.residue:
+        text += f"; not taken up: {found.residue[:200]}"
+    return text

@@ -1,0 +1,190 @@
+"""Desk: what every room of the mirror needs: the journal's word, the layouts, the surroundings.
+
+Nothing is decided here. A process that writes on need not find the same out again, so trees and
+the facts of a moment are kept; all of it may be lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import files
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.journal import Journal
+from holdfast.layout import REGISTRY, Layout, Where, layout
+from holdfast.layout.customs import custom
+from holdfast.layout.document import Document
+from holdfast.layout.facts import Facts
+from holdfast.layout.guarded import Unreadable
+from holdfast.layout.translate import facts_of, facts_since
+from holdfast.place import Tree as Place
+from holdfast.place import find_tree, relative
+from holdfast.store import Store, View
+from holdfast.store.bound import Binding
+
+MAX_BYTES = 16 * 1024 * 1024
+
+
+class Suspended(HoldfastError):
+    """A binding cannot be used now; the message says why."""
+
+
+class Told(Struct):
+    """What the journal says of a session, of its logs only what came after an event."""
+
+    facts: Facts
+    seq: int
+    status: str
+
+
+class Desk:
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        clock: Clock,
+        place: Place,
+        *,
+        naive: str,
+        device: str,
+        roots: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store = store
+        self.bound = store.bound
+        self.journal = journal
+        self.clock = clock
+        self.place = place
+        self.naive = naive
+        self.device = device
+        self._roots = roots or {}
+        self._trees: dict[str, Place] = {}
+        self._told: tuple[tuple[str, int, int], Told] | None = None
+
+    def told(self, session: str, after: int = 0) -> Told:
+        with self.store.view(session) as view:
+            return self.tell(view, after)
+
+    def tell(self, view: View, after: int) -> Told:
+        """What the journal says at one moment."""
+        key = (view.session, view.seq, after)
+        if self._told is None or self._told[0] != key:
+            self._told = (key, self._tell(view, self._told, after))
+        return self._told[1]
+
+    def _tell(self, view: View, last: tuple[tuple[str, int, int], Told] | None, after: int) -> Told:
+        state, events = self.journal.state(view), list(self.journal.events(view, after=after))
+        facts = None
+        if last is not None and last[0][:2] == (view.session, after):
+            facts = facts_since(last[1].facts, state, events)
+        return Told(facts or facts_of(state, events), view.seq, state.core.status)
+
+    def root_of(self, kind: str) -> str:
+        """The folder of a layout in this project."""
+        return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
+
+    def surroundings(self, binding: Binding) -> Where:
+        return self.where(binding.root, names=custom(binding.layout).sees_names)
+
+    def where(self, root: str, *, names: bool = True) -> Where:
+        return Where(
+            now=self.clock.now(),
+            root=root,
+            names=frozenset(_names(root)) if names else frozenset(),
+            naive=self.naive,
+            project_path=self.tree_of(root).root if root else self.place.root,
+            device=self.device,
+        )
+
+    def tree_of(self, root: str) -> Place:
+        """The working tree around a layout's folder, which may not be there yet."""
+        if root not in self._trees:
+            folder = _project_of(root)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            here = f"{folder}/".startswith(f"{self.place.root}/")
+            self._trees[root] = self.place if here else find_tree(folder)
+        return self._trees[root]
+
+    def name_of(self, binding: Binding, path: str) -> str:
+        try:
+            return relative(path, self.tree_of(binding.root).root)
+        except InvalidInput:
+            return os.path.basename(path)
+
+    def without_secrets(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.journal.redacted(value)
+        if isinstance(value, dict):
+            return {key: self.without_secrets(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.without_secrets(each) for each in value]
+        return value
+
+
+def lens_of(kind: str) -> Layout:
+    if kind not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise InvalidInput(f"there is no layout {kind}", why=f"the layouts are {known}")
+    return layout(kind)
+
+
+def paths_of(binding: Binding) -> dict[str, str]:
+    """The files of a binding, by the names that they have in its layout."""
+    main, *others = lens_of(binding.layout).files(binding.native)
+    return {main: binding.place, **{n: os.path.join(binding.root, n) for n in others}}
+
+
+def is_real(folder: str, known: set[str]) -> bool:
+    """Whether no part of a path is a symbolic link; those `known` were looked at just now."""
+    while folder not in known:
+        if os.path.islink(folder):
+            return False
+        known.add(folder)
+        folder = os.path.dirname(folder)
+    return True
+
+
+def kind_of(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
+
+
+def parsed(name: str, data: bytes) -> Document:
+    kind = kind_of(name)
+    if kind != "jsonl":
+        return Document.parse(data, kind)
+    try:
+        return Document.parse(data, kind)
+    except Unreadable as error:
+        if error.code != "not-utf8":
+            raise
+        # Half a line that a crash left may end inside a character.
+        return Document.parse(data.decode("utf-8", "replace").encode(), kind)
+
+
+def read(path: str) -> bytes:
+    return files.read_bounded(path, MAX_BYTES, follow=False)
+
+
+def _project_of(root: str) -> str:
+    """The folder that a layout's root lies in as usual; an essay's is its own."""
+    usual = (f"/{inside}" for _, inside in REGISTRY.values() if inside)
+    return next((root.removesuffix(end) for end in usual if root.endswith(end)), root)
+
+
+def _names(root: str, limit: int = 2000) -> Iterator[str]:
+    """The files below a layout's root, at most two folders deep."""
+    count = 0
+    for folder, below, found in os.walk(root):
+        depth = os.path.relpath(folder, root).count(os.sep)
+        if depth >= 2:
+            below.clear()
+        for name in found:
+            count += 1
+            if count > limit:
+                return
+            yield os.path.relpath(os.path.join(folder, name), root)

@@ -1,0 +1,244 @@
+"""Look: the files of a binding as they are found, and whose they are.
+
+Bytes found in a file are *ours*, *rewound* (a rendering from earlier: some tool put it back, or we
+died before we wrote the newer one), *missing*, *found* (there before us), or *edited*. The secret
+is how little has to be done to tell: bytes are compared with those that this process wrote last,
+else by digest with the newest rendering, and only then with all that are remembered; and the same
+bytes are parsed once in a process. What is no plain file of this session suspends its binding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import files
+from holdfast.errors import Busy, HoldfastError
+from holdfast.layout.customs import custom
+from holdfast.layout.document import Document
+from holdfast.mirror.desk import (
+    MAX_BYTES,
+    Desk,
+    Suspended,
+    kind_of,
+    lens_of,
+    parsed,
+    paths_of,
+    read,
+)
+from holdfast.store.bound import Binding, Rendering
+
+LOCK_SECONDS = 5.0
+_DOCUMENTS = 32
+
+
+class Read(Struct):
+    """A document that was parsed or made here, and what it says: nobody changes either."""
+
+    document: Document
+    value: Any
+    is_clean: bool = False
+    """Whether it is known to hold no secrets."""
+    is_usual: bool | None = None
+    """Whether it is spelled as we spell files that we begin; None if nobody looked."""
+
+
+class Look(Struct):
+    """One file of a binding as it was found; `known` are our renderings, the newest first."""
+
+    name: str
+    path: str
+    data: bytes | None
+    digest: str
+    verdict: str
+    known: list[Rendering] = []
+    read: Read | None = None
+
+    @property
+    def value(self) -> Any:
+        return self.read.value if self.read else None
+
+
+class Looker:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._bound = desk.bound
+        self._read_before: dict[tuple[str, str], Read] = {}
+        self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
+        self._reached: dict[int, int] = {}
+        self._waited: dict[str, float] = {}
+
+    def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
+        """The files as they are; those that say what was `seen` in them are known to be good."""
+        newest = self._newest(binding)
+        found = [
+            self._look(binding, name, path, newest.get(name))
+            for name, path in paths_of(binding).items()
+        ]
+        news = [look for look in found if not _take_over(look, seen or {})]
+        for look in news:
+            self.understand(look)
+        if news:
+            self.require_ours(binding, found)
+        return found
+
+    def _look(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
+        data = self._data(binding, path)
+        if data is None:
+            return Look(name, path, None, "", "missing")
+        digest = self._digest(binding, name, data)
+        if newest is None:
+            return Look(name, path, data, digest, "found")
+        if digest == newest.digest:
+            self.remember(binding, name, data, digest)
+            return Look(name, path, data, digest, "ours", [newest])
+        known = self._bound.renderings(binding)[name]
+        digests = [rendering.digest for rendering in known]
+        verdict = "edited" if digest not in digests else "rewound"
+        verdict = "ours" if digest == digests[0] else verdict
+        return Look(name, path, data, digest, verdict, known)
+
+    def _newest(self, binding: Binding) -> dict[str, Rendering]:
+        """The newest renderings: ours, if the files reach where this process left them."""
+        if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
+            return self._bound.newest(binding)
+        return {
+            name: Rendering(name, 0, digest, str(len(data)))
+            for (number, name), (data, digest) in self._written.items()
+            if number == binding.number
+        }
+
+    def _digest(self, binding: Binding, name: str, data: bytes) -> str:
+        written, digest = self._written.get((binding.number, name), (None, ""))
+        return digest if data == written else sha256(data).hexdigest()
+
+    def remember(self, binding: Binding, name: str, data: bytes, digest: str) -> None:
+        """Note what this process knows to be the newest rendering of a file."""
+        self._written[binding.number, name] = (data, digest)
+
+    def reached(self, binding: Binding, seq: int) -> None:
+        """Note that all files of a binding are as remembered, and up to which event they go."""
+        self._reached[binding.number] = seq
+
+    def _data(self, binding: Binding, path: str) -> bytes | None:
+        """The bytes of a file; None if it is missing. What is no plain file here suspends."""
+        _require_inside(binding.root, os.path.dirname(path))
+        try:
+            with self.reading(binding, path):
+                return files.read_bounded(path, MAX_BYTES, follow=False)
+        except Busy:
+            raise
+        except HoldfastError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise Suspended(f"{path} cannot be used: {error}", file=path) from error
+
+    @contextmanager
+    def reading(self, binding: Binding, path: str) -> Iterator[None]:
+        """The read lock that a layout wants for one of its files."""
+        wanted = custom(binding.layout).read_lock.format(id=binding.native)
+        with ExitStack() as stack:
+            if wanted and path == os.path.join(binding.root, wanted):
+                stack.enter_context(self.patiently(path, shared=True))
+            yield
+
+    @contextmanager
+    def patiently(self, path: str, **how: bool) -> Iterator[None]:
+        """Hold a layout's own lock; who waited for it in vain does not wait again at once."""
+        clock = self._desk.clock
+        late = clock.monotonic() - self._waited.get(path, -60.0) < 1.0
+        lock = files.locked(path, clock=clock, timeout=0.0 if late else LOCK_SECONDS, **how)
+        try:
+            lock.__enter__()
+        except Busy:
+            self._waited[path] = clock.monotonic()
+            raise
+        try:
+            yield
+        finally:
+            lock.__exit__()
+
+    def understand(self, look: Look) -> None:
+        """What the file says; the same bytes are parsed once in a process."""
+        if look.data is None:
+            return
+        kind = kind_of(look.name)
+        known = self._read_before.pop((kind, look.digest), None)
+        if known is None:
+            document = parsed(look.name, look.data)
+            known = Read(document, document.value)
+        if kind != "jsonl" and not isinstance(known.value, dict):
+            raise Suspended(f"{look.name} does not hold a session")
+        self.keep(kind, look.digest, known)
+        look.read = known
+
+    def keep(self, kind: str, digest: str, known: Read) -> None:
+        while len(self._read_before) >= _DOCUMENTS:
+            del self._read_before[next(iter(self._read_before))]
+        self._read_before[kind, digest] = known
+
+    def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
+        """Files that we did not write must be of this session, and of a version that we know."""
+        if not any(look.verdict in ("edited", "found") for look in looks):
+            return
+        tree = {look.name: look.value for look in looks if look.read is not None}
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        # What a folder says of several sessions does not make a file of ours another's.
+        main = next(iter(paths_of(binding)))
+        native = lens.get(tree, where).native_id if main in tree else ""
+        if native and native != binding.native:
+            raise Suspended(f"another session is here: {native}", hint="holdfast layouts")
+        if not (reading := lens.reading(tree, where)).writable:
+            raise Suspended(f"version {reading.version or reading.generation} is not written by us")
+
+    def unchanged(self, binding: Binding) -> bool:
+        """Whether nobody has touched the files since we wrote them."""
+        paths = paths_of(binding)
+        if any(files.has_leftovers(folder) for folder in folders_of(paths)):
+            return False
+        data = {name: _data_or_none(path) for name, path in paths.items()}
+        if all(each == self._last(binding, name) for name, each in data.items()):
+            return True
+        newest = self._bound.newest(binding)
+        return all(_is_it(each, newest.get(name)) for name, each in data.items())
+
+    def _last(self, binding: Binding, name: str) -> bytes | int:
+        return self._written.get((binding.number, name), (-1, ""))[0]
+
+
+def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
+    document = seen.get(look.path)
+    if document is None or document.data != look.data:
+        return False
+    look.read = Read(document, document.value)
+    return True
+
+
+def folders_of(paths: dict[str, str]) -> set[str]:
+    return {os.path.dirname(path) for path in paths.values()}
+
+
+def _require_inside(root: str, folder: str) -> None:
+    """Refuse a folder that is elsewhere; that the root itself is no link is known."""
+    while len(folder) > len(root):
+        if os.path.islink(folder):
+            raise Suspended(f"a symbolic link leads away from {folder}")
+        folder = os.path.dirname(folder)
+
+
+def _data_or_none(path: str) -> bytes | None:
+    try:
+        return read(path)
+    except HoldfastError:
+        return None
+
+
+def _is_it(data: bytes | None, rendering: Rendering | None) -> bool:
+    if data is None or rendering is None or len(data) != rendering.size:
+        return False
+    return sha256(data).hexdigest() == rendering.digest

@@ -1,0 +1,310 @@
+"""Render: bring a binding's files up to what the journal says, and lose no edit on the way.
+
+A rendering is planned, remembered, and then written: no other process ever takes our own bytes for
+someone's edit. New bytes change places with the old ones, which are compared with what was looked
+at: an edit made in between is found there.
+
+The secret is how little of a file is made anew. A process that writes on knows which facts it put
+into a file last, so layouts look only at those that changed; what stays is shared between the old
+value and the new one; and a file that is spelled in our own manner is spelled again without being
+parsed, part by part in YAML.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import files
+from holdfast.errors import HoldfastError
+from holdfast.layout import Tree
+from holdfast.layout.customs import custom
+from holdfast.layout.document import Document, Speller, fresh
+from holdfast.layout.facts import Facts
+from holdfast.layout.threeway import written
+from holdfast.layout.tree import shared
+from holdfast.mirror.absorb import UNKNOWN, readme_of
+from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed, read
+from holdfast.mirror.look import Look, Looker, Read
+from holdfast.store.bound import Binding, Written
+
+Tell = Callable[[int], Told]
+"""What the journal says now, of its logs what came after an event."""
+
+
+class Change(Struct):
+    """A file that is to be written."""
+
+    look: Look
+    made: Read
+    data: bytes
+    digest: str
+    staged: str | HoldfastError = ""
+    """The name of the new file beside its place, or why there is none; empty for a log's lines."""
+
+
+class Plan(Struct):
+    """What has to be done so that a binding's files say what the journal says."""
+
+    binding: Binding
+    looks: list[Look]
+    changes: list[Change]
+    facts: Facts
+    seq: int
+    status: str
+    notes: list[Written]
+
+
+class _Put(Struct):
+    """The facts that a binding's files say, as this process wrote them."""
+
+    facts: Facts
+    seq: int
+    digests: dict[str, str]
+
+
+class Renderer:
+    def __init__(self, desk: Desk, looker: Looker) -> None:
+        self._desk = desk
+        self._looker = looker
+        self._put_last: dict[int, _Put] = {}
+        self._spellers: dict[tuple[int, str], Speller] = {}
+
+    # -- planning ------------------------------------------------------------------------------
+
+    def plan(self, binding: Binding, looks: list[Look], tell: Tell) -> Plan:
+        """What the files should be; where all is as we left it, of the logs only what is new."""
+        brief = binding.mirrored != UNKNOWN and all(look.verdict == "ours" for look in looks)
+        told = tell(binding.mirrored if brief else 0)
+        facts = replace(told.facts, native_id=binding.native)
+        tree = self._tree(binding, looks, facts, brief=brief)
+        made = [
+            (look, each)
+            for look in _ordered(binding, looks)
+            if (each := self._made(binding, look, tree.get(look.name)))
+        ]
+        changes = [_change(look, each) for look, each in made if each.document.data != look.data]
+        notes = [self._note(change) for change in changes]
+        return Plan(binding, looks, changes, facts, told.seq, told.status, notes)
+
+    def _tree(self, binding: Binding, looks: Sequence[Look], facts: Facts, *, brief: bool) -> Tree:
+        old = {look.name: look.value for look in looks if look.read is not None}
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        given, logs = _without_logs(binding, old) if brief else (old, {})
+        was = self._was(binding, looks) if brief else None
+        tree = shared(given, written(lens, given, facts, where, self._desk.journal.kept_as, was))
+        if any(look.data is None and look.name not in tree for look in looks):
+            tree = lens.put(None, facts, where) | tree
+        return _with_logs(tree, logs)
+
+    def _was(self, binding: Binding, looks: Sequence[Look]) -> Facts | None:
+        last = self._put_last.get(binding.number)
+        if last is None or last.seq != binding.mirrored or custom(binding.layout).sees_names:
+            return None
+        said = all(last.digests.get(look.name) == look.digest for look in looks)
+        return last.facts if said else None
+
+    def _made(self, binding: Binding, look: Look, value: Any) -> Read | None:
+        """What the file should be; None for one that the layout does not want, or that is so."""
+        if value is None or (look.read is not None and look.value == value):
+            return None
+        kind = kind_of(look.name)
+        if kind == "jsonl":
+            return _longer(look, value)
+        if look.read is None:
+            return Read(parsed(look.name, fresh(kind, value)), value, is_clean=True)
+        made = self._spelled_again(binding, look, value)
+        made = made or Read(look.read.document.rewritten(value), value)
+        # What we add to a file has no secrets any more.
+        made.is_clean = look.read.is_clean
+        return made
+
+    def _spelled_again(self, binding: Binding, look: Look, value: Any) -> Read | None:
+        """A file in our own spelling, written as a whole: the same as editing it, and quick."""
+        old, kind = look.read, kind_of(look.name)
+        assert old is not None
+        speller = self._spellers.setdefault((binding.number, look.name), Speller(kind))
+        if old.is_usual is None:
+            old.is_usual = speller.spelled(old.value) == look.data
+        data = speller.spelled(value) if old.is_usual else None
+        return Read(Document(kind, data.decode(), value), value, is_usual=True) if data else None
+
+    def _note(self, change: Change) -> Written:
+        """What is to be remembered of a file that is about to be written."""
+        kind, data = kind_of(change.look.name), change.data
+        # The beginning of a log is always in the file itself.
+        kept = b"" if kind == "jsonl" else self._keepable(kind, data, change.made)
+        self._looker.keep(kind, change.digest, change.made)
+        return change.look.name, change.digest, len(data), kept
+
+    def _keepable(self, kind: str, data: bytes, made: Read) -> bytes:
+        """What may be remembered of a file: not the secrets that someone wrote into it."""
+        if not made.is_clean:
+            made.is_clean = not self._desk.journal.secrets_in(data.decode("utf-8", "replace"))
+        return data if made.is_clean else fresh(kind, self._desk.without_secrets(made.value))
+
+    def remember(self, binding: Binding, looks: Sequence[Look], mirrored: int) -> None:
+        """Take files as they are for the newest renderings."""
+        seen = [
+            self._note(Change(look, look.read, look.data, look.digest))
+            for look in looks
+            if look.read is not None and look.data is not None and look.verdict != "ours"
+        ]
+        if seen or binding.mirrored != mirrored:
+            self._desk.bound.rendered([(binding, seen, mirrored)])
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def stage(self, plans: Sequence[Plan]) -> None:
+        """Put the new files of plans that are remembered beside their places, synced, at once."""
+        new = [c for plan in plans for c in plan.changes if _needs_stage(c.look)]
+        done = files.staged_together([(c.look.path, c.data) for c in new], mode=0o644)
+        for change, each in zip(new, done, strict=True):
+            change.staged = each
+
+    def write(self, plan: Plan) -> bool:
+        """Let staged files get their places, in the layout's order; True if someone's edit was
+        displaced. It lasts once the folders are synced."""
+        self._put_last.pop(plan.binding.number, None)
+        if self._exchange(plan):
+            return True
+        digests = {look.name: look.digest for look in plan.looks}
+        for change in plan.changes:
+            digests[change.look.name] = change.digest
+            self._looker.remember(plan.binding, change.look.name, change.data, change.digest)
+        self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
+        self._looker.reached(plan.binding, plan.seq)
+        return False
+
+    def _exchange(self, plan: Plan) -> bool:
+        try:
+            for change in plan.changes:
+                if isinstance(change.staged, HoldfastError):
+                    raise change.staged
+            displaced = [self._swap(plan.binding, change) for change in plan.changes]
+        except HoldfastError:
+            for change in plan.changes:
+                if isinstance(change.staged, str) and change.staged:
+                    files.remove(change.staged)
+            raise
+        return any(displaced)
+
+    def _swap(self, binding: Binding, change: Change) -> bool:
+        """Let a file get its new bytes; True if the old ones are not those looked at."""
+        look, aside = change.look, change.staged
+        # No longer ours to remove: after the step this is what someone wrote.
+        change.staged = ""
+        if not isinstance(aside, str) or not aside:
+            new = change.data[len(look.data or b"") :]
+            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644)
+            return False
+        with self._looker.reading(binding, look.path) if look.data is not None else ExitStack():
+            backup = _backup(binding, look)
+            was_there = files.swap(aside, look.path, backup=backup, mode=0o644)
+        return was_there and _is_displaced(look, aside)
+
+
+def prepare(plan: Plan) -> None:
+    """See to what must be there before the files."""
+    if any(look.data is None for look in plan.looks):
+        _prepare(plan.binding)
+    for change in plan.changes:
+        files.make_folder(os.path.dirname(change.look.path))
+
+
+def _needs_stage(look: Look) -> bool:
+    """Lines that are added to a log are not."""
+    return look.data is None or not look.name.endswith(".jsonl")
+
+
+def _is_displaced(look: Look, aside: str) -> bool:
+    """Whether what an exchange displaced is not what was looked at; else it goes."""
+    if files.is_odd(aside) or read(aside) != (look.data or b""):
+        return True
+    files.remove(aside)
+    return False
+
+
+def _prepare(binding: Binding) -> None:
+    """What a new session has besides its files."""
+    for folder in custom(binding.layout).folders:
+        files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
+    path = readme_of(binding)
+    if binding.layout == "ai-session" and not os.path.lexists(path):
+        from holdfast.layout.ai_session import readme
+
+        files.create(path, readme().encode(), mode=0o644)
+
+
+def _backup(binding: Binding, look: Look) -> tuple[str, bytes] | None:
+    """The previous version, which could be read: else it would not be written over."""
+    ending = custom(binding.layout).backup
+    if not ending or look.data is None or look.path != binding.place:
+        return None
+    return f"{look.path}{ending}", look.data
+
+
+def _change(look: Look, made: Read) -> Change:
+    data = made.document.data
+    return Change(look, made, data, sha256(data).hexdigest())
+
+
+def _ordered(binding: Binding, looks: Sequence[Look]) -> list[Look]:
+    order = custom(binding.layout).order
+    return sorted(looks, key=lambda look: _rank(order, look.name))
+
+
+def _rank(order: Sequence[str], name: str) -> int:
+    return next((i for i, ending in enumerate(order) if name.endswith(ending)), -1)
+
+
+def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, str], list[Any]]]:
+    """Files with their logs empty, and the logs: what they hold need not be weighed again."""
+    logs: dict[tuple[str, str], list[Any]] = {}
+    made = dict(tree)
+    for name, value in tree.items():
+        if isinstance(value, list):
+            made[name], logs[name, ""] = [], value
+            continue
+        for key in custom(binding.layout).logs:
+            if isinstance(value, dict) and isinstance(value.get(key), list):
+                made[name], logs[name, key] = {**made[name], key: []}, value[key]
+    return made, logs
+
+
+def _with_logs(tree: Tree, logs: dict[tuple[str, str], list[Any]]) -> Tree:
+    made = dict(tree)
+    for (name, key), old in logs.items():
+        new = made[name][key] if key else made[name]
+        whole = [*old, *new] if new else old
+        made[name] = {**made[name], key: whole} if key else whole
+    return made
+
+
+def _longer(look: Look, lines: list[Any]) -> Read | None:
+    """A log with lines added; a torn last one is closed and stays."""
+    if look.read is None or look.data is None:
+        return Read(parsed(look.name, fresh("jsonl", lines)), lines)
+    new = fresh("jsonl", lines[len(look.value) :])
+    if not new:
+        return None
+    gap = b"\n" if look.data and not look.data.endswith(b"\n") else b""
+    return Read(_Raw(look.data + gap + new), lines)
+
+
+class _Raw(Document):
+    """Bytes that need not be read again."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__("jsonl", "", [])
+        self._data = data
+
+    @property
+    def data(self) -> bytes:
+        return self._data

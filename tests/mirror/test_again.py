@@ -1,0 +1,141 @@
+"""A process that writes on writes what one that knows nothing would write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.layout.document import Speller, fresh
+from holdfast.session import Session
+from holdfast.store.bound import KEPT, Binding, Bound
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, Project, everything
+
+UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+LAYOUTS = (AI_SESSION, f"craft:{UUID}", "orchestrator", f"praxis:{UUID}")
+
+ACTS: dict[str, Callable[[Session, int], object]] = {
+    "task": lambda s, n: s.task_add(f"Task {n}", id=f"t{n}"),
+    "note": lambda s, n: s.note(f"remark {n}"),
+    "command": lambda s, n: s.command("pytest", arguments=f"-k {n}"),
+    "done": lambda s, n: s.task_done(f"t{n - 3}"),
+    "agent": lambda s, n: s.agent_start(f"code-{n}", type="code", task="Part"),
+    "ended": lambda s, n: s.agent_done(f"code-{n - 1}", result="fine"),
+    "decision": lambda s, n: s.decide(f"Take {n}", because="small"),
+    "file": lambda s, n: s.file(f"{s.home.workspace.tree.root}/gone.py", action="deleted"),
+    "measured": lambda s, n: s.attr("weather", str(n)),
+}
+
+
+def bytes_of(project: Project) -> dict[str, bytes]:
+    inside = {name: data for name, (data, *_) in everything(project.folder).items()}
+    return {name: data for name, data in inside.items() if ".state.lock" not in name}
+
+
+def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
+    project = make(*LAYOUTS)
+    for number, act in enumerate(list(ACTS.values()) * 3):
+        act(project.session, number)
+        before = bytes_of(project)
+        # Without what it remembers, and told to write: nothing is left to be done.
+        project.again()
+        project.home.mirror.write(project.session.id, force=True)
+        assert bytes_of(project) == before
+    assert project.edits() == [] and project.notices == []
+
+
+def test_one_process_and_many_write_the_same(tmp_path_factory: pytest.TempPathFactory) -> None:
+    projects = [Project(tmp_path_factory.mktemp(name), *LAYOUTS) for name in ("one", "many")]
+    for project in projects:
+        for number, act in enumerate(list(ACTS.values()) * 2):
+            act(project.session, number)
+            if project is projects[1]:
+                project.again()
+    one, many = (comparable(project) for project in projects)
+    assert one == many
+    for project in projects:
+        project.home.close()
+
+
+def comparable(project: Project) -> dict[str, str]:
+    found = {}
+    for name, data in bytes_of(project).items():
+        text = data.decode().replace(str(project.base), "")
+        found[name] = "\n".join(line for line in text.splitlines() if not is_dated(line))
+    return found
+
+
+def is_dated(line: str) -> bool:
+    """Whether a line tells a time or a digest: clocks tick with every look at them."""
+    return any(sign in line for sign in ("202", "duration", "2027-", "session_id"))
+
+
+def test_two_places_in_one_folder_are_both_kept_up_to_date(make: Make) -> None:
+    project = make(AI_SESSION, "ai-session:other-2026-02-01")
+    project.session.task_add("First", id="t1")
+    project.session.note("on")
+    for id in (ID, "other-2026-02-01"):
+        plan = project.folder / ".ai-session" / id / "implementation-plan.yaml"
+        assert "First" in plan.read_text()
+    ids = [entry["feature_id"] for entry in project.read(project.index)["active_features"]]
+    assert ids == [ID, "other-2026-02-01"]
+    assert project.edits() == [] and project.notices == []
+
+
+# -- what is remembered ------------------------------------------------------------------------
+
+
+def remembered(bound: Bound, binding: Binding, *versions: bytes) -> None:
+    for data in versions:
+        bound.rendered([(binding, [("f", data.hex()[:64], len(data), data)], 1)])
+
+
+@pytest.fixture
+def bound(make: Make) -> tuple[Bound, Binding]:
+    project = make("craft")
+    return project.home.store.bound, project.home.store.bound.bindings()[0]
+
+
+def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bound, Binding]) -> None:
+    store, binding = bound
+    text = b"start " * 100 + b"%d" + b" end" * 100
+    versions = [text % (number**5) for number in range(3 * KEPT)]
+    versions += [b"", b"x", b"start", text % 1, b"start" * 7]
+    for at, data in enumerate(versions):
+        remembered(store, binding, data)
+        wanted = [each for each in versions[: at + 1] if each][: -KEPT - 1 : -1]
+        said = store.said(binding, "f")
+        assert said[: len(wanted)][:8] == wanted[:8] and set(said) <= set(versions)
+    assert len(store.renderings(binding)["f"]) <= 3 * KEPT
+
+
+def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bound, Binding]) -> None:
+    store, binding = bound
+    remembered(store, binding, b"one " * 50, b"one " * 49 + b"two")
+    store.unbind(binding)
+    other = Bound(store._store)
+    remembered(other, binding, b"another " * 50)
+    remembered(store, binding, b"one " * 50)
+    assert store.said(binding, "f") == [b"one " * 50, b"another " * 50]
+
+
+# -- spelling ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["yaml", "json"])
+def test_what_is_spelled_again_is_what_is_spelled_anew(kind: str) -> None:
+    speller = Speller(kind)
+    tasks = [
+        {"id": f"t{n}", "title": "ü: # '\"", "at": None, "files": ["a", "b"]} for n in range(9)
+    ]
+    value = {"a": 1, "tasks": tasks, "none": {}, "empty": [], "deep": {"x": {"y": [[1], [2]]}}}
+    for change in range(9):
+        tasks = [*tasks[:change], {**tasks[change], "id": "new"}, *tasks[change + 1 :]]
+        value = {**value, "a": change, "tasks": tasks}
+        assert speller.spelled(value) == fresh(kind, value)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), {1: 2}, "\ud800"])
+def test_what_the_quick_way_would_change_is_left_to_the_other(odd: object) -> None:
+    assert Speller("json").spelled({"a": odd}) is None

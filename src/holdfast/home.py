@@ -206,6 +206,10 @@ class Holdfast:
         if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
 
+    def _is_bound(self, session: str) -> bool:
+        """Whether there may be files of the session; the mirror, once loaded, knows best."""
+        return self._mirror is not None or self.store.local.is_bound(session)
+
     def expire(self, session: Session) -> None:
         """Note that a session was paused by inactivity; looked at once an hour at most."""
         now = self.clock.now()
@@ -219,10 +223,6 @@ class Holdfast:
             from holdfast.expiry import enforce
 
             self.afterwards(lambda: enforce(session))
-
-    def _is_bound(self, session: str) -> bool:
-        """Whether there may be files of the session; the mirror, once loaded, knows best."""
-        return self._mirror is not None or self.store.local.is_bound(session)
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
@@ -478,14 +478,19 @@ class Holdfast:
             git_branch=branch,
             git_commit=commit,
         )
-        for chosen in layouts:
-            kind, _, native = chosen.partition(":")
-            self.mirror.require_place(session, kind, native)
         started = Session(self, session)
         spot = self.workspace.spot()
-        # Under the writer lock: two processes that begin the same must not both see none.
-        look = (lambda: self._yield_to_open(plan, session)) if plan and not id else None
+
+        def look() -> None:
+            if plan and not id:
+                self._yield_to_open(plan, session)
+
         try:
+            look()
+            for chosen in layouts:
+                kind, _, native = chosen.partition(":")
+                self.mirror.require_place(session, kind, native)
+            # Once more under the writer lock: two that begin the same must not both see none.
             started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
         except _AlreadyOpen as other:
             return self._take_up_again(other.session, layouts)

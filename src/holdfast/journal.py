@@ -95,8 +95,8 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                was = read(earlier)
-                same = _same_call(key, was, moves[-1]) if made is None else was
+                found = read(earlier)
+                same = _same_call(key, found, moves[-1]) if made is None else found
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
             if first is not None:

@@ -77,8 +77,8 @@ class Session:
         """Record events together, if the rules allow them all; returns the last one.
 
         `at` is when they happened, in milliseconds, if that is not now. `made` makes them of the
-        state in which they are recorded; `first` is a last look at other sessions, under the writer
-        lock. The verbs below all end here.
+        state in which they are recorded. The verbs below all end here; `first` is a last look at
+        other sessions, under the writer lock.
         """
         if not create:
             self.home.appear(self.id)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidInput
-from holdfast.model.gate import Judgment, judge
+from holdfast.model.gate import Judgment, hand_in, judge
 from holdfast.model.plan import Field, Gate, Rule
 
 NOW = "2026-01-31T10:00:00Z"
@@ -344,3 +344,18 @@ def test_every_gate_answers_to_every_evidence_or_refuses_it(
     assert bool(judged.errors) == (not judged.checkpoint_passed)
     assert not (judged.errors and not judged.remediation)
     assert judged == told(asked, evidence, observed=observed, stale=stale)
+
+
+def test_the_next_step_repeats_what_is_good_and_leaves_room_for_what_is_not() -> None:
+    fields = (Field("passing"), Field("total"), Field("coverage", min=80))
+    asked = gate(*fields, rules=[Rule("passing == total")])
+    judged = told(asked, {"passing": 3, "total": 4, "coverage": 91}, phase=2)
+    line = "holdfast phase done 2 --evidence passing=VALUE --evidence total=VALUE"
+    assert judged.next_steps[0] == f"{line} --evidence coverage=91"
+
+
+def test_a_text_is_not_repeated_in_the_next_step() -> None:
+    asked = gate(Field("note", "string"), Field("ok", equals=True))
+    judged = told(asked, {"note": "hush", "ok": False}, phase=1)
+    assert judged.next_steps[0] == "holdfast phase done 1 --evidence note=VALUE --evidence ok=VALUE"
+    assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")

@@ -59,6 +59,19 @@ def test_evidence_is_json_where_it_can_be_read_as_such(planned: Cli) -> None:
     }
 
 
+def test_the_gate_of_the_current_phase_says_how_it_is_handed_in(planned: Cli) -> None:
+    said = planned.ok("phase", "gate", "--evidence", "ready=true").out
+    assert "Phase 0: Plan" in said and "✗ files is missing" in said
+    assert "→ holdfast phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    both = ("--evidence", "ready=true", "--evidence", "files=[1]")
+    said = planned.ok("phase", "gate", *both).out
+    assert "it would pass" in said
+    assert "→ holdfast phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    cli = planned
+    cli.start("No plan", "--id", "bare")
+    assert "has no plan with phases" in cli("phase", "gate").err
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("e.json", '{"files": ["a"], "ready": true}'), ("e.yaml", "files: [a]\nready: true\n")],

@@ -106,8 +106,8 @@ def _still(left: list[str]) -> Part:
 def _next(session: Session, outcome: Outcome) -> str:
     if outcome.complete:
         return "holdfast archive"
-    if not outcome.passed:
-        return f"holdfast phase gate {outcome.phase}"
+    if not outcome.passed and outcome.judgment is not None:
+        return outcome.judgment.next_steps[0]
     shown = session.status()["phase"]
     name = shorten(shown["name"], _SAID)
     return f"phase {shown['current']}, {name}: holdfast phase gate {shown['current']}"
@@ -117,14 +117,14 @@ def _judged(judgment: Judgment | None) -> dict[str, Any]:
     return {"result": None if judgment is None else judgment.as_values()}
 
 
-def _tell_judgment(judgment: Judgment | None, screen: Screen) -> None:
+def _tell_judgment(judgment: Judgment | None, screen: Screen, *, advise: bool = True) -> None:
     if judgment is None:
         return
     for error in judgment.errors:
         screen.line("  ", ("✗ ", "red"), error)
     for warning in judgment.warnings:
         screen.line("  ", ("! ", "yellow"), warning)
-    if judgment.checkpoint_passed:
+    if judgment.checkpoint_passed or not advise:
         return
     for advice in filter(None, judgment.remediation.split("\n")):
         screen.line("  ", (advice, "dim"))
@@ -158,7 +158,7 @@ def run_retry(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
     event = session.phase_retry(key=options.key)
     number = session.status()["phase"]["current"]
-    then = f"holdfast phase done {number}"
+    then = f"holdfast phase gate {number}"
     confirm(session, event, screen, f"phase {number}: another attempt", then=then)
 
 
@@ -198,13 +198,18 @@ def run_total(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _gate_arguments(parser: Parser) -> None:
-    _number_argument(parser)
+    told = "the number of the phase; the current one unless given"
+    parser.add_argument("number", type=count, nargs="?", metavar="N", help=told)
     _evidence_arguments(parser)
 
 
 def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = hf.current()
-    asked = session.phase_gate(options.number, _evidence(options))
+    number = options.number
+    if number is None:
+        # A session without phases is refused below, whatever the number.
+        number = (session.status()["phase"] or {"current": 0})["current"]
+    asked = session.phase_gate(number, _evidence(options))
     if screen.json:
         screen.answer({**session.status(), **gate_values(asked)})
         return
@@ -218,8 +223,18 @@ def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     would = "would pass" if asked.judgment.checkpoint_passed else "would not pass"
     kind = "" if asked.gate.strict else "; it only warns"
     screen.line("  with what there is it ", (would, "bold"), kind)
-    _tell_judgment(asked.judgment, screen)
-    screen.hint("next: ", "; ".join(asked.judgment.next_steps[:2]))
+    _tell_judgment(asked.judgment, screen, advise=False)
+    for line in _then(asked):
+        screen.line("  → ", (screen.as_typed(line), "cyan"))
+
+
+def _then(asked: Asked) -> list[str]:
+    """What to type: what is lacking first, then how the phase is handed in."""
+    from holdfast.model.gate import hand_in
+
+    if not asked.judgment.checkpoint_passed:
+        return asked.judgment.next_steps
+    return [hand_in(asked.gate, asked.evidence, asked.phase, asked.observed)]
 
 
 def _tell_fields(asked: Asked, screen: Screen) -> None:
@@ -305,7 +320,7 @@ COMMANDS = {
     "phase gate": Command(
         _gate_arguments,
         run_gate,
-        "holdfast phase gate 2",
+        "holdfast phase gate",
         "holdfast phase gate 2 --evidence coverage=91",
     ),
     "phase done": Command(

@@ -139,8 +139,9 @@ def _phase(shown: dict[str, Any]) -> str:
 
 
 def _attention(shown: dict[str, Any]) -> str:
-    words = ", ".join(word.replace("_", " ") for word in shown["attention"])
-    return words + (f" while at: {shown['doing']}" if shown.get("doing") else "")
+    doing = f" while at: {shown['doing']}" if shown.get("doing") else ""
+    words = [w + doing if w == "interrupted" else w.replace("_", " ") for w in shown["attention"]]
+    return ("; " if doing else ", ").join(words)
 
 
 def _agents(shown: dict[str, Any]) -> str:

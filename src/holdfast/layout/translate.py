@@ -89,7 +89,7 @@ def facts_since(was: Facts, state: st.State, events: Sequence[Event]) -> Facts |
     return facts
 
 
-_LOGGED = (ev.FileChanged, ev.CommandRan, ev.NoteAdded)
+_LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
 
 
 def _told_by(core: st.Core) -> dict[str, Any]:

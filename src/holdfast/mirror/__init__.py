@@ -107,7 +107,7 @@ class Mirror:
         return self._desk.root_of(kind)
 
     def where(self, root: str, *, names: bool = True) -> Where:
-        """What a layout may know of its surroundings there."""
+        """What a layout may know of its surroundings there; the files only if `names`."""
         return self._desk.where(root, names=names)
 
     def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -97,11 +97,33 @@ def judge(
 
 
 def _after_a_failure(look: _Look, phase: int | None) -> list[str]:
-    number = "N" if phase is None else phase
-    done = f"holdfast phase done {number}"
-    given = " ".join(f"--evidence {name}=VALUE" for name in look.claimable())
-    steps = [*dict.fromkeys(look.commands), f"{done} {given}".rstrip()]
-    return [*steps, f"{done} --override --because REASON"] if look.gate.override else steps
+    lacking = {*look.missing, *look.failed, *look.disputed}
+    again = hand_in(look.gate, look.evidence, phase, look.observed, lacking)
+    steps = [*dict.fromkeys(look.commands), again]
+    over = f"{hand_in(Gate(), {}, phase)} --override --because REASON"
+    return [*steps, over] if look.gate.override else steps
+
+
+def hand_in(
+    gate: Gate,
+    evidence: Mapping[str, Any],
+    phase: int | None,
+    observed: Iterable[str] = (),
+    lacking: Iterable[str] = (),
+) -> str:
+    """The command that hands a phase in: all it needs, with the values that are good already."""
+    line = f"holdfast phase done {'N' if phase is None else phase}"
+    for field in gate.fields:
+        if field.name in lacking and not field.observed:
+            line += f" --evidence {field.name}=VALUE"
+        elif field.required and not field.observed and field.name not in observed:
+            line += f" --evidence {field.name}={_typed(evidence.get(field.name))}"
+    return line
+
+
+def _typed(value: Any) -> str:
+    """A value as it is typed; of texts and more, which may be long or secret, only the place."""
+    return msgspec.json.encode(value).decode() if isinstance(value, int | float) else "VALUE"
 
 
 # -- one look ----------------------------------------------------------------------------------
@@ -124,6 +146,8 @@ class _Look:
         self.commands: list[str] = []
         self.missing: list[str] = []
         self.failed: list[str] = []
+        self.disputed: set[str] = set()
+        """Fields of rules that do not hold: which of them is wrong nobody knows."""
         self.unusable: set[str] = set()
         """Fields whose value rules cannot look at, and of which enough was said already."""
 
@@ -147,11 +171,6 @@ class _Look:
             gate_source=self.gate.source,
             validation_timestamp=at,
         )
-
-    def claimable(self) -> list[str]:
-        """The fields that are wanted and that somebody may simply give."""
-        wanted = {*self.missing, *self.failed}
-        return [f.name for f in self.gate.fields if f.name in wanted and not f.observed]
 
     def _field(self, field: Field, phase: int | None) -> Any:
         """Look at one field; the value that counts for it, None if there is none."""
@@ -245,6 +264,8 @@ class _Look:
             self.errors.append(
                 f"the rule {shorten(rule.check, 200)!r} cannot be told: {error.what}"
             )
+        else:
+            self.disputed |= expression.fields
         self.advice.append(f"make this so: {rule.check}")
 
 

@@ -9,14 +9,13 @@ of the completed phases the oldest go first, and are counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from holdfast.model.form import clip
 from holdfast.model.state import Checkpoint, Step
 from holdfast.model.style import short, warnings
 from holdfast.model.summary import next_step, plan, progress
 from holdfast.model.tokens import ONCE, cost
-from holdfast.model.topics import Known, percent
+from holdfast.model.topics import Known, percent, plainly
 from holdfast.timing import Progress, ago, brief, long
 
 _LINE = 60
@@ -148,16 +147,10 @@ def _failed(known: Known, here: Progress) -> Iterator[_Line]:
     if not isinstance(row, Checkpoint):
         return
     if row.evidence:
-        told = ", ".join(f"{name}={_value(value)}" for name, value in row.evidence.items())
+        told = ", ".join(f"{name}={plainly(value)}" for name, value in row.evidence.items())
         yield _MORE, f"      Evidence: {short(told, _LINE)}"
     if row.issue or row.because:
         yield _TOLD, f"      Issue: {short(row.issue or row.because, _LINE)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    return str(value)
 
 
 def _timing(known: Known, here: Progress | None) -> Iterator[_Line]:

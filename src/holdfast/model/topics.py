@@ -476,7 +476,8 @@ def _failure(point: Checkpoint) -> str:
         last = point.tries[-1][2] if point.tries else ""
         return f"attempt {point.attempts + 1} is under way" + (f"; before: {last}" if last else "")
     issue = point.issue or point.because or "failed"
-    evidence = ", ".join(f"{key}={value}" for key, value in sorted(point.evidence.items()))
+    given = sorted(point.evidence.items())
+    evidence = ", ".join(f"{key}={plainly(value)}" for key, value in given)
     again = f" (attempt {point.attempts})" if point.attempts > 1 else ""
     return f"{issue}{again}" + (f"; evidence: {evidence}" if evidence else "")
 
@@ -687,6 +688,13 @@ def _pace(known: Known) -> str:
     parts += [] if not timing.estimate else [f"about {long(timing.estimate)} left"]
     parts += ["possibly stalled"] if here.standing == "possibly_stalled" else []
     return ", ".join(parts)
+
+
+def plainly(value: object) -> str:
+    """A value of evidence as it was typed, for people."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return str(value)
 
 
 def many(n: int, what: str) -> str:

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import Facts, StepFact, plain
+from holdfast.layout.facts import SESSION, UNIT, Facts, StepFact, plain
 from holdfast.layout.jsonform import pair
 
 VERSION = 1
@@ -135,9 +135,16 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
         return facts
     patched = tree.patch(change, _shared(plain(facts)))
     try:
-        return _facts(patched, facts)
+        told = _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
         return facts
+    return told if _is_sound(told) else facts
+
+
+def _is_sound(facts: Facts) -> bool:
+    """Whether every status is one that there is: anybody may have written what was carried."""
+    units = {*(step.status for step in facts.steps), *(agent.status for agent in facts.agents)}
+    return facts.status in SESSION and units <= set(UNIT)
 
 
 def convert(

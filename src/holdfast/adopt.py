@@ -409,9 +409,11 @@ def _keep_artifact(home: Holdfast, session: str, one: Find, folder: str, path: s
 
 def _artifact_paths(one: Find) -> tuple[str, list[str]]:
     """Files beside the session that are its work: S0's artifacts, an essay's stages."""
-    if one.layout == "ai-session":
+    if one.layout == "ai-session" and not one.is_loose:
         folder = os.path.join(one.root, one.native)
-        return folder, _files_below(os.path.join(folder, found.ARTIFACTS))
+        artifacts = os.path.join(folder, found.ARTIFACTS)
+        # Neither an id that is a path nor a link makes another folder the session's.
+        return folder, [] if os.path.islink(artifacts) else _files_below(artifacts)
     if one.layout == "essay" and os.path.basename(one.path) == one.lens.files("")[0]:
         folder = os.path.dirname(one.path)
         return folder, [p for p in _files_below(folder, deep=False) if p.endswith(".md")]
@@ -419,13 +421,11 @@ def _artifact_paths(one: Find) -> tuple[str, list[str]]:
 
 
 def _files_below(folder: str, *, deep: bool = True) -> list[str]:
-    there = [
-        os.path.join(here, name)
-        for here, below, names in os.walk(folder)
-        if deep or here == folder
-        for name in names
-        if not name.startswith(".")
-    ]
+    there: list[str] = []
+    for here, below, names in files.walk(folder):
+        if not deep:
+            below.clear()
+        there += (os.path.join(here, name) for name in names if not name.startswith("."))
     return sorted(path for path in there if not files.is_odd(path))
 
 

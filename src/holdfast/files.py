@@ -542,6 +542,39 @@ def append_lines(path: str, data: bytes, mode: int = 0o600) -> None:
         raise failure(error, "write", path) from error
 
 
+def require_no_link(folder: str) -> None:
+    """Refuse a folder of the project that is a link: what goes there would go somewhere else."""
+    if os.path.islink(folder):
+        raise Refused(
+            f"{folder} is a symbolic link",
+            why="nothing is put where a link leads",
+            hint="put a folder in its place",
+            file=folder,
+        )
+
+
+def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder with the names of the folders and of all else in it; links are not followed.
+
+    As `os.walk`: whoever takes names out of the first list is not led there. Any depth will do,
+    and what cannot be listed is passed over.
+    """
+    todo = [folder]
+    while todo:
+        here = todo.pop()
+        below: list[str] = []
+        others: list[str] = []
+        try:
+            with os.scandir(here) as found:
+                for entry in found:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    (below if is_folder else others).append(entry.name)
+        except OSError:
+            continue
+        yield here, below, others
+        todo += (os.path.join(here, name) for name in reversed(below))
+
+
 def move(path: str, target: str) -> None:
     """Give a file another name on the same disk, durably; what had that name is gone."""
     _require_path(path)

@@ -101,6 +101,7 @@ def _archive(loaded: Loaded) -> str:
     name = loaded.find.native if not layout.LAYOUT.valid_id(loaded.find.native) else ""
     name = name or f"unnamed-{os.stat(loaded.path).st_mtime_ns // 10**9}"
     target = os.path.join(os.path.dirname(loaded.path), layout.archive_name(name))
+    files.require_no_link(os.path.dirname(target))
     files.make_folder(os.path.dirname(target))
     if os.path.lexists(target):
         target = f"{target.removesuffix('.json')}-{os.stat(loaded.path).st_mtime_ns}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from holdfast import found
 from holdfast.layout import tree
-from tests.layouts import IDS, MAIN, ORCHESTRATOR, fill, snapshot
+from tests.layouts import IDS, MAIN, ORCHESTRATOR, STATE, fill, snapshot
 from tests.surface.support import Answer, Cli
 
 PATIENCE = 5.0
@@ -134,3 +135,90 @@ def test_a_status_that_was_carried_and_is_none_is_left_out(
     (one,) = cli.json("adopt", "in.json")["adopted"]
     assert one["outcome"] == "adopted"
     assert cli.json("status", "--session", one["session"])["status"] == "active"
+
+
+# -- links and names lead nowhere else ---------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder that is no part of the project."""
+    folder = tmp_path / "outside"
+    (folder / "artifacts").mkdir(parents=True)
+    (folder / "artifacts" / "diary.txt").write_text("dear diary")
+    return folder
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_archive_that_is_a_link_is_not_followed(
+    cli: Cli, project: Path, outside: Path, ours: bool
+) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).parent.joinpath("orchestrator-history").symlink_to(outside)
+    if not ours:
+        cli.ok("layouts", "remove", "orchestrator")
+    answer = cli("complete") if ours else cli("orchestrator", "new", "Add logout")
+    assert "symbolic link" in answer.err and (project / ORCHESTRATOR).is_file()
+    assert [path.name for path in outside.iterdir()] == ["artifacts"]
+
+
+def test_cleaning_up_into_a_link_is_refused(cli: Cli, project: Path, outside: Path) -> None:
+    cli.start("Add login", "--layout", "ai-session:login-2026-01-31")
+    cli.ok("complete")
+    (project / ".ai-session-archive").symlink_to(outside)
+    answer = cli("cleanup", "--completed", "--yes")
+    assert answer.code == 4 and "symbolic link" in answer.out
+    assert (project / ".ai-session/login-2026-01-31/state.yaml").is_file()
+    assert [path.name for path in outside.iterdir()] == ["artifacts"]
+
+
+def test_artifacts_behind_a_link_are_not_the_session_s(
+    cli: Cli, project: Path, outside: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / STATE).parent.joinpath("artifacts").symlink_to(outside)
+    (one,) = cli.json("adopt", ".ai-session")["adopted"]
+    assert (one["outcome"], one["artifacts"]) == ("adopted", 0)
+
+
+def test_artifacts_of_an_id_that_is_a_path_are_not_the_session_s(
+    cli: Cli, project: Path, outside: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    text = (project / STATE).read_text().replace(IDS["ai-session"], "../outside")
+    (project / "state.yaml").write_text(text)
+    (one,) = cli.json("adopt", "state.yaml")["adopted"]
+    assert (one["outcome"], one["artifacts"]) == ("adopted", 0)
+
+
+# -- folders of any size -----------------------------------------------------------------------
+
+
+def test_folders_of_any_depth_are_looked_through(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(1500):
+        Path("a").mkdir()
+        monkeypatch.chdir("a")
+    monkeypatch.chdir(project)
+    fill(project, kinds=["craft"])
+    try:
+        assert len(cli.json("check", ".")["sessions"]) == 1
+        assert len(cli.json("adopt", ".")["adopted"]) == 1
+    finally:
+        # Not every Python can remove what is that deep.
+        subprocess.run(["rm", "-rf", "a"], cwd=project, check=True)
+
+
+def test_a_folder_with_more_files_than_are_looked_at_says_so(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(found, "_MOST_FILES", 5)
+    fill(project, kinds=["craft"])
+    for number in range(6):
+        (project / f"{number}.txt").touch()
+    good, rest = cli("--json", "check", ".").json["sessions"]
+    assert good["layout"] == "craft", "the layouts' own folders come first"
+    assert [finding["code"] for finding in rest["findings"]] == ["too-many-files"]
+    adopted = cli.json("adopt", ".")["adopted"]
+    assert [one["outcome"] for one in adopted] == ["adopted", "unreadable"]

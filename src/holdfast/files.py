@@ -290,7 +290,7 @@ def _begun(path: str, data: bytes, mode: int) -> tuple[int, str] | HoldfastError
         _require_path(path)
         _require_plain_target(path)
         temporary = _temporary_name(path)
-        return _written(temporary, (data,), mode), temporary
+        return _written(temporary, (data,), mode, _mode_of(path)), temporary
     except HoldfastError as error:
         return error
     except OSError as error:
@@ -308,7 +308,7 @@ def swap(
     """
     try:
         if backup:
-            replace(*backup, mode=mode)
+            replace(*backup, mode=_mode_of(aside) or mode)
         return _swap(aside, path)
     except HoldfastError:
         remove(aside)
@@ -615,12 +615,19 @@ def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
     temporary = _temporary_name(path)
-    _write_new(temporary, chunks, mode)
+    _write_new(temporary, chunks, mode, _mode_of(path))
     return temporary
 
 
-def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
-    fd = _written(temporary, chunks, mode)
+def _mode_of(path: str) -> int | None:
+    try:
+        return stat.S_IMODE(os.lstat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> None:
+    fd = _written(temporary, chunks, mode, old)
     try:
         try:
             _sync(fd)
@@ -631,12 +638,18 @@ def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
         raise
 
 
-def _written(temporary: str, chunks: Iterable[bytes], mode: int) -> int:
-    """A new file that is still open and not synced."""
+def _written(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> int:
+    """A new file that is still open and not synced; `old` is the mode of the one it replaces.
+
+    A file of ours is private whatever happens; one of the user's stays as its owner made it, and
+    a new one is as the umask wants it.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o600)
+    exact = old if mode & 0o077 else mode
+    fd = os.open(temporary, flags, mode if exact is None else exact)
     try:
-        os.fchmod(fd, mode)
+        if exact is not None:
+            os.fchmod(fd, exact)
         for chunk in chunks:
             _write_all(fd, chunk)
     except BaseException:
@@ -677,7 +690,7 @@ def _open_for_append(path: str, mode: int) -> tuple[int, bool]:
         fd, made = os.open(path, flags), False
     try:
         _require_regular(path, os.fstat(fd))
-        if made:
+        if made and not mode & 0o077:
             os.fchmod(fd, mode)
     except BaseException:
         os.close(fd)

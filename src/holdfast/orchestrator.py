@@ -130,7 +130,7 @@ def _archived_row(home: Holdfast, name: str) -> dict[str, str]:
 def archived(home: Holdfast, text: str) -> dict[str, str]:
     """The row that a number of the list, or an id, means."""
     rows = history(home, limit=10_000)
-    if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= len(rows):
+    if text.isascii() and text.isdigit() and len(text) < 7 and 0 < int(text) <= len(rows):
         return rows[int(text) - 1]
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]

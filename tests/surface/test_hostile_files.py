@@ -222,3 +222,27 @@ def test_a_folder_with_more_files_than_are_looked_at_says_so(
     assert [finding["code"] for finding in rest["findings"]] == ["too-many-files"]
     adopted = cli.json("adopt", ".")["adopted"]
     assert [one["outcome"] for one in adopted] == ["adopted", "unreadable"]
+
+
+def test_a_folder_whose_name_has_two_lines_is_used(cli: Cli, project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    cli.start()
+    cli.ok("layouts", "add", "craft", "--root", "a\nb")
+    assert len(list((project / "a\nb").glob("*.json"))) == 1
+
+
+def test_a_backup_that_was_there_before_is_not_written_over(cli: Cli, project: Path) -> None:
+    backup = project / "essay" / "session-state.yaml.bak"
+    backup.parent.mkdir()
+    backup.write_text("mine")
+    cli.start()
+    assert cli("layouts", "add", "essay", "--root", "essay").code == 4
+    cli.ok("pause")
+    assert backup.read_text() == "mine"
+
+
+def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("orchestrator", "new", "Add logout")
+    assert cli("orchestrator", "history", "000001999").code == 2
+    assert cli("essay", "resume", "000001999").code == 3

@@ -86,12 +86,15 @@ def _make_room(
 
 
 def _require_free(kind: str, place: str) -> None:
-    if os.path.lexists(place) or _is_foreign_folder(kind, place):
+    there = place if os.path.lexists(place) else f"{place}{custom(kind).backup}"
+    if os.path.lexists(there) or _is_foreign_folder(kind, place):
         raise Refused(
-            f"{place} already exists",
+            f"{there} already exists",
             why="another session is here, and it is not ours to change",
-            hint=f"make it one of ours: holdfast adopt {place}",
-            file=place,
+            hint=f"make it one of ours: holdfast adopt {place}"
+            if there == place
+            else "move it away",
+            file=there,
         )
 
 
@@ -126,7 +129,7 @@ def _keep_out_of_git(desk: Desk, kind: str, root: str) -> None:
         files.make_folder(os.path.dirname(path))
         for name in custom(kind).unshared:
             line = os.fsencode(f"/{inside}/{name}")
-            if line not in known.splitlines():
+            if line not in known.splitlines() and b"\n" not in line:
                 files.append_line(path, line, mode=0o644)
     except HoldfastError:
         # The folder then shows as untracked, which is no reason to have no folder.

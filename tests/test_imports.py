@@ -64,7 +64,7 @@ ALLOWED = {
     "contract": "holdfast errors clock files layout.*",
     "live": "holdfast errors clock files layout.* process",
     "cleanup": "holdfast errors choice files found home layout.*",
-    "adopt": "holdfast errors files found home layout.* model.* sha text",
+    "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",

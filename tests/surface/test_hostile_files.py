@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -246,3 +247,38 @@ def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Pa
     cli.ok("orchestrator", "new", "Add logout")
     assert cli("orchestrator", "history", "000001999").code == 2
     assert cli("essay", "resume", "000001999").code == 3
+
+
+# -- what was ended stays ended ----------------------------------------------------------------
+
+
+def test_a_stale_file_does_not_bring_an_aborted_session_back(cli: Cli, project: Path) -> None:
+    session = cli.start("Add login", "--layout", "orchestrator")
+    stale = (project / ORCHESTRATOR).read_text()
+    cli.ok("abort")
+    (project / ORCHESTRATOR).write_text(stale.replace("Add login", "Add login and logout"))
+    answer = cli("orchestrator", "continue")
+    assert answer.code == 4 and "claims the same id" in answer.err
+    listed = cli.json("list", "--all")["sessions"]
+    assert [(one["session"], one["status"]) for one in listed] == [(session, "aborted")]
+
+
+def test_a_copy_of_a_session_s_file_is_no_other_session(cli: Cli, project: Path) -> None:
+    session = cli.start("Add login", "--layout", "craft")
+    (place,) = project.glob(".craft/**/*.json")
+    (project / "copy.json").write_bytes(place.read_bytes())
+    (one,) = cli.json("adopt", "copy.json")["adopted"]
+    assert (one["outcome"], one["session"], one["events"]) == ("copy", session, 0)
+
+
+def test_a_folder_whose_name_is_no_text_can_be_worked_in(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsdecode(os.fsencode(project) + b"/\xff")
+    fill(Path(folder), kinds=["craft"])
+    monkeypatch.chdir(folder)
+    refused = cli("start", "Add login", "--layout", "praxis")
+    assert refused.code == 2 and "UTF-8" in refused.err
+    (one,) = cli.json("adopt", ".")["adopted"]
+    assert (one["outcome"], one["bound"]) == ("adopted", False)
+    assert cli.json("adopt", ".")["adopted"][0]["outcome"] == "known"

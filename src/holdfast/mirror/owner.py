@@ -15,6 +15,7 @@ from holdfast.layout import Layout
 from holdfast.layout.customs import custom
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of
 from holdfast.store.bound import Binding
+from holdfast.text import is_text
 
 Retire = Callable[[Binding], list[str]]
 """Put a session's file into its layout's archive; says what keeps it from it."""
@@ -38,6 +39,7 @@ def bind(
         return kept[0]
     native = native or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
+    _require_text(kind, root)
     _make_room(desk, session, kind, place, found=found, retire=retire)
     _keep_out_of_git(desk, kind, root)
     files.make_folder(root)
@@ -47,9 +49,19 @@ def bind(
     return next(b for b in desk.bound.bindings(session) if b.place == place)
 
 
+def _require_text(kind: str, root: str) -> None:
+    if not is_text(root):
+        raise InvalidInput(
+            f"the files of {kind} cannot be kept in {root}",
+            why="the name of the folder is not UTF-8",
+            hint=f"keep them elsewhere: holdfast layouts add {kind} --root DIR",
+        )
+
+
 def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
     """Refuse what `bind` would refuse; returns the session that would have to be put away."""
     lens = lens_of(kind)
+    _require_text(kind, desk.root_of(kind))
     root = os.path.realpath(desk.root_of(kind))
     place = _place(lens, native, root) if native else os.path.join(root, lens.files("")[0])
     if kind == "essay" or (not native and lens.files("a") != lens.files("b")):

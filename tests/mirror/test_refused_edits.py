@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -32,3 +33,13 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
     session.note("still here")
     assert project.place.read_bytes() == data, "what was not taken up stays"
     assert any("not up to date" in notice for notice in project.notices)
+
+
+def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.task_add("Ours")
+    project.edit(lambda value: value["pending_tasks"].extend(f"task {n}" for n in range(400)))
+    began = time.process_time()
+    project.again().note("next")
+    assert time.process_time() - began < 4
+    assert len(project.titles()) == 401

@@ -87,10 +87,39 @@ def test_replace_writes_all_bytes_with_the_mode_whatever_the_umask(tmp_path: Pat
     path = tmp_path / "x"
     files.replace(str(path), b"one")
     assert (path.read_bytes(), mode(path)) == (b"one", 0o600)
-    os.umask(0)
-    files.replace(str(path), b"two", 0o640)
-    assert (path.read_bytes(), mode(path)) == (b"two", 0o640)
+    path.chmod(0o644)
+    files.replace(str(path), b"two")
+    assert (path.read_bytes(), mode(path)) == (b"two", 0o600)
     assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("write", [files.replace, files.exchange])
+def test_a_file_that_others_may_read_keeps_the_mode_its_owner_gave_it(
+    tmp_path: Path, write: Callable[..., object]
+) -> None:
+    os.umask(0o027)
+    path = tmp_path / "x"
+    write(str(path), b"one", 0o644)
+    assert mode(path) == 0o640
+    for wanted in (0o600, 0o666):
+        path.chmod(wanted)
+        write(str(path), b"two", 0o644)
+        assert mode(path) == wanted
+
+
+def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"one")
+    path.chmod(0o600)
+    (aside,) = files.staged_together([(str(path), b"two")], 0o644)
+    assert files.swap(str(aside), str(path), backup=(f"{path}.bak", b"one"), mode=0o644)
+    assert mode(tmp_path / "x.bak") == 0o600
+
+
+def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:
+    os.umask(0o077)
+    files.append_line(str(tmp_path / "log"), b"one", 0o644)
+    assert mode(tmp_path / "log") == 0o600
 
 
 def test_replace_syncs_the_file_then_renames_then_syncs_the_folder(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ ALLOWED = {
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "holdfast errors files layout.* model.plan text",
     "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "holdfast errors files found home layout.* model.* sha text",
+    "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
     " store.bound",

@@ -29,7 +29,8 @@ from holdfast.model.event import ArtifactSaved, ForeignEdited
 from holdfast.model.fold import CONFLICT, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State
 from holdfast.sha import digest_of
-from holdfast.text import clean_id
+from holdfast.store.bound import Binding
+from holdfast.text import clean_id, is_text
 
 MAX_ARTIFACTS = 500
 MAX_ARTIFACT = 16 * 1024 * 1024
@@ -123,6 +124,13 @@ class _Taking:
 
     def _settle(self, one: Find, facts: Facts, told: Adopted) -> Adopted:
         owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        if owner is None and (twin := _twin(self.home, one, told.native)):
+            # Else a stale copy would bring back what was ended here.
+            same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
+            told.outcome, said = _rivals(twin.place, same=same)
+            told.session = twin.session if same else ""
+            told.problems.append(said)
+            return told
         told.session = owner.session if owner else _session_id(self.home, one, facts)
         told.is_new = not self.home.store.resolve(told.session)
         state = None if told.is_new else _state(self.home, told.session)
@@ -294,6 +302,16 @@ def _bound_elsewhere(home: Holdfast, session: str, one: Find) -> str:
     return next((p for p in places if p != real and os.path.lexists(p)), "")
 
 
+def _twin(home: Holdfast, one: Find, native: str) -> Binding | None:
+    """The binding of another file that is still there and has the same id."""
+    known = home.store.bound.named(one.layout, native) if native else []
+    return next((b for b in known if os.path.lexists(b.place)), None)
+
+
+def _main_bytes(one: Find) -> bytes | None:
+    return one.bundle.get(next(iter(one.paths)))
+
+
 # -- recording ---------------------------------------------------------------------------------
 
 
@@ -409,9 +427,11 @@ def _keep_artifact(home: Holdfast, session: str, one: Find, folder: str, path: s
 
 def _artifact_paths(one: Find) -> tuple[str, list[str]]:
     """Files beside the session that are its work: S0's artifacts, an essay's stages."""
-    if one.layout == "ai-session":
+    if one.layout == "ai-session" and not one.is_loose:
         folder = os.path.join(one.root, one.native)
-        return folder, _files_below(os.path.join(folder, found.ARTIFACTS))
+        artifacts = os.path.join(folder, found.ARTIFACTS)
+        # Neither an id that is a path nor a link makes another folder the session's.
+        return folder, [] if os.path.islink(artifacts) else _files_below(artifacts)
     if one.layout == "essay" and os.path.basename(one.path) == one.lens.files("")[0]:
         folder = os.path.dirname(one.path)
         return folder, [p for p in _files_below(folder, deep=False) if p.endswith(".md")]
@@ -419,13 +439,11 @@ def _artifact_paths(one: Find) -> tuple[str, list[str]]:
 
 
 def _files_below(folder: str, *, deep: bool = True) -> list[str]:
-    there = [
-        os.path.join(here, name)
-        for here, below, names in os.walk(folder)
-        if deep or here == folder
-        for name in names
-        if not name.startswith(".")
-    ]
+    there: list[str] = []
+    for here, below, names in files.walk(folder):
+        if not deep:
+            below.clear()
+        there += (os.path.join(here, name) for name in names if not name.startswith("."))
     return sorted(path for path in there if not files.is_odd(path))
 
 
@@ -437,7 +455,7 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     lens = one.lens
     expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
     in_place = bool(expected) and one.path == os.path.join(one.root, expected)
-    plain_file = not os.path.islink(one.path) and not one.faults
+    plain_file = not os.path.islink(one.path) and not one.faults and is_text(one.path)
     if not (in_place and plain_file and lens.reading(one.tree, where).writable):
         return False
     home.mirror.bind(session, one.layout, one.native, one.root, found=True)

@@ -165,6 +165,7 @@ def _put(hf: Holdfast, one: Find, because: str, wanted: Wanted, dry_run: bool) -
 def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
     """Move a session away: first its entry says it is over, then nobody of ours writes it."""
     with _locked(hf, one.root, name):
+        files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
         _mark_completed(os.path.join(one.root, INDEX), name)
         _let_go(hf, one)

@@ -286,6 +286,7 @@ def _put_away(root: Root, found: Loaded) -> None:
         target = _aside(found.path)
     if os.path.lexists(target):
         target = _aside(found.path)
+    files.require_no_link(os.path.dirname(target))
     files.make_folder(os.path.dirname(target))
     files.move(found.path, target)
 

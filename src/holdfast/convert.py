@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.layout import ERROR, REGISTRY, Finding, Where, carry, layout
+from holdfast.layout import ERROR, REGISTRY, Finding, Tree, Where, carry, layout
 from holdfast.layout.manner import dress
 
 
@@ -35,6 +35,7 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
     manners = {name: document.manner() for name, document in one.documents.items()}
     lens = layout(to)
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
+    _require_inside(tree)
     made = {
         name: dress(_kind(name), value, (back or {}).get(name))
         for name, value in tree.items()
@@ -42,6 +43,17 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
     }
     id = lens.get(tree, where).native_id
     return Converted(to, one.layout, id, made, loss.carried, loss.lost)
+
+
+def _require_inside(tree: Tree) -> None:
+    """Names are made of ids, and ids are what somebody's file says."""
+    for name in tree:
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+            raise InvalidInput(
+                f"{name[:200]!r} leads out of the folder to write to",
+                why="the id of the session is a path",
+                hint="give it another one: --id ID",
+            )
 
 
 def write(made: Converted, out: str) -> list[str]:

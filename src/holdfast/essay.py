@@ -67,7 +67,7 @@ def list_text(home: Holdfast, essays: list[Listed]) -> str:
 def chosen(home: Holdfast, text: str) -> Listed:
     """The essay that a number of the list, a name, or the beginning of one means."""
     essays = listed(home)
-    if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= len(essays):
+    if text.isascii() and text.isdigit() and len(text) < 7 and 0 < int(text) <= len(essays):
         return essays[int(text) - 1]
     near = [one for one in essays if one.name == text] or [
         one for one in essays if text and text in one.name

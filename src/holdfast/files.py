@@ -290,7 +290,7 @@ def _begun(path: str, data: bytes, mode: int) -> tuple[int, str] | HoldfastError
         _require_path(path)
         _require_plain_target(path)
         temporary = _temporary_name(path)
-        return _written(temporary, (data,), mode), temporary
+        return _written(temporary, (data,), mode, _mode_of(path)), temporary
     except HoldfastError as error:
         return error
     except OSError as error:
@@ -308,7 +308,7 @@ def swap(
     """
     try:
         if backup:
-            replace(*backup, mode=mode)
+            replace(*backup, mode=_mode_of(aside) or mode)
         return _swap(aside, path)
     except HoldfastError:
         remove(aside)
@@ -542,6 +542,39 @@ def append_lines(path: str, data: bytes, mode: int = 0o600) -> None:
         raise failure(error, "write", path) from error
 
 
+def require_no_link(folder: str) -> None:
+    """Refuse a folder of the project that is a link: what goes there would go somewhere else."""
+    if os.path.islink(folder):
+        raise Refused(
+            f"{folder} is a symbolic link",
+            why="nothing is put where a link leads",
+            hint="put a folder in its place",
+            file=folder,
+        )
+
+
+def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder with the names of the folders and of all else in it; links are not followed.
+
+    As `os.walk`: whoever takes names out of the first list is not led there. Any depth will do,
+    and what cannot be listed is passed over.
+    """
+    todo = [folder]
+    while todo:
+        here = todo.pop()
+        below: list[str] = []
+        others: list[str] = []
+        try:
+            with os.scandir(here) as found:
+                for entry in found:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    (below if is_folder else others).append(entry.name)
+        except OSError:
+            continue
+        yield here, below, others
+        todo += (os.path.join(here, name) for name in reversed(below))
+
+
 def move(path: str, target: str) -> None:
     """Give a file another name on the same disk, durably; what had that name is gone."""
     _require_path(path)
@@ -582,12 +615,19 @@ def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
     temporary = _temporary_name(path)
-    _write_new(temporary, chunks, mode)
+    _write_new(temporary, chunks, mode, _mode_of(path))
     return temporary
 
 
-def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
-    fd = _written(temporary, chunks, mode)
+def _mode_of(path: str) -> int | None:
+    try:
+        return stat.S_IMODE(os.lstat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> None:
+    fd = _written(temporary, chunks, mode, old)
     try:
         try:
             _sync(fd)
@@ -598,12 +638,18 @@ def _write_new(temporary: str, chunks: Iterable[bytes], mode: int) -> None:
         raise
 
 
-def _written(temporary: str, chunks: Iterable[bytes], mode: int) -> int:
-    """A new file that is still open and not synced."""
+def _written(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> int:
+    """A new file that is still open and not synced; `old` is the mode of the one it replaces.
+
+    A file of ours is private whatever happens; one of the user's stays as its owner made it, and
+    a new one is as the umask wants it.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o600)
+    exact = old if mode & 0o077 else mode
+    fd = os.open(temporary, flags, mode if exact is None else exact)
     try:
-        os.fchmod(fd, mode)
+        if exact is not None:
+            os.fchmod(fd, exact)
         for chunk in chunks:
             _write_all(fd, chunk)
     except BaseException:
@@ -644,7 +690,7 @@ def _open_for_append(path: str, mode: int) -> tuple[int, bool]:
         fd, made = os.open(path, flags), False
     try:
         _require_regular(path, os.fstat(fd))
-        if made:
+        if made and not mode & 0o077:
             os.fchmod(fd, mode)
     except BaseException:
         os.close(fd)

@@ -365,8 +365,9 @@ def _of_folder(folder: str) -> Iterator[Find]:
         yield _ai_session(os.path.dirname(folder), os.path.basename(folder))
         return
     roots: set[str] = set()
+    there, is_more = _folders(folder)
     # Of two files that claim to be one session, the one in its own place is met first.
-    for below, names in sorted(_folders(folder), key=lambda found: not _is_home(found[0])):
+    for below, names in sorted(there, key=lambda found: not _is_home(found[0])):
         if os.path.dirname(below) in roots or os.path.dirname(os.path.dirname(below)) in roots:
             continue
         if os.path.basename(below) == AI_ROOT or INDEX in names:
@@ -374,6 +375,13 @@ def _of_folder(folder: str) -> Iterator[Find]:
             yield from _ai_sessions(below)
         else:
             yield from _loose(below, names)
+    if is_more:
+        yield Find("", "", {"": folder}, {}, {}, [_too_much(folder)])
+
+
+def _too_much(folder: str) -> Finding:
+    message = f"over {_MOST_FILES} files are here, and not all were looked at: name a folder below"
+    return Finding("too-many-files", ERROR, message, folder)
 
 
 def _is_home(folder: str) -> bool:
@@ -473,16 +481,31 @@ def _of_plain_file(path: str) -> Find:
     return _of_file(path)
 
 
-def _folders(folder: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder and what is in it that is no folder, or has the name of a session's file."""
+def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
+    """Each folder and what is in it that is no folder, or has the name of a session's file.
+
+    The layouts' own folders come first. Also says whether there was more than is looked at.
+    """
     count = 0
-    for here, below, found in os.walk(folder):
-        odd = [name for name in below if os.path.splitext(name)[1].lower() in _ENDINGS]
-        below[:] = sorted(name for name in below if name not in _SKIPPED)
-        count += len(found)
-        if count > _MOST_FILES:
-            return
-        yield here, sorted([*found, *odd])
+    seen: dict[str, list[str]] = {}
+    for start in (*_homes(folder), folder):
+        for here, below, others in files.walk(start):
+            if here in seen:
+                below.clear()
+                continue
+            count += len(others)
+            if count > _MOST_FILES:
+                return list(seen.items()), True
+            odd = [name for name in below if os.path.splitext(name)[1].lower() in _ENDINGS]
+            below[:] = sorted(name for name in below if name not in _SKIPPED)
+            seen[here] = sorted([*others, *odd])
+    return list(seen.items()), False
+
+
+def _homes(folder: str) -> list[str]:
+    spots = (os.path.join(folder, place) for _, place in REGISTRY.values() if place)
+    real = os.path.realpath(folder)
+    return [spot for spot in spots if os.path.realpath(spot) == real + spot[len(folder) :]]
 
 
 def _listed(folder: str) -> list[str]:

@@ -101,6 +101,7 @@ def _archive(loaded: Loaded) -> str:
     name = loaded.find.native if not layout.LAYOUT.valid_id(loaded.find.native) else ""
     name = name or f"unnamed-{os.stat(loaded.path).st_mtime_ns // 10**9}"
     target = os.path.join(os.path.dirname(loaded.path), layout.archive_name(name))
+    files.require_no_link(os.path.dirname(target))
     files.make_folder(os.path.dirname(target))
     if os.path.lexists(target):
         target = f"{target.removesuffix('.json')}-{os.stat(loaded.path).st_mtime_ns}.json"
@@ -129,7 +130,7 @@ def _archived_row(home: Holdfast, name: str) -> dict[str, str]:
 def archived(home: Holdfast, text: str) -> dict[str, str]:
     """The row that a number of the list, or an id, means."""
     rows = history(home, limit=10_000)
-    if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= len(rows):
+    if text.isascii() and text.isdigit() and len(text) < 7 and 0 < int(text) <= len(rows):
         return rows[int(text) - 1]
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]

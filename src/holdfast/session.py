@@ -992,7 +992,11 @@ class Session:
         if not written:
             return self.home.journal.state(view)
         bodies = [move.body for move in written]
-        return self.home.journal.preview(view, *bodies, actor="file")
+        try:
+            return self.home.journal.preview(view, *bodies, actor="file")
+        except (InvalidInput, Refused):
+            # What cannot be recorded is told to whoever writes; a reader sees what was.
+            return self.home.journal.state(view)
 
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""

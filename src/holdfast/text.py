@@ -215,6 +215,15 @@ _REFUSED_IN_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _IN_A_FILE = "put it in a file and keep that with: holdfast artifact PATH"
 
 
+def is_text(value: str) -> bool:
+    """Whether a text can be kept; the name of a file may be bytes that are none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
     """A text that may be recorded as the field `what`: trimmed, or refused with the reason."""
     if not isinstance(text, str):

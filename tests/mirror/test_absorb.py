@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,35 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
 
     patch.setattr(files, "_swap", swap)
     return done
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+@pytest.mark.parametrize("layout", ["orchestrator", "craft", "essay"])
+def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
+    make: Make, monkeypatch: pytest.MonkeyPatch, layout: str, dies: bool
+) -> None:
+    from holdfast import files
+
+    project = make(layout)
+    real = files._swap
+    done: list[int] = []
+
+    def swap(aside: str, path: str) -> bool:
+        if done:
+            return real(aside, path)
+        done.append(1)
+        project.edit(lambda value: value.update(x_theirs="kept"))
+        was_there = real(aside, path)
+        if dies:
+            raise KeyboardInterrupt
+        return was_there
+
+    monkeypatch.setattr(files, "_swap", swap)
+    with suppress(KeyboardInterrupt):
+        project.session.task_add("Ours")
+    project.again().note("next")
+    assert done and project.read()["x_theirs"] == "kept"
+    assert leftovers_of(project) == []
 
 
 def leftovers_of(project: Project) -> list[str]:

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import Facts, StepFact, plain
+from holdfast.layout.facts import SESSION, UNIT, Facts, StepFact, plain
 from holdfast.layout.jsonform import pair
 
 VERSION = 1
@@ -135,9 +135,16 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
         return facts
     patched = tree.patch(change, _shared(plain(facts)))
     try:
-        return _facts(patched, facts)
+        told = _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
         return facts
+    return told if _is_sound(told) else facts
+
+
+def _is_sound(facts: Facts) -> bool:
+    """Whether every status is one that there is: anybody may have written what was carried."""
+    units = {*(step.status for step in facts.steps), *(agent.status for agent in facts.agents)}
+    return facts.status in SESSION and units <= set(UNIT)
 
 
 def convert(
@@ -250,7 +257,8 @@ def _arrive(
 ) -> tuple[Tree, MANNERS | None, Loss]:
     known = back.get("id") if back else None
     if not native_id:
-        native_id = known if isinstance(known, str) else b.new_id(facts, where, frozenset())
+        is_id = isinstance(known, str) and "/" not in known
+        native_id = str(known) if is_id else b.new_id(facts, where, frozenset())
     here = msgspec.structs.replace(facts, native_id=native_id)
     if back is None:
         made = write(b, None, here, where, full=True)
@@ -270,7 +278,9 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
     base = write(b, None, _settled(facts), still, full=True)
     if not back.get("full"):
         base = _with(b, base, facts.native_id, None, None)
-    made: Tree = tree.patch(back.get("rest", {}), base)
+    patched: Tree = tree.patch(back.get("rest", {}), base)
+    names = {*base, *b.files(facts.native_id)}
+    made = {name: value for name, value in patched.items() if name in names}
     said = _shared(plain(read(b, made, where)))
     wanted = _in_order_of(said, _shared(plain(facts)))
     if tree.same(said, wanted):

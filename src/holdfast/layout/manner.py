@@ -54,6 +54,7 @@ _NOISE = re.compile(
 _LAST_COMMA = re.compile(r",(?=[\]}])")
 _PIECES = re.compile(r"\w+|\s+|.", re.DOTALL)
 _MANY = 2_000
+_WIDE = 40
 
 
 class Token(Struct):
@@ -298,8 +299,11 @@ def _ends(old: str, new: str) -> list[list[Any]]:
 
 
 def played(steps: list[list[Any]], old: str) -> str:
+    """The new text. Steps go forwards: else a few of them would make a text of any length."""
     made, at = [], 0
     for start, end, text in steps:
+        if not at <= start <= end:
+            raise ValueError("not a script")
         made += [old[at:start], text]
         at = end
     return "".join([*made, old[at:]])
@@ -333,6 +337,7 @@ def _says(kind: str, text: str, value: Any) -> bool:
 
 
 def _dressed(kind: str, value: Any, manner: Manner, leave_out: str) -> str:
+    _require_modest(manner.get("style", {}))
     if kind == JSONL:
         return _dressed_lines(value, manner, leave_out)
     if "diff" in manner:
@@ -346,6 +351,13 @@ def _dressed(kind: str, value: Any, manner: Manner, leave_out: str) -> str:
     style = changed(Style(), **manner.get("style", {}))
     end = "" if "g" in leave_out else manner.get("end", "")
     return _assembled(text, tokens, {**manner, "end": end}, leave_out, style)
+
+
+def _require_modest(style: dict[str, Any]) -> None:
+    """An indentation that somebody's file asks for is written on every line."""
+    for part in style.values():
+        if (type(part) is int and not 0 <= part <= _WIDE) or len(str(part)) > _WIDE:
+            raise ValueError("nobody writes like that")
 
 
 def _assembled(text: str, tokens: list[Token], manner: Manner, leave_out: str, style: Style) -> str:
@@ -433,13 +445,21 @@ def take_lines(text: str, lines: list[guarded.Line], style: Style) -> Manner:
 def _dressed_lines(values: list[Any], manner: Manner, leave_out: str) -> str:
     style = changed(COMPACT, **manner.get("style", {}))
     parts: list[str] = []
-    raw = manner.get("raw", [])
+    raw = _by_place(manner.get("raw", []), len(values))
     for number, value in enumerate(values):
-        parts += [text for after, text in raw if after == number]
+        parts += raw.get(number, ())
         ours = json_text(value, style) + style.eol
         known = manner.get("lines", {}).get(str(number))
         is_known = known and "s" not in leave_out and known[0] == tree.digest(value, 6)
         parts.append(played(known[1], ours) if is_known else ours)
-    parts += [text for after, text in raw if after >= len(values)]
+    parts += raw.get(len(values), ())
     whole = [part if part.endswith("\n") else part + style.eol for part in parts[:-1]]
     return "".join(whole + parts[-1:])
+
+
+def _by_place(raw: list[list[Any]], last: int) -> dict[int, list[str]]:
+    """Lines that are no values, by the number of values before them."""
+    made: dict[int, list[str]] = {}
+    for after, text in raw:
+        made.setdefault(min(after, last), []).append(text)
+    return made

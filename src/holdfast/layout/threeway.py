@@ -30,6 +30,7 @@ Kept = Callable[[str, str], bool]
 
 _OVER = ("completed", "failed", "aborted", "abandoned")
 _LONGEST = 2000
+_FEW = 16
 _NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
 """Lists whose elements are known by name, and what names them."""
 _DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
@@ -102,12 +103,38 @@ def _unsaid_of(
     """The same of a list, element by element; those that were taken out are among it."""
     sides = (before, after, today, merged)
     was, is_, ours, all_ = ({_name(key, e): e for e in side.get(key, [])} for side in sides)
-    for name, element in is_.items():
-        if element != was.get(name) and name in all_ and all_[name] != ours.get(name):
-            rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
-            if _between(today, merged | {key: list(rest.values())}, now) == made:
-                yield f"{key}: {name}"
+    changed = [
+        name
+        for name, element in is_.items()
+        if element != was.get(name) and name in all_ and all_[name] != ours.get(name)
+    ]
+    told = _told(key, changed, ours, all_, today, merged, now, made) if changed[_FEW:] else set()
+    for name in changed:
+        if name in told:
+            continue
+        rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
+        if _between(today, merged | {key: list(rest.values())}, now) == made:
+            yield f"{key}: {name}"
     yield from (f"{key}: {name} was taken out" for name in was if name not in is_ and name in ours)
+
+
+def _told(
+    key: str,
+    changed: list[str],
+    ours: Plain,
+    all_: Plain,
+    today: Plain,
+    merged: Plain,
+    now: Facts,
+    made: list[Move],
+) -> set[str]:
+    """The names in moves that are made because of some elements: to try each takes long."""
+    news = set(changed)
+    rest = {n: ours.get(n, e) for n, e in all_.items() if n not in news or n in ours}
+    without = {repr(move) for move in _between(today, merged | {key: list(rest.values())}, now)}
+    moves = (move.body for move in made if repr(move) not in without)
+    texts = (getattr(body, field) for body in moves for field in body.__struct_fields__)
+    return {text for text in texts if isinstance(text, str)}
 
 
 def _less(all: Plain, key: str) -> Plain:

@@ -416,7 +416,7 @@ def _ordered(made: dict[str, Any], order: list[str]) -> dict[str, Any]:
         else:
             followers.setdefault(before, []).append(key)
     keys = followers[None]
-    for key in order:
+    for key in dict.fromkeys(order):  # one that is named twice does not bring its followers twice
         keys += ([key] if key in made else []) + followers.get(key, [])
     return {key: made[key] for key in [*keys, *made]}
 
@@ -429,18 +429,23 @@ def _patch_list(change: Delta, current: list[Any]) -> list[Any]:
     for index, _, inner in at:
         if index in found:
             _change_slot(slots[found[index]], inner)
-    missing = [each for each in new if len(each) > 3 or not _is_there(each[2], current)]
+    known = _said_once(current) if new else set()
+    missing = [each for each in new if len(each) > 3 or not _is_there(each[2], known)]
     head = _insert(slots, missing, found)
     if order:
         slots = _reorder(slots, [found[i] for i, _ in order if i in found])
     return head + [element for slot in slots for element in slot]
 
 
-def _is_there(value: Any, current: list[Any]) -> bool:
+def _said_once(elements: list[Any]) -> set[str]:
+    """The elements as text; none where one is there twice, as it may then be wanted once more."""
+    texts = set(map(text_of, elements))
+    return texts if len(texts) == len(elements) else set()
+
+
+def _is_there(value: Any, known: set[str]) -> bool:
     """Whether a word or number that is to be added was added by someone else meanwhile."""
-    if isinstance(value, (dict, list)) or len(set(map(text_of, current))) < len(current):
-        return False
-    return any(identical(value, each) for each in current)
+    return not isinstance(value, (dict, list)) and text_of(value) in known
 
 
 def _change_slot(slot: list[Any], inner: Delta) -> None:
@@ -488,10 +493,13 @@ def _find(marks: dict[int, str], current: list[Any], by: str, length: int) -> di
 def _between(marks: dict[int, str], found: dict[int, int], length: int, now: int) -> dict[int, int]:
     taken, made = set(found.values()), {}
     fences = sorted([(-1, -1), *found.items(), (length, now)])
-    for (i, a), (j, b) in pairwise(fences):
-        for index in range(i + 1, j):
+    # Only what is looked for is counted: how long the list was is what a file of others says.
+    for index in sorted(marks.keys() - found.keys()):
+        rank = bisect_left(fences, (index,))
+        if 0 < rank < len(fences) and fences[rank][0] != index:
+            (i, a), (j, b) = fences[rank - 1], fences[rank]
             spot = a + index - i if j - i == b - a or index - i < b - a else -1
-            if index in marks and spot >= 0 and spot not in taken:
+            if spot >= 0 and spot not in taken:
                 made[index] = spot
     return made
 

@@ -18,7 +18,16 @@ from holdfast.layout import Tree
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import Changes, changes, nearest
 from holdfast.layout.translate import Move
-from holdfast.mirror.desk import Desk, Suspended, kind_of, lens_of, parsed, paths_of, read
+from holdfast.mirror.desk import (
+    MAX_BYTES,
+    Desk,
+    Suspended,
+    kind_of,
+    lens_of,
+    parsed,
+    paths_of,
+    read,
+)
 from holdfast.mirror.look import Look, Looker, folders_of
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
@@ -71,13 +80,25 @@ class Absorber:
         said: list[str] = []
         for aside in files.displaced(path):
             try:
-                said += self._absorb_bytes(binding, name, read(aside))
+                data = read(aside)
+                is_edit = not self._is_ours(binding, name, data)
+                said += self._absorb_bytes(binding, name, data)
+                if is_edit and self._is_ours(binding, name, _there(path)):
+                    # Keys that we do not know and comments are no events: it gets its name back.
+                    # Not before: whoever read our file may write over it the next moment.
+                    files.put_back(aside, path)
+                    said += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
                 # Whatever it is, it was there and is nobody's to throw away.
                 files.put_back(aside, path)
                 raise
             files.remove(aside)
         return said
+
+    def _is_ours(self, binding: Binding, name: str, data: bytes | None) -> bool:
+        known = self._desk.bound.renderings(binding).get(name, [])
+        digest = "" if data is None else sha256(data).hexdigest()
+        return any(rendering.digest == digest for rendering in known)
 
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
         """Take up bytes that an exchange displaced, if they are not ours."""
@@ -174,3 +195,7 @@ def _summary(edited: Tree, found: Changes) -> str:
     if found.residue:
         text += f"; not taken up: {found.residue[:200]}"
     return text
+
+
+def _there(path: str) -> bytes | None:
+    return files.read_optional(path, MAX_BYTES, follow=False)

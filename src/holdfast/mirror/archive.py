@@ -33,6 +33,7 @@ class Archive:
         if binding.place == target:
             return
         if os.path.lexists(binding.place):
+            files.require_no_link(os.path.dirname(target))
             self._require_no_other(binding, target)
             files.make_folder(os.path.dirname(target))
             files.move(binding.place, target)

@@ -15,6 +15,7 @@ from holdfast.layout import Layout
 from holdfast.layout.customs import custom
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of
 from holdfast.store.bound import Binding
+from holdfast.text import is_text
 
 Retire = Callable[[Binding], list[str]]
 """Put a session's file into its layout's archive; says what keeps it from it."""
@@ -38,6 +39,7 @@ def bind(
         return kept[0]
     native = native or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
+    _require_text(kind, root)
     _make_room(desk, session, kind, place, found=found, retire=retire)
     _keep_out_of_git(desk, kind, root)
     files.make_folder(root)
@@ -47,9 +49,19 @@ def bind(
     return next(b for b in desk.bound.bindings(session) if b.place == place)
 
 
+def _require_text(kind: str, root: str) -> None:
+    if not is_text(root):
+        raise InvalidInput(
+            f"the files of {kind} cannot be kept in {root}",
+            why="the name of the folder is not UTF-8",
+            hint=f"keep them elsewhere: holdfast layouts add {kind} --root DIR",
+        )
+
+
 def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
     """Refuse what `bind` would refuse; returns the session that would have to be put away."""
     lens = lens_of(kind)
+    _require_text(kind, desk.root_of(kind))
     root = os.path.realpath(desk.root_of(kind))
     place = _place(lens, native, root) if native else os.path.join(root, lens.files("")[0])
     if kind == "essay" or (not native and lens.files("a") != lens.files("b")):
@@ -86,12 +98,15 @@ def _make_room(
 
 
 def _require_free(kind: str, place: str) -> None:
-    if os.path.lexists(place) or _is_foreign_folder(kind, place):
+    there = place if os.path.lexists(place) else f"{place}{custom(kind).backup}"
+    if os.path.lexists(there) or _is_foreign_folder(kind, place):
         raise Refused(
-            f"{place} already exists",
+            f"{there} already exists",
             why="another session is here, and it is not ours to change",
-            hint=f"make it one of ours: holdfast adopt {place}",
-            file=place,
+            hint=f"make it one of ours: holdfast adopt {place}"
+            if there == place
+            else "move it away",
+            file=there,
         )
 
 
@@ -126,7 +141,7 @@ def _keep_out_of_git(desk: Desk, kind: str, root: str) -> None:
         files.make_folder(os.path.dirname(path))
         for name in custom(kind).unshared:
             line = os.fsencode(f"/{inside}/{name}")
-            if line not in known.splitlines():
+            if line not in known.splitlines() and b"\n" not in line:
                 files.append_line(path, line, mode=0o644)
     except HoldfastError:
         # The folder then shows as untracked, which is no reason to have no folder.

@@ -103,6 +103,8 @@ class Bound:
     def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self._store.read(sql, values)
+        except UnicodeEncodeError:
+            return []  # a name that is no text was never kept
         except HoldfastError as error:
             # Readers never migrate: a home that this version has not written to has no bindings.
             if "no such table" in str(error.__cause__):
@@ -118,6 +120,15 @@ class Bound:
         )
         found = [Binding(*row) for row in rows]
         return next((one for one in found if _is_same(one.place, place)), None)
+
+    def named(self, layout: str, native: str) -> list[Binding]:
+        """The bindings under an id of a layout, wherever they are."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
+            " WHERE b.layout = ? AND b.native = ?",
+            (layout, native),
+        )
+        return [Binding(*row) for row in rows]
 
     def places(self, root: str) -> set[str]:
         """The places below a folder that have an owner."""

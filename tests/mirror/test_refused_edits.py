@@ -1,0 +1,45 @@
+"""An edit that cannot be recorded is told to whoever writes, and keeps nobody from reading."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.mirror.conftest import Make
+
+
+def _goes_on(value: dict[str, Any]) -> None:
+    value["holdfast"] = {"v": 1, "facts": {"add": {"agents": [{"id": "a1"}]}}}
+
+
+def _negative(value: dict[str, Any]) -> None:
+    value["holdfast"] = {"v": 1, "facts": {"add": {"plan_total": -3}}}
+
+
+@pytest.mark.parametrize("edit, over", [(_goes_on, True), (_negative, False)])
+def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
+    make: Make, edit: Any, over: bool
+) -> None:
+    project = make("craft")
+    project.session.task_add("write tests")
+    if over:
+        project.session.abort(because="no use")
+    data = project.edit(edit)
+    session = project.again()
+    assert session.status()["status"] == ("aborted" if over else "active")
+    assert session.brief() and project.home.list()
+    session.note("still here")
+    assert project.place.read_bytes() == data, "what was not taken up stays"
+    assert any("not up to date" in notice for notice in project.notices)
+
+
+def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.task_add("Ours")
+    project.edit(lambda value: value["pending_tasks"].extend(f"task {n}" for n in range(400)))
+    began = time.process_time()
+    project.again().note("next")
+    assert time.process_time() - began < 4
+    assert len(project.titles()) == 401

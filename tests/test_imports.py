@@ -63,7 +63,7 @@ ALLOWED = {
     "revisit": "holdfast errors clock files home layout.* model.* place session sha store.bound",
     "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
-    " store.bound",
+    " store.bound text",
     "glance": "",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",

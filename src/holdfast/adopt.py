@@ -27,15 +27,13 @@ from holdfast.layout.facts import Facts, plain
 from holdfast.layout.translate import Move, adoption, facts_of, match_steps, moves
 from holdfast.model.event import ArtifactSaved, ForeignEdited
 from holdfast.model.fold import CONFLICT, fold
-from holdfast.model.state import Edit, State
+from holdfast.model.state import ADOPTED_FROM, Edit, State
 from holdfast.sha import digest_of
 from holdfast.text import clean_id
 
 MAX_ARTIFACTS = 500
 MAX_ARTIFACT = 16 * 1024 * 1024
 _AT_ONCE = 5000
-_FROM = "adopted from "
-"""Before the short digest of a place, in the cause of the event that remembers adopted bytes."""
 
 ADOPTED, KNOWN, EDITED = "adopted", "known", "edited"
 COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
@@ -278,7 +276,7 @@ def _came_from_here(state: State, one: Find) -> bool:
 def _place(one: Find) -> str:
     """A place as it is remembered: which folder of which machine it was is nobody's business."""
     real = os.path.realpath(one.path).encode("utf-8", "surrogateescape")
-    return f"{_FROM}{digest_of(real)[:12]}"
+    return f"{ADOPTED_FROM}{digest_of(real)[:12]}"
 
 
 def _mark(one: Find, contested: list[str]) -> ForeignEdited:

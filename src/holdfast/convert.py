@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.layout import REGISTRY, Where, carry, layout
+from holdfast.layout import ERROR, REGISTRY, Finding, Where, carry, layout
 from holdfast.layout.manner import dress
 
 
@@ -64,14 +64,17 @@ def _only(path: str) -> found.Find:
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
         raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
-    if finds[0].faults or not finds[0].documents:
+    (one,) = finds
+    if one.faults or not one.documents:
+        fault = one.faults[0] if one.faults else Finding("", ERROR, "")
+        damaged = one.paths.get(fault.file, one.path)
         raise Damaged(
-            f"{finds[0].path} cannot be read whole",
-            why=finds[0].faults[0].message if finds[0].faults else "",
+            f"{damaged} cannot be read whole",
+            why=f"{fault.message} (line {fault.line})" if fault.line else fault.message,
             hint=f"holdfast check {path}",
-            file=finds[0].path,
+            file=damaged,
         )
-    return finds[0]
+    return one
 
 
 def _kind(name: str) -> str:

@@ -68,8 +68,8 @@ def chosen(home: Holdfast, text: str) -> Listed:
         one for one in essays if text and text in one.name
     ]
     if len(near) != 1:
-        why = f"{len(near)} essays are called like that" if near else "there is no such essay"
-        raise NoSession(f"{text}: {why}", hint="holdfast essay list")
+        called = f"{len(near)} essays are called like {text}"
+        raise NoSession(called if near else f"there is no essay {text}", hint="holdfast essay list")
     return near[0]
 
 

@@ -51,6 +51,7 @@ ESSAY_ROOTS = ("/tmp",)
 _MOST_FILES = 50_000
 SURE = 0.3
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".hg"})
+_BARE_KEY = re.compile(rb"(?:\s|#[^\n]*\n)*[A-Za-z_]+:\s")
 _ENDINGS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".jsonl": "jsonl"}
 
 # What tells a layout apart in bytes that do not parse, in this order; then what its name says.
@@ -287,7 +288,8 @@ def _made(
 def _kind_by_content(path: str, data: bytes) -> str:
     named = _ENDINGS.get(os.path.splitext(path)[1].lower())
     if named:
-        return named
+        # YAML may be called .json by who converts; no JSON begins with a bare key.
+        return "yaml" if named == "json" and _BARE_KEY.match(data) else named
     start = data.lstrip()[:1]
     if start != b"{":
         return "yaml"

@@ -23,6 +23,7 @@ from holdfast.layout.document import Document
 from holdfast.recover import Case, Unusable
 from holdfast.session import Session
 
+_DAY = len("2026-01-31")
 NOTHING = "No session to resume"
 NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
 
@@ -112,9 +113,17 @@ def _archive(loaded: Loaded) -> str:
 
 def history(home: Holdfast, limit: int = 10) -> list[dict[str, str]]:
     """A row per archived session, newest first: id, goal, status, created, and its file."""
-    names = sorted(_archived(home), reverse=True)[: max(0, limit)]
-    rows = [(name, layout.list_history({name: _value(home, name)})[0]) for name in names]
-    return [{**row, "path": _path(home, name)} for name, row in rows]
+    names = sorted(_archived(home), reverse=True)
+    # A name tells the day and no more, so the whole of the last day that is shown is read.
+    days = [name[:_DAY] for name in names[: max(0, limit)]]
+    rows = [_archived_row(home, name) for name in names if days and name[:_DAY] >= days[-1]]
+    rows.sort(key=lambda r: (os.path.basename(r["path"])[:_DAY], r["created"]), reverse=True)
+    return rows[: len(days)]
+
+
+def _archived_row(home: Holdfast, name: str) -> dict[str, str]:
+    (row,) = layout.list_history({name: _value(home, name)})
+    return {**row, "path": _path(home, name)}
 
 
 def archived(home: Holdfast, text: str) -> dict[str, str]:

@@ -540,7 +540,13 @@ def fix(home: Holdfast, case: Case) -> Case:
 def write(case: Case, out: str) -> Case:
     """Write what was recovered somewhere else; nothing that is there is replaced."""
     if not case.writes:
-        raise Refused(f"nothing of {case.path} can be written elsewhere", why=case.message)
+        raise Refused(
+            f"nothing of {case.path} can be written elsewhere",
+            why=case.message,
+            hint=f"add --choose; the choices: holdfast doctor {shlex.quote(case.path)}"
+            if case.question
+            else "",
+        )
     single = len(case.writes) == 1 and not os.path.isdir(out)
     for path, data in case.writes.items():
         target = out if single else os.path.join(out, os.path.basename(path))

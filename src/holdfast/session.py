@@ -576,7 +576,8 @@ class Session:
         if kind == "essay" and not root:
             from holdfast.essay import new_folder
 
-            root = new_folder(self.home)
+            kept = [b.root for b in self.layouts_list() if b.layout == kind and not native]
+            root = kept[0] if kept else new_folder(self.home)
         binding = self.home.mirror.bind(self.id, kind, native, root)
         self.home.reflect(self.id, force=True)
         return binding
@@ -618,7 +619,9 @@ class Session:
             return []
         rows = {getattr(row, "id", ""): row for row in self.state().rows.select("step")}
         if task not in rows:
-            raise InvalidInput(f"there is no task {task}", hint=f"holdfast task add … --id {task}")
+            raise InvalidInput(
+                f"there is no task {task}", hint=f'holdfast task add "…" --id {task}'
+            )
         runs = getattr(rows[task], "status", "") == "running"
         begin: list[Body] = [] if runs else [StepStarted(step=task)]
         return [*begin, AttributeSet(key="position", value=task)]

@@ -794,6 +794,7 @@ def test_any_tree_is_read_judged_and_left_alone(anything: Tree, where: Where) ->
 
 @given(documents, wheres)
 @example({"lifecycle": {"completed": 0}, "current_phase": True}, HERE)
+@example({"current_phase": 0, "phase_timings": {}}, HERE)
 def test_what_was_read_written_back_changes_nothing(doc: dict[str, Any], where: Where) -> None:
     before = json.dumps(doc)
     LAYOUT.check(tree(doc), where, strict=True)

@@ -63,8 +63,8 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     assert made == ["folder", *PLACES]
     assert project.ai("history.jsonl").read_bytes() == b""
     assert project.ai("artifacts").is_dir()
-    other = project.home.start("Add login page", layouts=["ai-session", "ai-session"])
-    natives = [binding.native for binding in other.layouts_list()]
+    others = [project.home.start("Add login page", layouts=["ai-session"]) for _ in range(2)]
+    natives = [binding.native for other in others for binding in other.layouts_list()]
     assert len(set(natives)) == 2 and ID not in natives
     assert all(re.fullmatch(r"[a-z0-9-]+-\d{4}-\d\d-\d\d(-\d+)?", native) for native in natives)
 

@@ -193,3 +193,21 @@ def test_damage_exits_5_and_is_never_called_good(cli: Cli, home: Path) -> None:
     assert "damaged  login" in cli("verify").out
     assert cli("verify", "login").code == 5
     assert cli("doctor").code == 5
+
+
+@pytest.mark.parametrize("form, line", [("text", "- grammar"), ("markdown", "- `grammar`")])
+def test_a_task_whose_title_is_its_id_is_named_once(cli: Cli, form: str, line: str) -> None:
+    cli.start()
+    cli.ok("task", "add", "grammar", "--id", "grammar")
+    assert line in cli.ok("brief", "--format", form).out.splitlines()
+    cli.ok("task", "done", "grammar")
+    assert line in cli.ok("brief", "--format", form).out.splitlines()
+
+
+def test_tasks_that_were_left_out_are_not_called_done(cli: Cli) -> None:
+    cli.start()
+    for line in ("task add one", "task add two", "task done t1"):
+        cli.ok(*line.split())
+    assert "Where: 1 of 2 tasks done (50%)" in cli.ok("brief").out
+    cli.ok("task", "skip", "t2", "--because", "not needed")
+    assert "Where: 2 of 2 tasks done or skipped (100%)" in cli.ok("brief").out

@@ -40,7 +40,7 @@ def test_doctor_finds_nothing_serious_in_a_fresh_home(cli: Cli) -> None:
     cli.start()
     answer = cli.json("doctor")
     assert answer["ok"] and answer["done"] == [] and answer["lost"] == []
-    assert cli("doctor", "--deep").code == 0
+    assert cli.ok("doctor", "--deep").out.endswith("All is well.\n")
     assert cli("doctor", "--fix").code == 0
 
 
@@ -95,6 +95,7 @@ def test_config_lists_every_setting_with_its_origin(cli: Cli) -> None:
     assert values["home"]["origin"] == "environment HOLDFAST_HOME"
     lines = cli.ok("config").out.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == list(OPTIONS)
+    assert lines[-1].endswith("what they mean: holdfast config --example")
 
 
 def test_config_sets_shows_and_unsets_one(cli: Cli, home: Path) -> None:

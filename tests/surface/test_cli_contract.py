@@ -123,3 +123,9 @@ def test_other_folders_are_used_when_asked_for(
 
 def test_missing_specification_is_told(cli: Cli) -> None:
     assert cli("contract", "verify", "--spec", "none.md").code == 2
+
+
+def test_who_did_not_acknowledge_is_not_called_current(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "one")
+    assert cli.ok("contract", "verify", "--agent", "one").out == "current  one\n"
+    assert cli.ok("contract", "verify", "--agent", "two").out.startswith("doubtful two\n")

@@ -158,6 +158,14 @@ def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
     ).replace("did you mean ", "did you mean")
 
 
+def test_a_task_that_was_called_by_its_title_is_suggested_by_its_id(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("task", "add", "write the lexer")
+    cli.ok("task", "add", "write the grammar")
+    assert "did you mean t1?" in cli("task", "done", "write the lexer").err
+    assert "did you mean" not in cli("task", "done", "deploy").err
+
+
 def test_a_word_too_many_is_met_with_the_right_spelling(cli: Cli) -> None:
     cli.start()
     assert "holdfast show --session fix-login" in cli("show", "fix-login").err
@@ -186,6 +194,12 @@ def test_what_is_done_is_not_done_again_and_only_real_commands_are_named(cli: Cl
     assert what == "error: task t1 is done already"
     assert "holdfast undo" in hint and "holdfast task add" in hint
     assert cli("--json", "task", "done", "t1").json["error"]["legal"] == []
+
+
+def test_pausing_what_is_paused_says_so(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("pause")
+    assert "  it is paused already\n" in cli("pause").err
 
 
 def test_starting_what_exists_names_the_way_to_go_on_with_it(cli: Cli) -> None:

@@ -78,6 +78,57 @@ def test_adopt_says_what_became_of_each_and_of_all(cli: Cli, project: Path) -> N
     assert "4 known" in cli.ok("adopt").out
 
 
+def test_a_dry_run_of_adopt_does_not_say_that_anything_was_adopted(cli: Cli, project: Path) -> None:
+    fill(project)
+    answer = cli.ok("adopt", "--dry-run")
+    assert answer.out.splitlines()[-1] == "5 sessions: 5 would be adopted"
+
+
+def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
+    answer = cli.ok("start", "Add login", "--layout", "orchestrator")
+    assert f"  its files too: {project / ORCHESTRATOR}\n" in answer.out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adding_a_layout_twice_keeps_one_set_of_files(cli: Cli, kind: str) -> None:
+    cli.start("Add login", "--layout", kind)
+    (before,) = cli.json("layouts")["layouts"]
+    assert cli.json("layouts", "add", kind)["path"] == before["path"]
+    assert [one["path"] for one in cli.json("layouts")["layouts"]] == [before["path"]]
+
+
+def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).write_text("{")
+    assert cli.ok("note", "hello").err.count("are left alone") == 1
+
+
+def test_what_was_taken_up_is_counted_in_words(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["docs"]'))
+    said = "orchestrator-session.json was changed by someone: 1 change taken up"
+    assert said in cli.ok("note", "hello").err
+
+
+def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
+    answer = cli("orchestrator")
+    assert answer.code == 2
+    assert "ACTION is missing\n  it is one of continue, history, new, abort, save" in answer.err
+
+
+def test_who_resumes_an_adopted_session_sees_its_whole_id_and_no_edit_that_was_none(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    (adopted,) = cli.json("adopt")["adopted"]
+    told = cli.ok("resume", adopted["session"], "--no-fence").out
+    assert told.startswith(f"Session {adopted['session']}: ")
+    assert f"- {Path(CRAFT).name}: taken over from a file of others (craft)\n" in told
+    styled = cli.ok("brief", "--style", "orchestrator").out
+    assert f"**Session ID**: {adopted['session']}\n" in styled
+
+
 def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     text = (project / CRAFT).read_text()
@@ -143,6 +194,23 @@ def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
     new = cli.json("check", "new.json")
     assert new["generation"] == "redesign" and "mystery" in (project / "new.json").read_text()
     assert old.read_bytes() == before
+
+
+def test_a_converted_essay_is_read_whatever_it_is_called(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("convert", ORCHESTRATOR, "--to", "essay", "-o", "essay.json")
+    assert cli.ok("check", "essay.json").out.startswith("good ")
+    cli.ok("convert", "essay.json", "--to", "orchestrator", "-o", "back.json")
+    assert (project / "back.json").read_bytes() == (project / ORCHESTRATOR).read_bytes()
+
+
+def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    index = project / ".ai-session" / "active-features.yaml"
+    index.write_text("active_features: []\n- x\n")
+    answer = cli("convert", str((project / STATE).parent), "--to", "craft", "-o", "x.json")
+    assert answer.code == 5
+    assert f"{index} cannot be read whole" in answer.err and "(line 2)" in answer.err
 
 
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
@@ -214,6 +282,15 @@ def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> 
 
 
 @pytest.mark.req("S3-120", "S3-121", "S3-122")
+def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text()[:300])
+    answer = cli("doctor", ORCHESTRATOR, "-o", "out.json")
+    assert answer.code == 4 and "→ add --choose; the choices: holdfast doctor" in answer.err
+    cli.ok("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "manual")
+
+
 def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"
     essay_in_tmp(project)
@@ -245,6 +322,10 @@ def test_the_essay_that_is_selected_is_loaded_validated_and_resumed(
 
 
 @pytest.mark.req("S3-124")
+def test_an_essay_that_is_not_there_is_named(cli: Cli) -> None:
+    assert "error: there is no essay 9\n" in cli("essay", "resume", "9").err
+
+
 def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     state = folder / "session-state.yaml"
@@ -398,8 +479,24 @@ def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) ->
     assert len(cli.json("orchestrator", "history", "--limit", "3")["history"]) == 3
     one = cli.json("orchestrator", "history", "2")
     assert (one["id"], one["goal"], one["complete"]) == ("2026-01-12-abc123", "Add login", False)
-    assert "Add login" in cli.ok("orchestrator", "history", "2026-01-03").out
+    told = cli.ok("orchestrator", "history", "2026-01-03").out
+    assert "  goal     Add login\n" in told and "  file     .claude/orchestrator-h" in told
     assert cli("orchestrator", "history", "99").code == 2
+
+
+def test_sessions_archived_on_one_day_are_listed_newest_first_too(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    folder = project / ".claude" / "orchestrator-history"
+    folder.mkdir()
+    value = json.loads((project / ORCHESTRATOR).read_text())
+    for hour, end in enumerate(("cccccc", "aaaaaa", "bbbbbb")):
+        id = f"2026-01-31-{end}"
+        new = {**value, "session_id": id, "created": f"2026-01-31T0{hour}:00:00Z"}
+        (folder / f"{id}.json").write_text(json.dumps(new))
+    (folder / "2026-01-30-dddddd.json").write_text("{")
+    rows = cli.json("orchestrator", "history", "--limit", "2")["history"]
+    assert [row["id"][-6:] for row in rows] == ["bbbbbb", "aaaaaa"]
+    assert cli.json("orchestrator", "history", "--limit", "0")["history"] == []
 
 
 @pytest.mark.req("S4-40", "S4-51", "S4-52", "X4-1")

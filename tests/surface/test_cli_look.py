@@ -38,6 +38,17 @@ def test_alone_in_a_folder_without_a_current_session_it_lists_the_open_ones(cli:
     assert [one["session"] for one in cli.json()["sessions"]] == ["first"]
 
 
+def test_alone_it_lists_a_screenful_and_says_how_many_more_there_are(cli: Cli) -> None:
+    for n in range(13):
+        cli.start("Add login", "--id", f"s{n}")
+    cli.start("Gone", "--id", "gone")
+    cli.ok("forget", "gone", "--yes")
+    answer = cli.ok()
+    assert answer.out.count("Add login") == 10
+    assert "\n… and 3 more: holdfast list\n" in answer.out
+    assert len(cli.json()["sessions"]) == 13
+
+
 READS = ["", "status", "list", "list --all", "log", "search x", "show", "diff 1 2", "verify"]
 READS += ["doctor", "config", "brief", "completion bash", "help", "--help", "--version"]
 
@@ -278,6 +289,41 @@ def test_show_goes_back_to_any_point(cli: Cli) -> None:
     assert cli.json("show", "--at", "now")["seq"] == 6
     assert cli("show", "--at", "99").code == 2
     assert cli("show", "--at", "some day").code == 2
+
+
+def test_show_leaves_out_neither_notes_nor_commands_nor_what_became_of_a_file(
+    cli: Cli, project: Path
+) -> None:
+    cli.start("Add login")
+    (project / "a.txt").write_text("x")
+    for line in ("note plain", "note --for-next gap", "command pytest"):
+        cli.ok(*line.split())
+    cli.ok("file", "a.txt", "--action", "modified")
+    cli.ok("pause")
+    text = cli.ok("show").out
+    assert "\nNotes (1)\n  plain\n" in text
+    assert "\nCommands (1)\n  pytest\n" in text
+    assert "\nPauses (1)\n  user request\n" in text
+    assert "\nFiles (1)\n  modified  a.txt\n" in text
+
+
+def test_show_says_how_many_notes_are_in_the_log_only(cli: Cli) -> None:
+    cli.start("Add login")
+    for n in range(40):
+        cli.ok("note", f"note {n}")
+    text = cli.ok("show").out
+    kept = text.partition("Notes (40)\n")[2].splitlines()
+    assert kept[-1] == f"  {40 - (len(kept) - 1)} older: holdfast log"
+    assert kept[-2] == "  note 39"
+
+
+def test_diff_names_what_is_longer_than_a_line_once(cli: Cli, project: Path) -> None:
+    cli.start("Add login")
+    name = "x" * 90
+    (project / name).write_text("x")
+    cli.ok("file", name)
+    assert cli.ok("diff", "1", terminal=True).out.count(name) == 1
+    assert "\x1b[32m+ file" in cli.ok("diff", "1", terminal=True).out
 
 
 def test_diff_tells_what_came_and_what_changed(cli: Cli) -> None:

@@ -59,6 +59,13 @@ def test_tables_fit_a_terminal_and_stay_whole_in_a_pipe(cli: Cli) -> None:
     assert goal.strip() in cli.ok("list").out
 
 
+def test_a_table_with_long_ids_fits_a_terminal_too(cli: Cli) -> None:
+    cli.start("Add login " * 4, "--id", "workflow_default_005f838e-62a2-4922-a05f-3962698e3a06")
+    lines = cli.ok("list", "--no-color", terminal=True).out.splitlines()
+    assert all(len(line) <= 80 for line in lines), lines
+    assert "workflow_default_005f838e-" in lines[1] and "Add login" in lines[1]
+
+
 def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -> None:
     cli.start(NASTY, "--id", "nasty")
     cli.ok("note", NASTY, "--for-next")

@@ -104,7 +104,7 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if options.fix and not done:
         said = "Nothing of this can be mended from here." if bad else "Nothing had to be mended."
         screen.line((said, "" if found else "green"))
-    elif not found:
+    elif not lost and all(advice.severity == "info" for advice in found):
         screen.line(("All is well.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:
         screen.line("→ ", ("holdfast doctor --fix", "cyan"))

@@ -107,8 +107,8 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
 
 
 def _tell(name: str, verdict: Verdict, screen: Screen) -> None:
-    word = ("current  ", "green") if verdict.ok else ("failed   ", "red")
-    screen.line(word, name or "nobody")
+    good = ("doubtful ", "yellow") if verdict.findings else ("current  ", "green")
+    screen.line(good if verdict.ok else ("failed   ", "red"), name or "nobody")
     for finding in verdict.findings:
         severity = (f"{finding.severity:<8}", _COLOURS[finding.severity])
         screen.line("  ", severity, finding.message, (f"  [{finding.requirement}]", "dim"))

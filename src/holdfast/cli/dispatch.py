@@ -66,7 +66,7 @@ def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
-    from holdfast.cli.table import ALONE, FAMILIES
+    from holdfast.cli.table import FAMILIES
 
     _refuse_halves(argv)
     name, rest = split(argv)
@@ -75,7 +75,7 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     if told is not None:
         return told
     if name in FAMILIES:
-        name = f"{name} {ALONE.get(name, 'list')}"
+        name = _alone(name)
     if leaving:
         _travel_light(name)
     command, options = parse(name, rest)
@@ -87,6 +87,19 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     finally:
         if not leaving:
             hf.close()
+
+
+def _alone(family: str) -> str:
+    """What a family does without an action."""
+    from holdfast.cli.table import ALONE, COMMANDS
+
+    name = f"{family} {ALONE.get(family, 'list')}"
+    if name in COMMANDS:
+        return name
+    actions = [one.partition(" ")[2] for one in COMMANDS if one.startswith(f"{family} ")]
+    raise InvalidInput(
+        "ACTION is missing", why=f"it is one of {', '.join(actions)}", hint=_help_of(family)
+    )
 
 
 def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:

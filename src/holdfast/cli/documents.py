@@ -71,8 +71,8 @@ def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
     """One archived session as it is in its file."""
     (report,) = hf.check(row["path"])
     screen.answer({**row, "complete": report.reading.complete, "progress": report.reading.progress})
-    screen.fields([(key, row[key]) for key in ("id", "goal", "status", "created")])
-    screen.fields([("file", shown_path(row["path"]))])
+    told = [(key, row[key]) for key in ("id", "goal", "status", "created")]
+    screen.fields([*told, ("file", shown_path(row["path"]))])
     screen.hint("make it a session of yours: ", f"holdfast adopt {shown_path(row['path'])}")
     return 0
 

@@ -186,17 +186,21 @@ def _tell_all_adopted(
     adopted: list[Adopted], options: Namespace, screen: Screen, *, hidden: int
 ) -> None:
     if hidden:
-        screen.line((f"         {hidden} more like these (all of them: --all)", "dim"))
+        screen.line((f"           {hidden} more like these (all of them: --all)", "dim"))
     if not adopted:
         where = shown_path(options.path) if options.path else "this project"
         screen.line(("nothing  ", "yellow"), f"no session file is in {where}")
     elif len(adopted) > 1:
         counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
-        said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+        said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
         screen.done(f"{plural(len(adopted), 'session')}: {said}")
     taken = [one.session for one in adopted if one.session]
     if taken and not options.dry_run:
         screen.hint("pick one up: ", f"holdfast resume {taken[0]}")
+
+
+def _verb(outcome: str, options: Namespace) -> str:
+    return f"would be {outcome}" if options.dry_run and outcome in _ACTS else outcome
 
 
 def _adopted_values(one: Adopted) -> dict[str, Any]:
@@ -223,6 +227,7 @@ _OUTCOMES = {
     "rival": "yellow",
     "unreadable": "red",
 }
+_ACTS = ("adopted", "edited")
 
 
 def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
@@ -262,7 +267,9 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
             "lost": made.lost,
         }
     )
-    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}: ", ", ".join(written))
+    screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
+    for path in written:
+        screen.done("  ", path)
     for line in made.lost:
         screen.line(("  lost    ", "red"), line)
     for line in made.carried:

@@ -55,7 +55,7 @@ def _decide_arguments(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="OPTION",
-        help="one of them",
+        help="what could have been chosen; once for each",
     )
     parser.add_argument("--chosen", default="", metavar="OPTION", help="the option that was taken")
     with_key(parser)

@@ -38,6 +38,8 @@ _STYLES = {
     "cyan": "36",
     "title": "1",
 }
+_LAST = 16
+"""What a column that is cut keeps at least."""
 _PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-"})
 _ONE = str.maketrans(dict.fromkeys("…–→·", "x"))
 """Our own signs beyond ASCII: how an old terminal gets them, and that each is one column."""
@@ -65,6 +67,7 @@ class Screen:
         self._colour = "auto"
         self._pager = ""
         self._kept: list[str] | None = None
+        self._aside: list[tuple[Part, ...]] = []
 
     def settle(self, settings: Settings, *, colour: bool) -> None:
         """Take over what the settings say about colour and the pager."""
@@ -136,8 +139,9 @@ class Screen:
         )
 
     def aside(self, *parts: Part) -> None:
-        """A line beside the answer, on the error stream."""
-        if not (self.quiet or self.json):
+        """A line beside the answer, on the error stream; the same one once."""
+        if not (self.quiet or self.json) and parts not in self._aside:
+            self._aside.append(parts)
             self.complain(*parts)
 
     def complain(self, *parts: Part) -> None:
@@ -182,8 +186,7 @@ class Screen:
         cells = [[(_text_of(part), _style_of(part)) for part in row] for row in rows]
         widths = [max(_width(row[i][0]) for row in cells) for i in range(len(cells[0]))]
         if self.columns:
-            used = indent + sum(widths[:-1]) + 2 * (len(widths) - 1)
-            widths[-1] = min(widths[-1], max(self.columns - used, 16))
+            _narrow(widths, self.columns - indent - 2 * (len(widths) - 1))
         paints = self._paints(self.out)
         for row in cells:
             line = "  ".join(_aligned(row, widths, right, paints=paints))
@@ -301,6 +304,16 @@ def _aligned(
         text = _fitted(text, widths[i], right=str(i) in right)
         text = text.rstrip() if i == last else text
         yield _paint(text, style) if paints else text
+
+
+def _narrow(widths: list[int], room: int) -> None:
+    """Make columns fit: the last one gives way, then the widest of the others."""
+    *others, last = widths
+    widths[-1] = min(last, max(room - sum(others), _LAST))
+    over = sum(widths) - room
+    if over > 0 and others:
+        widest = others.index(max(others))
+        widths[widest] = max(widths[widest] - over, min(widths[widest], _LAST))
 
 
 def _width(text: str) -> int:

@@ -79,7 +79,9 @@ def _tell_settings(key: str, hf: Holdfast, screen: Screen) -> None:
     screen.table([[name, _shown(v), (origin, "dim")] for name, (v, origin) in found.items()])
     if unknown:
         screen.line((f"not known to this version, left alone: {', '.join(unknown)}", "yellow"))
-    screen.line(("set one: holdfast config KEY VALUE", "dim"))
+    screen.line(
+        ("set one: holdfast config KEY VALUE · what they mean: holdfast config --example", "dim")
+    )
 
 
 def _file(hf: Holdfast) -> str:

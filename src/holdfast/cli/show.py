@@ -6,7 +6,7 @@ from holdfast.choice import PAUSE_REASONS, undecided
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.log import when
 from holdfast.cli.words import plainly
-from holdfast.text import shorten
+from holdfast.text import one_line, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,28 @@ def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
             screen.line()
             screen.line((f"{title} ({len(rows)})", "title"))
             screen.table([cells(row) for row in rows], indent=2)
+    _tell_newest(shown["core"], screen)
+
+
+def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
+    """Notes, commands and pauses: a state has the newest of them, the journal has all."""
+    counts = core.get("counts", {})
+    commands = sum(n for name, n in counts.items() if name.startswith("command."))
+    totals = {
+        "notes": counts.get("notes", 0) - counts.get("note", 0),
+        "commands": commands,
+        "pauses": 0,
+    }
+    for name, total in totals.items():
+        texts = [plainly(t) if t in PAUSE_REASONS else t for *_, t in core.get(name, [])]
+        rest = total - len(texts)
+        if texts:
+            screen.line()
+            screen.line((f"{name.title()} ({max(total, len(texts))})", "title"))
+            for part in (line for text in texts for line in screen.wrapped(f"  {one_line(text)}")):
+                screen.line(part)
+        if texts and rest > 0:
+            screen.line((f"  {rest} older: holdfast log", "dim"))
 
 
 def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> None:
@@ -122,6 +144,11 @@ def _cell(value: object) -> str:
     return "" if value is None else shorten(str(value), _LONG)
 
 
+def _file(row: Row) -> list[Part]:
+    # A row leaves out what is usual.
+    return _plainly("action", "path", "agent")({"action": "modified", **row})
+
+
 def _artifact(row: Row) -> list[Part]:
     kept = "" if row.get("kept", True) else "only its digest is kept: it holds secrets"
     return [row["path"], f"{row.get('size', 0):,} bytes", kept or f"SHA-256 {row['digest'][:12]}…"]
@@ -145,7 +172,7 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
     "checkpoint": ("Checkpoints", _plainly("step", "verdict", "issue", "because")),
     "claim": ("Claims", _plainly("id", "text", "reason", "result")),
     "error": ("Errors", _plainly("category", "message", "agent")),
-    "file": ("Files", _plainly("action", "path", "agent")),
+    "file": ("Files", _file),
     "artifact": ("Artifacts", _artifact),
     "attribute": ("Attributes", _plainly("key", "value")),
     "contract": ("Contracts", _plainly("agent", "version")),
@@ -190,7 +217,9 @@ def _tell_subject(subject: str, found: list[Change], screen: Screen) -> bool:
         said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
         head = f"{sign} {_subject(subject)}"
         first, *rest = screen.wrapped(f"{head}  {' · '.join(said)}")
-        screen.line((head, colour), first.removeprefix(head))
+        # A name too long for one line begins on the next; the colour goes with what stands here.
+        named = head if first.startswith(head) else first
+        screen.line((named, colour), first.removeprefix(named))
         for more in rest:
             screen.line(more)
     elif shown:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 _HOUR = 3_600_000
+_FEW = 10
 _COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
 _HINTS = {
     "active": 'holdfast note "…" · holdfast log · holdfast pause',
@@ -292,7 +293,9 @@ def _tell_choices(error: NoSession, hf: Holdfast, screen: Screen) -> None:
         _welcome(hf, screen)
         return
     screen.line(("Open sessions of this project, none of them current in this folder:", "bold"))
-    screen.table(list(_rows(found, "", hf, with_project=False)), right="3")
+    screen.table(list(_rows(found[:_FEW], "", hf, with_project=False)), right="3")
+    if len(found) > _FEW:
+        screen.line((f"… and {len(found) - _FEW} more: holdfast list", "dim"))
     screen.line()
     line = screen.as_typed(f"holdfast resume {found[0]['session']}")
     screen.line("→ ", (line, "cyan"))

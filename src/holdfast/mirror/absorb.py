@@ -23,6 +23,7 @@ from holdfast.mirror.look import Look, Looker, folders_of
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
 from holdfast.store.bound import Binding
+from holdfast.text import plural
 
 UNKNOWN = 0
 """How far files reach that someone edited: what is in their logs has to be looked at."""
@@ -166,7 +167,8 @@ def _cause(contested: Sequence[str]) -> str:
 
 def _summary(edited: Tree, found: Changes) -> str:
     names = ", ".join(sorted(edited))
-    text = f"{names} was changed by someone: {len(found.moves)} change(s) taken up"
+    were = "was" if len(edited) == 1 else "were"
+    text = f"{names} {were} changed by someone: {plural(len(found.moves), 'change')} taken up"
     if found.contested:
         text += f"; changed here too: {', '.join(found.contested[:5])}"
     if found.residue:

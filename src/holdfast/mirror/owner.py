@@ -30,9 +30,12 @@ def bind(
     found: bool,
     retire: Retire,
 ) -> Binding:
-    """Give a session a place in a layout."""
+    """Give a session a place in a layout; without an id, the one that it has there will do."""
     lens = lens_of(kind)
     root = os.path.realpath(root or desk.root_of(kind))
+    kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
+    if kept and not native:
+        return kept[0]
     native = native or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
     _make_room(desk, session, kind, place, found=found, retire=retire)

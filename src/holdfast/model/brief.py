@@ -170,7 +170,9 @@ def _session(known: Known, fmt: str) -> str:
     name = one_line(known.core.session)
     if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
         return name[:_BEGINNING]
-    return name if cost(name) <= _NAME else clip(name, _NAME, cost)
+    # Who reads it must be able to name it: an id of other programs, such as a UUID, is long.
+    room = max(_NAME, known.budget // 10)
+    return name if cost(name) <= room else clip(name, room, cost)
 
 
 def _since(known: Known) -> str:
@@ -216,7 +218,8 @@ def _done_so_far(known: Known) -> str:
     figure = f"{round(fraction * 100)}%"
     if steps := state.count("step"):
         figure = figure if known.budget >= TIGHT else ""
-        return f"{settled_steps(state)} of {many(steps, 'task')} done" + (
+        settled = "done or skipped" if state.count("step.skipped") else "done"
+        return f"{settled_steps(state)} of {many(steps, 'task')} {settled}" + (
             f" ({figure})" if figure else ""
         )
     return f"{figure} done" if origin != "none" else ""

@@ -89,6 +89,8 @@ class Form:
         return f" ({told})" if told else ""
 
     def entry(self, topic: Topic, shown: Shown) -> str:
+        if shown.text == shown.id:
+            return f"- {self.name(shown.id)}\n"
         name = f"{self.name(shown.id)}:" if shown.id else ""
         text = f"\n{shown.text}" if shown.is_block else f" {self.safe(shown.text)}"
         return f"- {name}{text if name else text.lstrip()}\n"

@@ -268,7 +268,8 @@ def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
         _refuse_before_the_start(state)
         status = state.core.status
         if to not in SESSION_MOVES[status]:
-            raise _illegal(state, f"it is {status}; it cannot become {to}")
+            why = f"it is {status}; it cannot become {to}"
+            raise _illegal(state, why if status != to else f"it is {status} already")
         if to == "completed":
             _refuse_unproven_end(state)
         if to == "completed" and status == "paused":
@@ -381,21 +382,24 @@ _STAYS = {
 
 
 def _unknown_unit(state: State, what: str, key: str) -> Refused:
-    names = [row.name for row in state.rows.select(_TABLES[what], newest=True, limit=_LOOKED_AT)]
+    rows = list(state.rows.select(_TABLES[what], newest=True, limit=_LOOKED_AT))
+    names = [row.name for row in rows]
+    titles = {row.title: row.name for row in reversed(rows) if isinstance(row, Step)}
     add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
     return Refused(
         f"there is no {what} {key}",
         why=f"known: {', '.join(names[:5]) or 'none yet'}",
         legal=[add],
-        hint=_meant(key, names) or f"holdfast {add}",
+        hint=_meant(key, titles | {name: name for name in names}) or f"holdfast {add}",
     )
 
 
-def _meant(key: str, names: list[str]) -> str:
+def _meant(key: str, known: dict[str, str]) -> str:
+    """The unit whose id, or what it is called, is like what was typed."""
     import difflib
 
-    near = difflib.get_close_matches(key, names, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else ""
+    near = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"did you mean {known[near[0]]}?" if near else ""
 
 
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:

@@ -330,6 +330,10 @@ class Acknowledgment(Row, frozen=True):
     checksum: str
 
 
+ADOPTED_FROM = "adopted from "
+"""Begins the cause of an edit that remembers adopted bytes; the short digest of a place follows."""
+
+
 class Edit(Row, frozen=True):
     """The last change someone else made to a layout file."""
 

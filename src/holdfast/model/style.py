@@ -68,7 +68,7 @@ def _head(known: Known, goal: str) -> str:
     started = ago(core.began_at, known.around.now) if core.began_at else "not yet"
     return (
         "## 🔄 RESUMING SESSION\n\n"
-        f"**Session ID**: {short(core.session, 20)}\n"
+        f"**Session ID**: {short(core.session, max(20, known.budget // 10))}\n"
         f"**Goal**: {goal}\n"
         f"**Started**: {started}\n"
         f"**Progress**: {_percent(_progress(known))}% complete\n"

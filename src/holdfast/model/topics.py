@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from holdfast.choice import PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
+    ADOPTED_FROM,
     Agent,
     Checkpoint,
     Claim,
@@ -389,7 +390,9 @@ def _moved(known: Known) -> list[tuple[str, str]]:
 def _edits(known: Known) -> Iterator[Entry]:
     for edit in known.newest("edit", Edit):
         rest = f"; not taken up: {edit.residue}" if edit.residue else ""
-        yield Entry(edit.path, f"edited by someone else ({edit.layout}){rest}")
+        adopted = edit.cause.startswith(ADOPTED_FROM)
+        what = "taken over from a file of others" if adopted else "edited by someone else"
+        yield Entry(edit.path, f"{what} ({edit.layout}){rest}")
 
 
 _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
@@ -500,7 +503,7 @@ def _to_do(known: Known) -> Topic:
 def _plan(step: Step) -> str:
     agent = f", {step.agent}" if step.agent else ""
     state = f" (running{percent(step.fraction)}{agent})" if step.status == "running" else ""
-    return f"{_titled(step)}{state}".strip()
+    return f"{_titled(step)}{state}".strip() or step.id
 
 
 def percent(fraction: float | None) -> str:

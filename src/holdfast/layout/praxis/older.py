@@ -98,9 +98,11 @@ class OlderEdit(Edit):
         return [self.view.current] if self.view.current is not None else []
 
     def _drop_vanished(self) -> None:
-        if self.view.current is not None:
-            self.had.pop(self.view.current, None)
+        """All that vanished but the current phase, which the file cannot be without."""
+        had = self.had
+        self.had = {phase: step for phase, step in had.items() if phase != self.view.current}
         super()._drop_vanished()
+        self.had = had
 
     def _current(self) -> None:
         """A number past the end stays: that it means the last phase is said beside, if need be."""

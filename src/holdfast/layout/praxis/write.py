@@ -464,10 +464,10 @@ class Edit:
     # -- lifecycle ---------------------------------------------------------------------------------
 
     def _completion(self) -> None:
-        was, want = self.was, self.want
-        over = want.status == "completed"
-        ended = over and want.ended_at is not None and want.ended_at != was.ended_at
-        if over != (was.status == "completed") or ended:
+        want, over = self.want, self.want.status == "completed"
+        ended = over and want.ended_at is not None and want.ended_at != self.was.ended_at
+        # As the file is now: it may have been complete by its phases, which have changed.
+        if over != (View({"": self.doc}, self.where).status == "completed") or ended:
             flags = self.part("lifecycle")
             self.set(flags, "completed", over)
             if not over:

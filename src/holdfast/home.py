@@ -216,13 +216,19 @@ class Holdfast:
         if now < self._expires_again.get(session.id, now):
             return
         self._expires_again[session.id] = now + _HOUR
-        rows = self.store.catalogue(where={"id": session.id}, limit=1)
-        updated = rows[0]["updated"] if rows and rows[0]["status"] == "active" else now
-        # Most sessions are written to now and then: for those this is all it costs.
-        if isinstance(updated, int) and now - updated >= _SHORTEST:
+        if self.is_idle(session.id):
             from holdfast.expiry import enforce
 
             self.afterwards(lambda: enforce(session))
+
+    def is_idle(self, session: str) -> bool:
+        """Whether nothing happened for so long that it may matter. `Session.expiry` says if so.
+
+        Most sessions are written to now and then: for those this is all it costs.
+        """
+        rows = self.store.catalogue(where={"id": session}, limit=1)
+        updated = rows[0]["updated"] if rows else None
+        return isinstance(updated, int) and self.clock.now() - updated >= _SHORTEST
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""

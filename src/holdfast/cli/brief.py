@@ -7,7 +7,6 @@ import os
 from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, is_essay, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
-from holdfast.cli.status import idle_values, tell_idle
 from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
 
 TYPE_CHECKING = False
@@ -52,6 +51,8 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     more = {**question, **({"expiry": idle} if idle else {})}
     tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
     if idle:
+        from holdfast.cli.status import tell_idle
+
         tell_idle(idle, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
@@ -92,6 +93,10 @@ def _tell_discrepancies(wrong: list[str], screen: Screen) -> int:
 def _idle(session: Session, hf: Holdfast) -> dict[str, Any]:
     """What inactivity meant until now: what the resume itself takes away."""
     try:
+        if not hf.is_idle(session.id):
+            return {}
+        from holdfast.cli.status import idle_values
+
         return idle_values(session.status(), hf)
     except HoldfastError:
         return {}  # what is damaged is told by the briefing

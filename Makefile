@@ -9,7 +9,7 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check soak mutants bench conformance dist clean venv tools
+.PHONY: help run test lint check soak mutants bench conformance dist clean venv tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -20,11 +20,13 @@ run: venv ## show the main job: two agents, one killed in the middle of a write,
 test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= for pytest)
 	@$(PYTEST) -n $(WORKERS) $(ARGS)
 
-check: venv tools ## what must pass before pushing: ruff, mypy --strict, codespell, tests
+lint: venv tools ## ruff, mypy --strict and codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src tests
 	$(BIN)/codespell
+
+check: lint ## what must pass before pushing: lint, and the tests held against the requirements
 	$(PYTEST) -n $(WORKERS) --conformance $(ARGS)
 
 soak: venv tools ## run the long tiers for about SECONDS=120 in all

@@ -24,12 +24,13 @@ ALLOWED = {
     "errors": "",
     "choice": "",
     "sha": "",
+    "timing": "",
     "redact": "errors",
     "kinds": "errors",
     "text": "errors sha",
-    "model.*": "errors choice sha text model.*",
+    "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha model.* layout.*",
-    "layout.*": "errors sha text layout.*",
+    "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",
     "files": "errors clock",
@@ -55,7 +56,13 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "choice clock store.local",
+    "view": "choice clock timing store.local",
+    "child": "errors clock",
+    "inputs": "holdfast errors git place",
+    "expiry": "errors home layout.* model.* session workspace",
+    "revisit": "holdfast errors clock essay files home layout.* model.* place session sha"
+    " store.bound",
+    "prove": "holdfast errors child clock config home inputs model.* place session sha text",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",
@@ -64,36 +71,47 @@ ALLOWED = {
     "contract": "holdfast errors clock files layout.*",
     "live": "holdfast errors clock files layout.* process",
     "cleanup": "holdfast errors choice files found home layout.*",
+    "definition": "errors layout.* model.* text",
+    "praxis_workflow": "holdfast errors files layout.* model.plan text",
+    "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
-    "essay": "holdfast errors adopt files found home layout.* recover session store.bound",
+    "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
+    " store.bound",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
+    "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
+    "phase": "errors clock evidence session touch model.* store",
+    "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
+    " session text touch",
     # façade: two halves of one, a home and its sessions
-    "survey": "place process session text model.* store.local",
-    "home": "holdfast errors adopt backup cleanup clock config contract convert derived doctor"
-    " essay files found glance journal layout.ai_session layout.contract layout.translate live"
-    " mirror orchestrator pack place process recover redact restore session soundness store"
-    " store.bound store.local text timeline view workspace model.*",
-    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* place"
-    " process rebuild recover"
+    "survey": "place process prove session text model.* store.local",
+    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
+    " doctor essay expiry files found glance journal layout.ai_session layout.contract"
+    " layout.translate live mirror pack orchestrator place process recover redact restore revisit"
+    " session sha soundness store store.bound store.local text timeline view workflow workspace"
+    " model.*",
+    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
+    " pipeline process prove rebuild recover revisit child expiry"
     " derived soundness store"
     " store.bound store.local survey text timeline touch view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session",
-    "compat": "holdfast errors clock files home layout.* place store.bound text",
-    "cli.*": "holdfast errors clock config redact text home session view timeline doctor backup"
+    "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
+    "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
+    " doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " recover restore soundness store.bound choice model.brief model.event"
-    " cli.*",
+    " child expiry prove recover restore revisit soundness store.bound choice model.brief"
+    " model.event model.gate model.plan model.state workflow cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt cleanup compat convert derived essay found intake journal"
-    " live mirror.* orchestrator pack recover session soundness testing.* timeline touch",
+    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
+    " found inputs intake journal live mirror.* orchestrator pack phase pipeline praxis_workflow"
+    " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
@@ -102,7 +120,7 @@ THIRD_PARTY = {
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors choice redact sha text model.*"
+PURE = "errors choice redact sha text timing model.*"
 PURE_STDLIB = """
     __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch
@@ -114,7 +132,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text view workspace store.*
+    session sha text timing view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

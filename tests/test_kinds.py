@@ -20,6 +20,8 @@ WRONG: dict[str, list[object]] = {
     "Sequence[str]": ["text", b"bytes", [5], 3, None],
     "str | None": [b"bytes", 1.5],
     "int | None": ["x", 1.5],
+    "float | None": ["x", True],
+    "Mapping[str, object] | None": ["x", 1, ["x"]],
 }
 
 

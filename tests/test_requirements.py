@@ -98,6 +98,10 @@ EVERY_VERB: list[Callable[[Session], object]] = [
     lambda s: s.task_unblock("form"),
     lambda s: s.task_done("form", outcome="it works"),
     lambda s: s.task_skip("page", "not needed"),
+    lambda s: s.prove(["true"]),
+    lambda s: list(s.prove_again(all=True)),
+    lambda s: s.revisit_apply("form", because="it does not"),
+    lambda s: s.revisit_undo(),
     lambda s: s.agent_start("code-1", task="the form"),
     lambda s: s.agent_progress("code-1", 0.5),
     lambda s: s.agent_timeout("code-1"),
@@ -136,12 +140,75 @@ def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
     assert s.verify().ok
 
 
+# The verbs of a plan, in an order in which each is legal.
+PLAN_VERBS: list[Callable[[Session], object]] = [
+    lambda s: s.phase_fail(1, {"n": 1}, issue="no"),
+    lambda s: s.phase_retry(),
+    lambda s: s.phase_done(1, {"n": 2}),
+    lambda s: s.phase_total(3, names=["End"]),
+    lambda s: s.phase_rollback(1),
+]
+
+
+@pytest.mark.req("S0-59", "S0-60")
+def test_every_verb_of_a_plan_appends_too(hf: Holdfast, clock: FakeClock, folder: Path) -> None:
+    (folder / "w.yaml").write_text("workflow: w\nphases: [Look]\neach: Part\n")
+    s = hf.start("Go through it", workflow="./w.yaml")
+    before = stored(s)
+    for act in PLAN_VERBS:
+        clock.sleep(60)
+        act(s)
+        after = stored(s)
+        assert after[: len(before)] == before and len(after) > len(before)
+        before = after
+    assert s.verify().ok
+
+
+ESSAY_VERBS: list[Callable[[Session], object]] = [
+    lambda s: s.pushback("light"),
+    lambda s: s.approve("G1"),
+    lambda s: s.approve("G2"),
+    lambda s: s.section_add(2, title="More"),
+    lambda s: s.section_start(2),
+    lambda s: s.section_done(1, map="map.md"),
+    lambda s: s.claim_defer("Cats sleep", reason="timeout", section=1),
+    lambda s: s.claim_resolve("c1"),
+    lambda s: s.claim_defer("Dogs bark", reason="no_results"),
+    lambda s: s.claim_override("c2", result="contested", because="heard it"),
+    lambda s: s.approve("G3", section=1),
+    lambda s: s.paragraph_done(1, section=1),
+    lambda s: s.voice(4, section=1),
+    lambda s: s.calibrate(4),
+    lambda s: s.output("final-essay.md"),
+]
+
+
+@pytest.mark.req("S0-59", "S0-60")
+def test_every_verb_of_an_essay_appends_too(hf: Holdfast, clock: FakeClock, folder: Path) -> None:
+    (folder / "stage-1-thesis.md").write_text("# Thesis\n\nCats are asleep.\n")
+    outline = "# Outline\n\n- **Sections**: 1\n\n### Section 1: Sleep (~100 words)\n"
+    (folder / "stage-2-outline.md").write_text(outline)
+    for name in ("map.md", "stage-4-draft.md", "final-essay.md"):
+        (folder / name).write_text("Cats sleep.\n")
+    s = hf.start("Write of cats", workflow="essay")
+    before = stored(s)
+    for act in ESSAY_VERBS:
+        clock.sleep(60)
+        act(s)
+        after = stored(s)
+        assert after[: len(before)] == before and len(after) > len(before)
+        before = after
+    assert s.verify().ok
+
+
 def test_every_verb_that_records_is_among_them() -> None:
-    tried = {name for act in EVERY_VERB for name in act.__code__.co_names}
+    verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
+    tried = {name for act in verbs for name in act.__code__.co_names}
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
     looking = "brief damage looks_damaged status log follow state show diff verify export".split()
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore"]
+    looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
+    looking += ["section_list", "claim_list", "essay_show"]
     assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

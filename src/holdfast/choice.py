@@ -15,7 +15,7 @@ FINISHED = frozenset({"completed", "aborted", "abandoned"})
 """Session statuses from which only reopening, or nothing, leads on."""
 
 MODES = ("default", "debug", "optimize", "release")
-PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
+PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error", "inactivity")
 CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")
 COMMAND_STATUSES = ("success", "failure")
@@ -54,7 +54,26 @@ def what_next(
     return ", then ".join(words for words, is_so in first if is_so)
 
 
-STYLES = ("holdfast", "orchestrator")
+STYLES = ("holdfast", "orchestrator", "praxis")
 FORMATS = ("text", "markdown", "json")
 LEAST, MOST = 150, 20_000
 """What a briefing may cost, in tokens."""
+
+# -- essays ------------------------------------------------------------------------------------
+
+GATES = ("G1", "G2", "G3", "G3-Final", "G4", "G4-Section", "G5")
+PUSHBACK = ("full", "light", "minimal")
+DEFER_REASONS = ("timeout", "service_unavailable", "no_results")
+VOICE_MODES = ("profile", "sample", "hybrid")
+FACT_CHECKS = (
+    "verified",
+    "partial",
+    "contested",
+    "unverified",
+    "deferred",
+    "common_knowledge",
+    "personal",
+)
+"""What a fact check says of a claim."""
+SETTLING = ("verified", "partial", "common_knowledge", "personal")
+"""Those after which a claim needs nobody's word; any other one is the user's to let stand."""

@@ -36,6 +36,7 @@ from holdfast.layout.praxis.context import ResumptionContext, resumption_context
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
 from holdfast.layout.words import unit_status, unit_word
 from holdfast.place import find_tree, head
+from holdfast.praxis_workflow import first_of, starting_phase
 from holdfast.store.bound import Binding
 from holdfast.text import clean_id, terminal
 
@@ -66,7 +67,6 @@ Root = str | os.PathLike[str] | None
 NOTHING = "No session to resume"
 _FOLDER = REGISTRY[form.ID][1]
 _MAX_BYTES = 16 * 1024 * 1024
-_MAX_PHASES = 1000
 
 
 class CorruptSession(Damaged):
@@ -408,7 +408,7 @@ def create_session(
 
     A number of phases that is not known yet (`dynamic`) is None until it is resolved.
     """
-    first = _first_of(metadata) if starting_phase is None else starting_phase
+    first = first_of(metadata) if starting_phase is None else starting_phase
     now = now or datetime.now(UTC)
     total = metadata.get("total_phases")
     return WorkflowState(
@@ -430,19 +430,3 @@ def create_session(
         lifecycle={"completed": False, "paused": False, "resume_count": 0},
         phase_timing={first: {"started_at": phases.stamp(now)}},
     )
-
-
-def starting_phase(metadata: Mapping[str, Any], workflow_dir: Root = None) -> int:
-    """0 or 1: as the folder of the workflow shows, else as its definition says."""
-    if workflow_dir is not None:
-        return 0 if os.path.isdir(os.path.join(workflow_dir, "phases", "0")) else 1
-    return _first_of(metadata)
-
-
-def _first_of(metadata: Mapping[str, Any]) -> int:
-    listed = metadata.get("phases")
-    entries = listed[:_MAX_PHASES] if isinstance(listed, list) else []
-    numbers = [each.get("phase_number") for each in entries if isinstance(each, dict)]
-    said = [metadata.get("starting_phase"), metadata.get("start_phase")]
-    known = [number for number in (*said, *numbers) if phases.is_phase(number)]
-    return 0 if 0 in known else 1

@@ -141,6 +141,8 @@ _ALL = (
     Option("context_window", 128_000, _integer(1_000, 10**8), "tokens an agent's context holds"),
     Option("drift_files", 200, _integer(0, 100_000), "touched files a briefing looks at"),
     Option("drift_ms", 50, _integer(0, 60_000), "milliseconds that looking may take"),
+    Option("pause_hours", 0.0, _number(0, 10**6), "hours without work that pause; 0: as usual"),
+    Option("abandon_hours", 0.0, _number(0, 10**6), "hours after which to ask; 0: as usual"),
     Option("backup_every_minutes", 60, _integer(0, 525_600), "time between backups; 0: never"),
     Option("backup_keep", 3, _integer(1, 1_000), "how many backups are kept"),
     Option("redact_patterns", (), _PATTERNS, "secrets to remove before anything is stored"),
@@ -166,6 +168,8 @@ class Settings:
     context_window: int
     drift_files: int
     drift_ms: int
+    pause_hours: float
+    abandon_hours: float
     backup_every_minutes: int
     backup_keep: int
     redact_patterns: tuple[str, ...]
@@ -294,6 +298,11 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
         if environ.get(option.variable):
             layer[option.name] = (environ[option.variable], f"environment {option.variable}")
     return layer
+
+
+def user_environment() -> dict[str, str]:
+    """For a command that a user asked us to run: this process's environment as it is."""
+    return dict(os.environ)
 
 
 def child_environment() -> dict[str, str]:

@@ -128,8 +128,10 @@ def listing(state: State) -> dict[str, object]:
 
 def content_of(body: Body) -> str:
     """The SHA-256 of what is kept beside an event, or an empty string."""
-    if isinstance(body, ev.NoteAdded):
+    if isinstance(body, ev.NoteAdded | ev.EvidenceObserved | ev.Verdict):
         return body.blob
+    if isinstance(body, ev.PlanSet):
+        return body.snapshot
     return body.digest if isinstance(body, ev.ArtifactSaved) and body.kept else ""
 
 

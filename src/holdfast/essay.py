@@ -11,13 +11,18 @@ import os
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import adopt, files, found, recover
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, essay
+from holdfast.layout import ERROR, Where, essay
 from holdfast.layout.document import Document
 from holdfast.layout.essay import STATE
+from holdfast.layout.translate import facts_of
+from holdfast.model.essay import is_essay
+from holdfast.model.state import Rows, State
+from holdfast.place import relative
 from holdfast.recover import Unusable
 from holdfast.session import Session
 from holdfast.store.bound import Binding
@@ -124,6 +129,77 @@ def binding_of(home: Holdfast, session: str) -> Binding | None:
     return next((b for b in bound if b.layout == "essay"), None)
 
 
+def state_of(session: Session) -> State:
+    """The session's state, to be looked at when its store no longer is."""
+    with session.home.store.view(session.id) as view:
+        state = session.home.journal.state(view)
+        rows = Rows()
+        for table in ("step", "checkpoint", "claim", "attribute", "artifact"):
+            for row in state.rows.select(table):
+                rows.put(table, row.name, row)
+        return State(state.core, rows)
+
+
+def folder_of(home: Holdfast, session: str, state: State) -> str:
+    """Where the files of an essay lie: in its own folder, at its target, or in the project."""
+    binding = binding_of(home, session)
+    if binding is not None:
+        return binding.root
+    root = home.workspace.tree.root
+    target = os.path.join(root, state.core.plan_target)
+    return target if state.core.plan_target and os.path.isdir(target) else root
+
+
+def inside(home: Holdfast, folder: str, name: str) -> str:
+    """A file as it is named in an essay's folder: one that is there, or seen from here."""
+    real = os.path.realpath(folder)
+    cwd = home._cwd or os.getcwd()
+    there = os.path.lexists(os.path.join(real, name))
+    is_here = not there and os.path.lexists(os.path.join(cwd, name))
+    return relative(name, real, cwd=cwd if is_here else real)
+
+
+def document(home: Holdfast, session: str) -> dict[str, Any] | None:
+    """An essay's session file as it is, or as it would be; None for any other session."""
+    binding = binding_of(home, session)
+    if binding is not None:
+        return _state(binding.place)
+    state = state_of(Session(home, session))
+    if not is_essay(state):
+        return None
+    where = _around(home, folder_of(home, session, state), state)
+    tree = essay.LAYOUT.put(None, facts_of(state, ()), where)
+    value = tree[STATE]
+    return value if isinstance(value, dict) else None
+
+
+def discrepancies(home: Holdfast, session: str) -> list[str]:
+    """What an essay's state says that its files contradict, in words; empty for other sessions."""
+    found = document(home, session)
+    if found is None:
+        return []
+    state = state_of(Session(home, session))
+    where = _around(home, folder_of(home, session, state), state)
+    findings = essay.LAYOUT.check({STATE: found}, where)
+    return [finding.message for finding in findings if finding.severity == ERROR]
+
+
+def _around(home: Holdfast, folder: str, state: State) -> Where:
+    """An essay's surroundings: of a folder with much else in it, only what the essay names."""
+    where = home.mirror.where(folder, names=False)
+    named = [str(getattr(row, "value", "")) for row in state.rows.select("attribute")]
+    known = {*_listdir(folder), *(n for n in named if n and not os.path.isabs(n))}
+    names = frozenset(n for n in known if os.path.isfile(os.path.join(folder, n)))
+    return replace(where, names=names)
+
+
+def _listdir(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def pause_message(home: Holdfast, session: str) -> str:
     return _sentence(home, session, essay.pause_message)
 
@@ -133,10 +209,9 @@ def resume_summary(home: Holdfast, session: str) -> str:
 
 
 def _sentence(home: Holdfast, session: str, say: Any) -> str:
-    """A sentence about the session's file; empty for a session without one."""
-    binding = binding_of(home, session)
-    state = _state(binding.place) if binding else None
-    return str(say(state)) if state is not None else ""
+    """A sentence about the session's file; empty for a session that is no essay."""
+    found = document(home, session)
+    return str(say(found)) if found is not None else ""
 
 
 def save_partial(home: Holdfast, session: str, partial: dict[str, str]) -> list[str]:

@@ -42,17 +42,21 @@ if TYPE_CHECKING:
     from holdfast.layout.translate import Move
     from holdfast.live import Live
     from holdfast.mirror import Mirror
-    from holdfast.model.event import Event
+    from holdfast.model.event import Body, Event
+    from holdfast.model.plan import Workflow
     from holdfast.recover import Case
     from holdfast.restore import Outcome
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
+    from holdfast.workflow import Checked
+    from holdfast.workflow import Listed as ListedWorkflow
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
+    Blobs = Sequence[tuple[str, bytes]]
     FileReports = list[FileReport]
     Bindings = list[Binding]
     Essays = list[Listed]
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     Cleaned = list[Put]
     LiveSessions = list[Live]
     Verdicts = dict[str, Verdict]
+    Workflows = list[ListedWorkflow]
     Holders = list[tuple[Holder, str]]
 
 
@@ -84,6 +89,19 @@ def open(
     chosen = {"store": store, "session": session}
     settings = load_settings(home, overrides=chosen, trust_env=trust_env)
     return Holdfast(settings, cwd=cwd, actor=actor, clock=clock, on_notice=on_notice)
+
+
+_HOUR = 3_600_000
+_SHORTEST = 6 * 60_000
+"""No limit on inactivity is shorter, in milliseconds."""
+
+
+class _AlreadyOpen(Exception):
+    """There is an open session of the same workflow on the same target: that one is meant."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
 
 
 class Holdfast:
@@ -112,6 +130,8 @@ class Holdfast:
         self._held: dict[str, Holder] = {}
         self._introduced: set[str] = set()
         self._told: set[str] = set()
+        self._tidied: set[str] = set()
+        self._expires_again: dict[str, int] = {}
         self._look_again = 0.0
         self._backup_again = 0.0
         self._pid = os.getpid()
@@ -149,6 +169,11 @@ class Holdfast:
         return self._workspace
 
     @property
+    def folder(self) -> str:
+        """The folder that this is seen from; the tree is around it."""
+        return os.path.abspath(self._cwd or os.getcwd())
+
+    @property
     def mirror(self) -> Mirror:
         if self._mirror is None:
             from holdfast.mirror import Mirror
@@ -168,13 +193,42 @@ class Holdfast:
     # -- layout files --------------------------------------------------------------------------
 
     def take_up(self, session: str) -> None:
-        """Record what others wrote into the session's files, before anything is decided."""
+        """Record what others wrote into the session's files, before anything is decided.
+
+        Chores that a process left when it died are done first, once in the life of this object.
+        """
+        if session not in self._tidied:
+            self._tidied.add(session)
+            if self.store.local.chores(session):
+                from holdfast.revisit import finish
+
+                self.afterwards(lambda: finish(self, session))
         if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
 
     def _is_bound(self, session: str) -> bool:
         """Whether there may be files of the session; the mirror, once loaded, knows best."""
         return self._mirror is not None or self.store.local.is_bound(session)
+
+    def expire(self, session: Session) -> None:
+        """Note that a session was paused by inactivity; looked at once an hour at most."""
+        now = self.clock.now()
+        if now < self._expires_again.get(session.id, now):
+            return
+        self._expires_again[session.id] = now + _HOUR
+        if self.is_idle(session.id):
+            from holdfast.expiry import enforce
+
+            self.afterwards(lambda: enforce(session))
+
+    def is_idle(self, session: str) -> bool:
+        """Whether nothing happened for so long that it may matter. `Session.expiry` says if so.
+
+        Most sessions are written to now and then: for those this is all it costs.
+        """
+        rows = self.store.catalogue(where={"id": session}, limit=1)
+        updated = rows[0]["updated"] if rows else None
+        return isinstance(updated, int) and self.clock.now() - updated >= _SHORTEST
 
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
@@ -346,6 +400,38 @@ class Holdfast:
         name = agent.strip()
         return {name: contract.verify(name)} if name else contract.verify_all()
 
+    # -- workflows -----------------------------------------------------------------------------
+
+    def workflow_list(self) -> Workflows:
+        """The workflows that can be used here: the project's own, then those built in."""
+        from holdfast import workflow
+
+        return workflow.available(self.workspace.tree.root)
+
+    def workflow_show(self, which: str) -> Workflow:
+        """The workflow of a name, or in a file or folder; one with errors is refused."""
+        from holdfast import workflow
+
+        return workflow.find(which, self.workspace.tree.root)
+
+    def workflow_check(self, which: str) -> Checked:
+        """What is wrong with a definition, by line; one with errors is no workflow."""
+        from holdfast import workflow
+
+        return workflow.look(which, self.workspace.tree.root)
+
+    def workflow_new(self, name: str, *, origin: str = "") -> str:
+        """Write a definition to begin with, or a copy of another workflow; returns the file."""
+        from holdfast import workflow
+
+        return workflow.new(name, self.workspace.tree.root, origin=origin)
+
+    def workflow_schema(self) -> str:
+        """The JSON Schema of definitions."""
+        from holdfast import workflow
+
+        return workflow.schema().decode()
+
     def _ai_root(self, given: str) -> str:
         return os.path.abspath(given or self.mirror.root_of("ai-session"))
 
@@ -363,12 +449,19 @@ class Holdfast:
         id: str = "",
         from_session: str = "",
         layouts: Sequence[str] = (),
+        workflow: str = "",
+        target: str = "",
+        pushback: str = "",
         key: str = "",
     ) -> Session:
         """Begin a session and make it the current one of this folder.
 
         `layouts` are the forms in which its files are kept here too, as `craft` or, with an id
-        of your choice, `ai-session:login-2026-01-31`.
+        of your choice, `ai-session:login-2026-01-31`. A `workflow`, by its name or its file,
+        gives it a plan, kept as it is now; `target` is what it is carried out on, inside the
+        project. An open session of the same workflow on the same target is resumed instead,
+        unless an `id` is given; `taken_up` tells. `pushback` is how hard the author of an essay
+        wants to be questioned: full, unless it is light or minimal.
         """
         from holdfast.model.event import SessionStarted
 
@@ -376,7 +469,11 @@ class Holdfast:
         session = clean_id(id, "session id") if id else self._new_id(key)
         if id and self.journal.secrets_in(id):
             raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
+        if target and not workflow:
+            raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
         origin = self.session(from_session).id if from_session else ""
+        plan, blobs = self._plan(workflow, target) if workflow else ((), ())
+        plan = [*plan, *self._pushback(plan, pushback)]
         branch, commit = self.git()
         body = SessionStarted(
             goal=goal,
@@ -387,14 +484,93 @@ class Holdfast:
             git_branch=branch,
             git_commit=commit,
         )
-        for chosen in layouts:
-            kind, _, native = chosen.partition(":")
-            self.mirror.require_place(session, kind, native)
         started = Session(self, session)
-        started.record(body, key=key, create=True, spot=self.workspace.spot())
+        spot = self.workspace.spot()
+
+        def look() -> None:
+            if plan and not id:
+                self._yield_to_open(plan, session)
+
+        try:
+            look()
+            for chosen in layouts:
+                kind, _, native = chosen.partition(":")
+                self.mirror.require_place(session, kind, native)
+            # Once more under the writer lock: two that begin the same must not both see none.
+            started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
+        except _AlreadyOpen as other:
+            return self._take_up_again(other.session, layouts)
         for chosen in layouts:
             started.layouts_add(chosen)
         return started
+
+    def _plan(self, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
+        """What begins a plan, and the definition that the session keeps."""
+        from holdfast import workflow as workflows
+        from holdfast.model.phase import begin
+        from holdfast.model.plan import snapshot
+        from holdfast.sha import digest_of
+
+        root = self.workspace.tree.root
+        if self._cwd and workflows.is_path(workflow):
+            workflow = os.path.join(self._cwd, os.path.expanduser(workflow))
+        found = workflows.find(workflow, root)
+        data = snapshot(found)
+        inside = self._target(target, root) if target else ""
+        digest = digest_of(data)
+        return begin(found, target=inside, snapshot=digest), [(digest, data)]
+
+    @staticmethod
+    def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
+        from holdfast.choice import PUSHBACK
+        from holdfast.model.essay import WORKFLOW, name_of
+        from holdfast.model.event import AttributeSet
+
+        if not level:
+            return []
+        if level not in PUSHBACK:
+            raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
+        if not plan or getattr(plan[0], "workflow", "") != WORKFLOW:
+            raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
+        return [AttributeSet(key=name_of("pushback_level"), value=level)]
+
+    def _target(self, target: str, root: str) -> str:
+        from holdfast.place import relative
+
+        inside = relative(target, root, cwd=self._cwd)
+        real = os.path.realpath(os.path.join(root, inside))
+        if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
+            why = "a link leads out of the project"
+            raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
+        return inside
+
+    def _yield_to_open(self, plan: Sequence[Body], session: str) -> None:
+        if (like := self._open_like(plan)) and like != session:
+            raise _AlreadyOpen(like)
+
+    def _open_like(self, plan: Sequence[Body]) -> str:
+        """The open session of this project with the same workflow on the same target, if any."""
+        from json import loads
+
+        from holdfast.model.event import PlanSet
+        from holdfast.model.summary import plan_key
+
+        body = plan[0] if plan else None
+        key = plan_key(body.workflow, body.target) if isinstance(body, PlanSet) else ""
+        for row in self.workspace.listed_open() if key else ():
+            if row["sound"] and loads(str(row["summary"])).get("plan", {}).get("key") == key:
+                return str(row["id"])
+        return ""
+
+    def _take_up_again(self, session: str, layouts: Sequence[str]) -> Session:
+        found = Session(self, session)
+        found.resume()
+        bound = {binding.layout for binding in found.layouts_list()}
+        for chosen in layouts:
+            if chosen.partition(":")[0] not in bound:
+                found.layouts_add(chosen)
+        found.taken_up = True
+        return found
 
     def _new_id(self, key: str) -> str:
         """A fresh id; with a key the one that the same key gives again in this folder."""
@@ -690,6 +866,22 @@ class Holdfast:
 
             mine |= {str(process) for process in ancestors()}
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
+
+    def own_processes(self) -> set[str]:
+        """The processes that are this one, as they hold sessions."""
+        return {holder.process for holder in self._held.values()}
+
+    def hold_while(self, session: str, doing: str) -> Holder | None:
+        """Be a holder of the session, one that says what it does, until `let_go_of`."""
+        return self.workspace.hold(session, self.journal.actor(self.actor), doing=doing)
+
+    def let_go_of(self, holder: Holder | None) -> None:
+        """The work is done; whoever held the session before still does."""
+        before = self._held.get(holder.session) if holder else None
+        if before is not None:
+            self.afterwards(lambda: self.store.local.hold(before))
+        elif holder is not None:
+            self.afterwards(lambda: self.workspace.let_go([holder]))
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():

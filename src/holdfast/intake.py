@@ -27,7 +27,9 @@ _MAX_ACTOR = 200
 _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
-_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on"})
+_IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
+_VERBATIM = frozenset({"argv"})
+"""Words that are run again as they are: no space at their ends is one too many."""
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
@@ -36,7 +38,7 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
 
     A `foreign` body comes from another program's file: its texts are tamed instead.
     """
-    check = _whole_text if foreign else _named_text if type(body) in _NAMING else _checked_text
+    check = _whole_text if foreign else _checker(body)
     changes: dict[str, Any] = {}
     names: list[str] = []
     for field in _texts(type(body)):
@@ -100,6 +102,19 @@ def _required(kind: type[Body]) -> frozenset[str]:
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
+def _checker(body: Body) -> Callable[[str, str], str]:
+    if isinstance(body, ev.StepAdded) and body.unit == "section":
+        return _section_text
+    return _named_text if type(body) in _NAMING else _checked_text
+
+
+def _section_text(field: str, value: str) -> str:
+    """The id of a section begins with that of its stage: `stage-3/section-2`."""
+    if field != "step":
+        return _named_text(field, value)
+    return "/".join(clean_id(part, field) for part in value.split("/"))
+
+
 def _named_text(field: str, value: str) -> str:
     """Names that we give are easy to type; those given by others only need to be one line."""
     if field in _IDS:
@@ -108,6 +123,8 @@ def _named_text(field: str, value: str) -> str:
 
 
 def _checked_text(field: str, value: str) -> str:
+    if field in _VERBATIM and len(value) <= _MAX_TEXT:
+        return value
     lines = field not in _ONE_LINE | _IDS
     return clean_input(value, field.replace("_", " "), limit=_limit(field), lines=lines)
 

@@ -11,6 +11,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from holdfast.soundness import Finding, Report
 
 Rule = Callable[[State, Body], list[Body]]
+Maker = Callable[[State], Sequence[Body]]
 
 _LAST_MS = 2**53 - 1
+_MOST_TOGETHER = 10_000
 
 
 class Recorded(Struct, frozen=True):
@@ -70,12 +73,18 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         foreign: bool = False,
         spot: Spot | None = None,
+        made: Maker | None = None,
+        chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
         With a `key`, doing it again returns what the first time recorded: the last event. `at`
         is when they happened, all of them or each. `foreign` moves were made by another program,
-        in a file: they are taken as they are.
+        in a file: they are taken as they are. `made` makes the moves of the state that they are
+        recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
+        is called under the writer lock, where no other session can change; when it raises, nothing
+        is recorded.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
@@ -86,16 +95,23 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
-                same = _same_call(key, read(earlier), moves[-1])
+                found = read(earlier)
+                same = _same_call(key, found, moves[-1]) if made is None else found
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
+            if first is not None:
+                first()
             writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            batch = writing.record(moves, rule)
+            wanted = moves if made is None else self._admitted(made(state))
+            batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
-        self.store.append(session, plan, create=create, blobs=blobs, spot=spot)
+        self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
         return self._remember(*done[-1])
+
+    def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
+        return [admit(body, self._redactor) for body in moves]
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
         rows = recorded.state.rows
@@ -113,6 +129,19 @@ class Journal:
         if name not in self._actors:
             self._actors[name] = admit_actor(name, self._redactor)
         return self._actors[name]
+
+    def redacted_value(self, value: object) -> tuple[object, list[str]]:
+        """A copy of plain values with every secret in them taken out, and their kinds."""
+        return self._redactor.value(value)
+
+    def batch(self, session: str, key: str) -> list[Event]:
+        """The events that were recorded together under a key, in their order; none if none."""
+        id = derived_id(session.lower(), key)
+        with self.store.view(session) as view:
+            last = view.find(id)
+            parts = (view.find(f"{id}-{n}") for n in range(1, _MOST_TOGETHER))
+            found = [*takewhile(lambda part: part is not None, parts), last] if last else []
+            return [read(stored) for stored in found if stored is not None]
 
     def kept_as(self, original: str, kept: str) -> bool:
         """Whether a kept text is all that could be kept of another one."""
@@ -137,6 +166,10 @@ class Journal:
         writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor)
         writing.take(admitted, allow)
         return writing.state
+
+    def require(self, view: View, move: Body) -> None:
+        """Refuse what could not be recorded now; for what takes long before it is."""
+        decide(load(view)[0], admit(move, self._redactor))
 
     # -- other devices' events -----------------------------------------------------------------
 
@@ -423,9 +456,11 @@ def _same_call(key: str, earlier: Event, move: Body) -> Event:
 # Of these the rest was worked out when they were recorded, and may have changed since.
 _ASKED: dict[type[Body], tuple[str, ...]] = {
     ev.SessionStarted: ("goal", "mode"),
+    ev.PlanSet: ("workflow", "target"),
     ev.SessionResumed: (),
     ev.FileChanged: ("path",),
     ev.ArtifactSaved: ("path",),
     ev.StepAdded: ("title", "parent", "agent"),
     ev.EventRetracted: (),
+    ev.EvidenceObserved: ("proof", "step", "argv"),
 }

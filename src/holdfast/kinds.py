@@ -26,6 +26,7 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "None": ("None", (type(None),)),
     "dict[str, str]": ("a dictionary of texts", (dict,)),
     _TEXTS: ("a list of texts", (list,)),
+    "Mapping[str, object]": ("a dictionary", (dict,)),
 }
 
 

@@ -310,6 +310,20 @@ def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
     return _digest(path), _stamp(facts) if _settled(facts, now) else ""
 
 
+def digest_of(path: str, known: Seen, now: int) -> Seen:
+    """Stamp and SHA-256 of a file, read only if its stamp is not the known one.
+
+    Both as `file_facts` gives them; an empty digest means that it could not be read.
+    """
+    try:
+        if known[0] and known[0] == _stamp(os.stat(path)):
+            return known
+    except (OSError, ValueError):
+        return "", ""
+    digest, stamp = file_facts(path, now) or (None, "")
+    return stamp, digest or ""
+
+
 def _stamp(facts: os.stat_result) -> str:
     """What a change of the file changes: the last of these whatever a program restores."""
     return f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"

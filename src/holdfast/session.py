@@ -16,16 +16,23 @@ from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
+    from holdfast.child import Sink
+    from holdfast.expiry import Idle
     from holdfast.home import Holdfast
+    from holdfast.journal import Maker
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event, NoteAdded
-    from holdfast.model.state import Agent, State, Step
+    from holdfast.model.state import Agent, Claim, State, Step
     from holdfast.model.topics import Fence, Surroundings
+    from holdfast.phase import Asked, Listed, Outcome
+    from holdfast.pipeline import Done, SectionListed
+    from holdfast.prove import Standing
     from holdfast.recover import Case
+    from holdfast.revisit import Look
     from holdfast.soundness import Report
     from holdfast.store import Spot, View
     from holdfast.store.bound import Binding
@@ -49,6 +56,8 @@ class Session:
         self.actor = actor or home.actor
         self.repeated = False
         """Whether the last verb found its key used: it recorded nothing new."""
+        self.taken_up = False
+        """Whether it was open already when it was to be started, and was resumed instead."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -61,15 +70,21 @@ class Session:
         at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
+        made: Maker | None = None,
+        chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
     ) -> Event:
         """Record events together, if the rules allow them all; returns the last one.
 
-        `at` is when they happened, in milliseconds, if that is not now. The verbs below all end
-        here.
+        `at` is when they happened, in milliseconds, if that is not now. `made` makes them of the
+        state in which they are recorded. The verbs below all end here; `first` is a last look at
+        other sessions, under the writer lock.
         """
         if not create:
             self.home.appear(self.id)
             self.home.take_up(self.id)
+            if not _is_about_the_session(bodies):
+                self.home.expire(self)
         recorded = self.home.journal.append(
             self.id,
             *bodies,
@@ -79,6 +94,9 @@ class Session:
             at=at,
             blobs=blobs,
             spot=spot,
+            made=made,
+            chores=chores,
+            first=first,
         )
         if create:
             self.home.afterwards(lambda: self.home.appear(self.id))
@@ -261,6 +279,74 @@ class Session:
             target = undo_target(list(self.home.journal.events(view)), str(event or ""))
         return self.record(EventRetracted(event=target, because=because), key=key)
 
+    # -- proofs --------------------------------------------------------------------------------
+
+    def prove(
+        self,
+        argv: Sequence[str],
+        *,
+        phase: str = "",
+        name: str = "",
+        inputs: Sequence[str] = (),
+        timeout: float | None = None,
+        sink: Sink | None = None,
+        key: str = "",
+    ) -> Event:
+        """Run a command without a shell and keep how it ended, also when it fails.
+
+        `name` is what it proves, `inputs` are patterns of files: once they change, the proof is
+        stale. What it prints is passed to `sink` as it comes. One that cannot be started raises
+        `InvalidInput`, and nothing is recorded.
+        """
+        from holdfast import prove
+
+        what = prove.wanted(self, argv, phase=phase, name=name, globs=inputs, timeout=timeout)
+        return prove.prove(self, what, sink=sink, key=key)
+
+    def prove_again(
+        self, *, all: bool = False, sink: Sink | None = None
+    ) -> Iterator[tuple[Standing, Event]]:
+        """Run what is stale once more, or `all`; what it was before, and what came of it."""
+        from holdfast import prove
+
+        return prove.again(self, everything=all, sink=sink)
+
+    def prove_list(self) -> list[Standing]:
+        """Every proof, and whether it still holds: each of its inputs is looked at."""
+        from holdfast import prove
+
+        return prove.standings(self)
+
+    def _observed(self, step: str) -> tuple[dict[str, bool], frozenset[str]]:
+        """Evidence for a step that commands showed: how each ended, and which are stale."""
+        from holdfast import prove
+
+        found = prove.observed(self, step)
+        ended = {name: one.row.passed for name, one in found.items()}
+        return ended, frozenset(name for name, one in found.items() if one.stale)
+
+    # -- going back ----------------------------------------------------------------------------
+
+    def revisit(self, step: str, *, impact: str = "") -> Look:
+        """What going back to a step would mean for the work after it. Changes nothing."""
+        from holdfast import revisit
+
+        return revisit.look(self, step, impact)
+
+    def revisit_apply(
+        self, step: str, *, impact: str = "", because: str = "", key: str = ""
+    ) -> tuple[Look, Event]:
+        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
+        from holdfast import revisit
+
+        return revisit.apply(self, step, impact=impact, because=because, key=key)
+
+    def revisit_undo(self, *, because: str = "", key: str = "") -> Event:
+        """Take the last revisit back, with its files."""
+        from holdfast import revisit
+
+        return revisit.undo(self, because=because, key=key)
+
     # -- tasks ---------------------------------------------------------------------------------
 
     def task_add(
@@ -332,6 +418,229 @@ class Session:
         from holdfast.place import relative
 
         return relative(path, self.home.workspace.tree.root)
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def phase_list(self) -> list[Listed]:
+        """The phases of the session's plan, in their order, with how each stands."""
+        from holdfast import phase
+
+        return phase.listed(self)
+
+    def phase_done(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        override: bool = False,
+        because: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Hand in the current phase with its evidence; the gate says whether it passed.
+
+        A refusal by the gate is recorded as a failed attempt, and returned, not raised. With
+        `override` and a reason the phase passes all the same, if its gate allows that.
+        """
+        from holdfast import phase
+
+        return phase.done(self, number, evidence or {}, override=override, because=because, key=key)
+
+    def phase_fail(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        issue: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Record that an attempt at the current phase failed, and why."""
+        from holdfast import phase
+
+        return phase.fail(self, number, evidence or {}, issue=issue, key=key)
+
+    def phase_retry(self, *, key: str = "") -> Event:
+        """Begin another attempt at the current phase, after a failed one."""
+        from holdfast import phase
+
+        return phase.retry(self, key=key)
+
+    def phase_rollback(self, number: int, *, because: str = "", key: str = "") -> Event:
+        """Go back to a phase: it and all after it are to be done anew. Reopens what is over."""
+        from holdfast import phase
+
+        return phase.rollback(self, number, because=because, key=key)
+
+    def phase_total(self, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
+        """Say how many phases there are, where the workflow could not; that is said once."""
+        from holdfast import phase
+
+        return phase.total(self, count, names=names, key=key)
+
+    def phase_gate(self, number: int, evidence: Mapping[str, object] | None = None) -> Asked:
+        """What the gate of a phase asks, what there is, and whether it would pass.
+
+        `evidence` is tried together with what was handed in before. Nothing is recorded.
+        """
+        from holdfast import phase
+
+        return phase.gate(self, number, evidence or {})
+
+    # -- essays --------------------------------------------------------------------------------
+
+    def approve(
+        self,
+        gate: str,
+        *,
+        section: int | None = None,
+        paragraph: int | None = None,
+        last: bool = False,
+        confirm: bool = False,
+        key: str = "",
+    ) -> Done:
+        """The user approves what waits at a gate of an essay: G1, G2, G3, G3-Final, G4, …
+
+        G3 and the G4s are for a section, the current one unless named. `last` says that no
+        paragraph follows. `confirm` confirms the user's overrides, which G5 asks for.
+        """
+        from holdfast import pipeline
+
+        return pipeline.approve(
+            self, gate, section=section, paragraph=paragraph, last=last, confirm=confirm, key=key
+        )
+
+    def section_list(self) -> list[SectionListed]:
+        """The sections of an essay, with how each stands in its arguments and its paragraphs."""
+        from holdfast import pipeline
+
+        return pipeline.sections(self)
+
+    def section_add(self, number: int, *, title: str = "", key: str = "") -> Done:
+        """Add a section to an essay by hand; the outline's come with its approval."""
+        from holdfast import pipeline
+
+        return pipeline.section_add(self, number, title=title, key=key)
+
+    def section_start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
+        """Work on a section: on its arguments, or, when they are completed, its paragraphs."""
+        from holdfast import pipeline
+
+        return pipeline.section_start(self, number, stage=stage, key=key)
+
+    def section_done(
+        self,
+        number: int,
+        *,
+        map: str = "",
+        verified: int | None = None,
+        deferred: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """The argument map of a section is there; with G3 approved that completes its arguments.
+
+        How many claims are verified and deferred is counted in the map unless it is told.
+        """
+        from holdfast import pipeline
+
+        return pipeline.section_done(
+            self, number, map=map, verified=verified, deferred=deferred, key=key
+        )
+
+    def paragraph_done(
+        self, number: int, *, section: int | None = None, last: bool = False, key: str = ""
+    ) -> Done:
+        """The user approves a paragraph: the same as G4."""
+        from holdfast import pipeline
+
+        return pipeline.approve(self, "G4", section=section, paragraph=number, last=last, key=key)
+
+    def claim_list(self) -> list[Claim]:
+        """Every claim that was deferred, with what became of it."""
+        return self._rows("claim")
+
+    def claim_defer(
+        self,
+        text: str,
+        *,
+        reason: str,
+        section: int | None = None,
+        paragraph: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """A claim could not be checked now, for one of three reasons; it must be before G5."""
+        from holdfast import pipeline
+
+        return pipeline.claim_defer(
+            self, text, reason=reason, section=section, paragraph=paragraph, key=key
+        )
+
+    def claim_resolve(
+        self, id: str, *, result: str = "verified", sources: Sequence[str] = (), key: str = ""
+    ) -> Done:
+        """A deferred claim is checked, with what came out and the sources that were used."""
+        from holdfast import pipeline
+
+        return pipeline.claim_resolve(self, id, result=result, sources=sources, key=key)
+
+    def claim_override(self, id: str, *, result: str, because: str, key: str = "") -> Done:
+        """The user lets a claim stand although the check says otherwise, for a reason."""
+        from holdfast import pipeline
+
+        return pipeline.claim_override(self, id, result=result, because=because, key=key)
+
+    def calibrate(
+        self,
+        rating: int,
+        *,
+        notes: str = "",
+        reference: str = "",
+        again: bool = False,
+        key: str = "",
+    ) -> Done:
+        """How close the first voice result sounds to the user, 1 to 5; asked once."""
+        from holdfast import pipeline
+
+        return pipeline.calibrate(
+            self, rating, notes=notes, reference=reference, again=again, key=key
+        )
+
+    def voice(
+        self,
+        score: float | None,
+        *,
+        section: int | None = None,
+        because: str = "",
+        key: str = "",
+    ) -> Done:
+        """The voice check of a section, 1 to 5; None when it was skipped, with the reason."""
+        from holdfast import pipeline
+
+        return pipeline.voice(self, score, section=section, because=because, key=key)
+
+    def output(
+        self,
+        file: str,
+        *,
+        words: int | None = None,
+        sources: int | None = None,
+        voice: float | None = None,
+        key: str = "",
+    ) -> Done:
+        """The final essay is in a file; words are counted unless they are told."""
+        from holdfast import pipeline
+
+        return pipeline.output(self, file, words=words, sources=sources, voice=voice, key=key)
+
+    def pushback(self, level: str, *, key: str = "") -> Done:
+        """How hard the essay's author wants to be questioned: full, light or minimal."""
+        from holdfast import pipeline
+
+        return pipeline.pushback(self, level, key=key)
+
+    def essay_show(self) -> tuple[str, str]:
+        """The essay so far: the file that holds the most of it, and its text."""
+        from holdfast import pipeline
+
+        return pipeline.so_far(self)
 
     # -- agents --------------------------------------------------------------------------------
 
@@ -607,6 +916,7 @@ class Session:
 
         check(self._budget(budget), style, fmt)
         self.home.take_up(self.id)
+        self.home.expire(self)
         # Before the resume is recorded, so that what changed since the last work still shows.
         around = self._look(fenced)
         if not (around.damage and self._has_damaged_events()):
@@ -740,7 +1050,8 @@ class Session:
         project = rows[0]["project"]
         name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
         workspace = self.home.workspace
-        return status(rows[0], name, workspace.distinct(workspace.holders(self.id)))
+        held = workspace.distinct(workspace.holders(self.id))
+        return status(rows[0], name, held, self.home.clock.now())
 
     def _overlay(self, row: dict[str, object]) -> None:
         """Let a listing show what stands in the session's files already."""
@@ -749,6 +1060,12 @@ class Session:
 
             with self.home.store.view(self.id) as view:
                 row |= listing(self._state(view))
+
+    def expiry(self) -> Idle:
+        """How long nobody worked on it and what that means; with the choices once it matters."""
+        from holdfast import expiry
+
+        return expiry.look(self)
 
     def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
         """Events in order of arrival; with a limit, the newest so many.
@@ -877,6 +1194,11 @@ class AgentRun:
 
     def tokens(self, count: int) -> Event:
         return self._session.tokens(count, agent=self.id)
+
+
+def _is_about_the_session(bodies: Sequence[Body]) -> bool:
+    """Whether someone says what becomes of the session: then inactivity has no say."""
+    return bool(bodies) and type(bodies[0]).__name__.startswith("Session")
 
 
 def _reason(text: str) -> str:

@@ -61,7 +61,16 @@ def survey(
         fence=fence if fenced else None,
         device_names={home.store.device: home.settings.device_name or device_name()},
         window=home.settings.context_window,
+        proofs=_proofs(session, state),
     )
+
+
+def _proofs(session: Session, state: State) -> dict[str, str]:
+    if not state.count("proof"):
+        return {}
+    from holdfast.prove import glance
+
+    return glance(session, state)
 
 
 def _doing(died: Sequence[Holder]) -> str:

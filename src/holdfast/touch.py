@@ -1,22 +1,24 @@
 """Files that work touches: what a change to one amounts to, and keeping one as an artifact.
 
-Digests are SHA-256 of the bytes. Content is kept only where the user asks for it (`artifact`),
-and never when it holds a secret: then the digest alone is kept.
+Digests are SHA-256 of the bytes. Content is kept only where the user asks for it (`artifact`)
+or a plan names the file as the output of a phase, and never when it holds a secret: then the
+digest alone is kept.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import files, git
 from holdfast.config import child_environment
 from holdfast.errors import InvalidInput
 from holdfast.model.event import ArtifactSaved, FileChanged
-from holdfast.model.state import File, Row
+from holdfast.model.state import Artifact, File, Row
 from holdfast.place import MAX_HASHED, Tree, absolute, file_facts, relative
 
 TYPE_CHECKING = False
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ARTIFACT = 64 * 1024 * 1024
 _HEX = frozenset("0123456789abcdef")
+_SAME = "as it was"
 
 
 def file_change(
@@ -89,11 +92,62 @@ def artifact(
     path: str, tree: Tree, secrets_in: Callable[[str], list[str]]
 ) -> tuple[ArtifactSaved, list[tuple[str, bytes]]]:
     """The event that keeps a file, and its content unless that holds secrets."""
-    inside = relative(path, tree.root)
-    data = files.read_bounded(absolute(inside, tree.root), MAX_ARTIFACT)
+    body, blobs, _ = saved(relative(path, tree.root), tree.root, secrets_in)
+    return body, blobs
+
+
+def saved(
+    inside: str, root: str, secrets_in: Callable[[str], list[str]]
+) -> tuple[ArtifactSaved, list[tuple[str, bytes]], bytes]:
+    """The same for a file by its name inside a folder, with what it holds."""
+    data = files.read_bounded(absolute(inside, root), MAX_ARTIFACT)
     digest = sha256(data).hexdigest()
     found = secrets_in(data.decode("utf-8", "replace"))
     body = ArtifactSaved(
         path=inside, digest=digest, size=len(data), kept=not found, redacted=sorted(set(found))
     )
-    return body, [] if found else [(digest, data)]
+    return body, [] if found else [(digest, data)], data
+
+
+class Made(Struct, frozen=True):
+    """Files that a piece of work should make, as they are: to be kept, and what is told of each.
+
+    `told` is by path: `kept`, `as it was` when the same is kept already, `missing`, or why not.
+    """
+
+    bodies: list[ArtifactSaved] = []
+    blobs: list[tuple[str, bytes]] = []
+    told: dict[str, str] = {}
+
+
+def outputs(
+    paths: Sequence[str],
+    root: str,
+    secrets_in: Callable[[str], list[str]],
+    known: Callable[[str], Row | None],
+) -> Made:
+    """What some expected files are now. One that cannot be kept is told, and stops nobody."""
+    made, room = Made(), MAX_ARTIFACT
+    for path in dict.fromkeys(paths):
+        try:
+            body, blobs, data = saved(path, root, secrets_in)
+        except InvalidInput as error:
+            made.told[path] = _why_not(error)
+            continue
+        word = made.told[path] = _word(body, known(path)) if len(data) <= room else "too large"
+        if word not in (_SAME, "too large"):
+            made.bodies.append(body)
+            made.blobs.extend(blobs)
+            room -= len(data)
+    return made
+
+
+def _why_not(error: InvalidInput) -> str:
+    gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+    return "missing" if gone else f"not kept: {error}"
+
+
+def _word(body: ArtifactSaved, row: Row | None) -> str:
+    if isinstance(row, Artifact) and row.digest == body.digest:
+        return _SAME
+    return "kept" if body.kept else "only its digest is kept, it holds a secret"

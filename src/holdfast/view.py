@@ -45,13 +45,17 @@ def _listing(row: dict[str, object], dead: set[str]) -> dict[str, Any]:
 
 
 def status(
-    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]]
+    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]], now: int = 0
 ) -> dict[str, Any]:
     """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
     summary = _summary(row)
+    plan = summary.pop("plan", None)
     was_interrupted = "interrupted" in summary.get("attention", [])
     shown = listing(row, held)
     shown |= {name: value for name, value in summary.items() if name not in shown}
+    shown |= _planned(shown, plan, now) if plan else _UNPLANNED
+    if plan and shown["timing"]["status"] == "possibly_stalled":
+        shown["attention"].append("possibly_stalled")
     shown["project"] = project
     shown["paused_at"] = _stamp(summary.get("paused_at"))
     shown["doing"] = ""
@@ -82,6 +86,50 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
         "pid": int(holder.process.split("/")[3]),
         "since": iso(holder.since),
         "state": word,
+    }
+
+
+_UNPLANNED: dict[str, Any] = {
+    "workflow": None,
+    "target": None,
+    "phase": None,
+    "timing": None,
+    "context": [],
+}
+
+
+def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
+    """Where the plan of a session stands at a moment, from what its summary says."""
+    from holdfast.timing import Progress
+
+    here = Progress(plan, now, status=shown["status"])
+    timing = here.timing
+    return {
+        "workflow": plan["workflow"],
+        "target": plan["target"] or None,
+        "phase": {
+            "unit": plan["unit"],
+            "current": plan["current"],
+            "name": plan["name"],
+            "total": plan["total"],
+            "starting": plan["base"],
+            "completed": here.done,
+            "checkpoints": {str(number): word for number, word in here.verdicts.items()},
+            "failed": plan["current"] if here.failed else None,
+            "issue": plan["issue"] if here.failed else "",
+        },
+        "timing": {
+            "status": here.standing,
+            "percent_complete": timing.percent,
+            "phases_remaining": timing.remaining,
+            "avg_phase_duration": timing.average,
+            "estimated_remaining": timing.estimate,
+            "time_in_phase": timing.inside,
+            "is_stalled": timing.stalled,
+            "started_at": _stamp(plan["started"]),
+            "previous": here.took,
+        },
+        "context": here.sentences(iso(plan["started"]).removesuffix("Z")),
     }
 
 

@@ -37,8 +37,13 @@ SPELLED = {
     "--output": "out",
     "--file": "files",
     "--option": "options",
+    "--source": "sources",
     "FILE": "path",
     "PART": "fraction",
+    "--as": "name",
+    "--name": "names",
+    "NAME|FILE": "which",
+    "FILE|NAME": "which",
 }
 # What only a person at the command line needs, or what stands for a value: how it is done.
 INSTEAD = {
@@ -58,6 +63,17 @@ INSTEAD = {
     "doctor --output": "`Holdfast.recover`",
     "doctor --choose": "`Holdfast.recover`",
     "layouts update FEATURE": "the session itself",
+    "--evidence-file": "`evidence`, read as you like",
+    "phase total N": "`count`",
+    "workflow show --schema": "`Holdfast.workflow_schema`",
+    "workflow new --from": "`origin`",
+    "prove --again": "`Session.prove_again`",
+    "prove --all": "`Session.prove_again(all=True)`",
+    "prove --list": "`Session.prove_list`",
+    "revisit --undo": "`Session.revisit_undo`",
+    "revisit --apply": "`Session.revisit_apply`",
+    "revisit --because": "`Session.revisit_apply`",
+    "revisit --key": "`Session.revisit_apply`",
     "cleanup --archive": "always so",
     "cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
 }
@@ -107,7 +123,7 @@ def table() -> str:
     for command, (name, method) in verbs().items():
         said: dict[str, list[str]] = {}
         for typed, how in otherwise(command, method).items():
-            said.setdefault(how, []).append(f"`{typed}`")
+            said.setdefault(how, []).append("`{}`".format(typed.replace("|", r"\|")))
         told = "; ".join(f"{', '.join(typed)}: {how}" for how, typed in said.items())
         rows.append(f"| `{command}` | `{name}` | {told} |")
     return "\n".join(rows)

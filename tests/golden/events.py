@@ -75,6 +75,7 @@ MINIMAL: list[Body] = [
     ev.AttributeSet(key="model", value=None),
     ev.ContractAcknowledged(agent="code-1", version="1.0", checksum=_D),
     ev.ForeignEdited(layout="craft", path="s.json", digest=_D),
+    ev.EvidenceObserved(proof="lint", argv=["make", "lint"], exit=0),
 ]
 
 _VERDICT = {
@@ -227,11 +228,40 @@ FULL: list[Body] = [
         residue='{"x":1}',
         redacted=SECRETS,
     ),
+    ev.EvidenceObserved(
+        proof="lint",
+        argv=["make", "lint"],
+        exit=137,
+        step="phase-2",
+        duration_ms=1200,
+        output=_D,
+        printed=2048,
+        tail="all is well",
+        globs=["src/**"],
+        blob=_D,
+        size=300,
+        files=3,
+        changed=True,
+        timed_out=True,
+        interrupted=True,
+        folder="parser",
+        redacted=SECRETS,
+    ),
+]
+
+
+# Fields that kinds were given later: what was pinned before stays as it was.
+GROWN: list[Body] = [
+    ev.PlanSet(workflow="essay", unit="stage"),
+    ev.CheckpointPassed(step="p1", blob=_D, size=20_000),
+    ev.CheckpointFailed(step="p1", blob=_D, size=20_000),
+    ev.CheckpointOverridden(step="p1", blob=_D, size=20_000),
+    ev.CheckpointRolledBack(step="p1", blob=_D, size=20_000),
 ]
 
 
 def lines() -> Iterator[str]:
-    for size, bodies in (("minimal", MINIMAL), ("full", FULL)):
+    for size, bodies in (("minimal", MINIMAL), ("full", FULL), ("grown", GROWN)):
         for body in bodies:
             sealed, event = _alone(body)
             yield _line(f"{event.kind} {size}", sealed)

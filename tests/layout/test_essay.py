@@ -892,6 +892,8 @@ def _says_steps(facts: Facts, wanted: Facts) -> None:
     }
     told = {step.id: step for step in facts.steps}
     ours = {step.id: step for step in wanted.steps if form.place_of(step.id)}
+    # A section that was left out is not in the list.
+    ours = {id: s for id, s in ours.items() if "/" not in id or s.status != "skipped"}
     for id, step in ours.items():
         assert told[id].status == units.get(step.status, step.status)
         assert told[id].ended_at == (None if id.startswith("stage-4/") else step.ended_at)

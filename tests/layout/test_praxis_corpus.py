@@ -14,7 +14,12 @@ import pytest
 
 from holdfast.layout import Tree, Where
 from holdfast.layout.praxis import LAYOUT
+from holdfast.layout.praxis.read import View
 from holdfast.layout.praxis.state import WorkflowState
+from holdfast.layout.translate import adoption
+from holdfast.model.chain import next_event
+from holdfast.model.fold import extend
+from holdfast.model.state import State
 
 _AROUND = [up / "shared" / "corpus" / "1" for up in Path(__file__).parents[2:5]]
 CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
@@ -222,3 +227,18 @@ def test_a_file_torn_anywhere_gives_what_stands_before() -> None:
         assert saved is not None
         assert saved.facts.native_id == whole.native_id
         assert saved.inferred and (saved.lost or length > 1_300)
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.rglob("*.json")), ids=lambda path: path.stem[:24])
+def test_an_adopted_session_is_at_the_phase_its_file_says(path: Path) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    where = Where(now=1_800_000_000_000)
+    if LAYOUT.recognise(path.name, value) < 0.5 or not LAYOUT.get({"": value}, where).workflow:
+        pytest.skip("no session of a workflow")
+    state = State()
+    for number, move in enumerate(adoption(LAYOUT.get({"": value}, where), "praxis")):
+        told = {"session": "s", "device": "d", "actor": "file:praxis", "salt": bytes(16)}
+        at, id = move.at or 0, f"e{number}"
+        _, event = next_event(state.core, move.body, id=id, at=at, **told)  # type: ignore[arg-type]
+        extend(state, event)
+    assert state.core.phase == View({"": value}, where).position

@@ -36,7 +36,17 @@ OUTCOMES = {
     "agent.timed_out": "timed_out",
 }
 SAYS_NOTHING = ("step.added", "step.progressed", "agent.progressed")
-WORK_FAMILIES = ("plan", "step", "checkpoint", "agent", "decision", "file", "artifact", "command")
+WORK_FAMILIES = (
+    "plan",
+    "step",
+    "checkpoint",
+    "agent",
+    "decision",
+    "file",
+    "artifact",
+    "command",
+    "evidence",
+)
 WORK_KINDS = ("session.resumed", "session.reopened")
 
 

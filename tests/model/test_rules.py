@@ -278,6 +278,7 @@ FACTS = {
     "artifact.saved",
     "artifact.versioned",
     "command.ran",
+    "evidence.observed",
     "context.measured",
     "context.compressed",
     "error.raised",
@@ -368,7 +369,8 @@ STEP_TRANSITIONS: dict[str, list[str]] = {
     "needs_review": ["start", "done"],
     "skipped": [],
 }
-ALSO = {("blocked", "revisit")}  # a blocked step may be reset as well as unblocked
+# Whatever became of a step, it may begin anew when what came before it changed.
+ALSO = {(status, "revisit") for status in ("running", "failed", "blocked", "needs_review")}
 STEP_PAIRS = [(status, command) for status in STEP_WAYS for command in STEP_COMMANDS]
 
 

@@ -37,6 +37,15 @@ task block I --because R
 task skip I --because R
 task unblock I
 agent
+phase
+phase list
+phase done 1 --evidence k=v --evidence n=2 --evidence-file F --override --because R
+phase fail 1 --evidence k=v --issue T
+phase retry
+phase rollback 1
+phase gate 1
+phase total 3 --name T --name U
+start G --workflow N --target P
 agent list
 agent start I --type T --task W --blocking-on J --pid 1
 agent progress I 0.6
@@ -83,6 +92,12 @@ adopt
 adopt P --dry-run --templates --all --workflows D
 check F --strict
 convert F --to craft -o O
+prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K
+prove --again --all
+prove --list
+revisit S
+revisit S --impact major --apply --because R --key K
+revisit --undo --because R
 layouts
 layouts list
 layouts add craft:I --root D
@@ -107,6 +122,35 @@ contract
 contract show --spec F --root D --text
 contract ack --agent A --spec F --root D
 contract verify --agent A --spec F --root D
+start G --workflow essay --layout essay --pushback light
+approve G1 --key K
+approve G3 --section 2
+approve G4 --section 2 --paragraph 3 --last
+approve G4-Section --section 2 --last
+approve G5 --confirm
+section
+section list
+section add 2 --title T
+section start 2 --stage 4
+section done 2 --map F --verified 3 --deferred 1
+paragraph done 3 --section 2 --last
+claim
+claim list
+claim defer T --reason timeout --section 2 --paragraph 3
+claim resolve c1 --result verified --source U --source V
+claim override c1 --result contested --because R
+calibrate 4 --notes T --reference hybrid --again
+voice 4.5 --section 2
+voice skip --because R
+output F --words 900 --sources 4 --voice 4.5
+pushback minimal
+essay show
+workflow
+workflow list
+workflow show N
+workflow show --schema
+workflow check F
+workflow new N --from W
 cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
 cleanup --yes
 """

@@ -34,6 +34,17 @@ ANSWERS = {
     "use": "use login",
     "list": "list",
     "task list": "task",
+    "prove": "prove --inputs a.py -- true",
+    "prove --list": "prove --list",
+    "revisit": "revisit t1",
+    "revisit --apply": "revisit t1 --apply",
+    "phase done": "--session planned phase done 1 --evidence done=true",
+    "phase gate": "--session planned phase gate 1",
+    "phase list": "--session planned phase",
+    "Essay verbs": "--session essay approve G1",
+    "section list": "--session essay section",
+    "claim list": "--session essay claim",
+    "essay show": "--session essay essay show",
     "agent list": "agent list",
     "search": "search bootstrap",
     "show": "show",
@@ -49,6 +60,11 @@ ANSWERS = {
     "contract show": "contract",
     "contract ack": "contract ack --agent claude",
     "contract verify": "contract verify",
+    "workflow list": "workflow",
+    "workflow show": "workflow show essay",
+    "workflow show --schema": "workflow show --schema",
+    "workflow check": "workflow check odd.yaml",
+    "workflow new": "workflow new release",
     "layouts report": "layouts report",
     "layouts live": "layouts live sessions",
     "cleanup": "cleanup --dry-run --pattern l*",
@@ -72,6 +88,8 @@ RECORDING = """
     undo · rename x · model x · attr k v
     task add x · task start t1 · task block t1 --because r · task unblock t1 · task done t1
     task skip t2 --because r
+    phase fail 1 --issue no --session planned · phase retry --session planned
+    phase rollback 1 --session planned
     agent start a1 · agent progress a1 0.5 · agent timeout a1 · agent retry a1
     agent fail a1 --error e · agent start a2 · agent done a2
     pause · resume · fail · resume · abandon · reopen --because r · complete · archive · unarchive
@@ -84,14 +102,21 @@ def scene(cli: Cli, project: Path) -> Cli:
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")
+    cli.start("Go through it", "--id", "planned", "--workflow", "feature", "--target", "a.py")
+    cli.start("An essay", "--id", "essay", "--workflow", "essay")
+    (project / "stage-1-thesis.md").write_text("One claim.\n")
+    cli.ok("section", "add", "1")
+    cli.ok("claim", "defer", "It is so", "--reason", "timeout", "--section", "1")
     cli.start("Add login", "--id", "login")
     for text in ("task add one", "task add two"):
         cli.ok(*text.split())
     cli.ok("note", "bootstrap", "--for-next")
     cli.ok("agent", "start", "a0")
+    cli.ok("prove", "--inputs", "*.py", "--", "true")
     cli.ok("layouts", "add", "ai-session:login-2026-01-31")
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
+    (project / "odd.yaml").write_text("{workflow: odd, phases: [{name: One, strict: true}]}")
     active = project / "sessions" / "active"
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')
@@ -140,7 +165,8 @@ def test_answers_have_the_documented_fields(scene: Cli, name: str) -> None:
         scene.ok("forget", "login", "--yes")
     found = scene.json(*ANSWERS[name].split())
     for title, fields in tables(name).items():
-        for one in found[title] if title else [found]:
+        part = found[title] if title else found
+        for one in part if isinstance(part, list) else [part]:
             check(one, fields)
 
 

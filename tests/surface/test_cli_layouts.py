@@ -155,10 +155,9 @@ def test_the_context_of_a_workflow_is_shown_when_it_is_loaded(cli: Cli, project:
     cli.ok("adopt")
     for command in ("resume", "brief"):
         said = cli.ok(command).out
-        assert "2 of 3 tasks done (67%); phase-2 is running" in said
-        assert "Next: continue phase-2" in said
-        assert "phases: 15 min each on average, about 15 min remain, in phase-2 for" in said
-        assert "longer than average" in said
+        assert "Where: phase 2 of 3: Phase 2 (67%)" in said
+        assert "Next: finish phase-2" in said
+        assert "phases took 15 minutes on average, about 15 minutes left, possibly stalled" in said
 
 
 def test_a_workflow_without_a_finished_phase_estimates_nothing(cli: Cli, project: Path) -> None:

@@ -23,7 +23,7 @@ HEAVY = set(
 )
 MOST_FOR_STATUS = 70
 MOST_FOR_NOTE = 100
-MOST_FOR_BRIEF = 110
+MOST_FOR_BRIEF = 112
 
 
 def loaded(*argv: str) -> set[str]:

@@ -23,6 +23,13 @@ def meant(hf: Holdfast, *, finished: bool = False) -> Session:
     return hf.current(open_only=not finished)
 
 
+def is_essay(session: Session) -> bool:
+    """Whether a session has an essay's files, or its workflow."""
+    if any(binding.layout == "essay" for binding in session.layouts_list()):
+        return True
+    return bool(session.status()["workflow"] == "essay")
+
+
 def confirm(
     session: Session,
     event: Event,

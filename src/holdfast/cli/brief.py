@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from holdfast.choice import FORMATS, LEAST, MOST, STYLES
-from holdfast.cli.acting import at_work, tell_others, tell_outvoted
+from holdfast.cli.acting import at_work, is_essay, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
-from holdfast.errors import DAMAGED, DONE, UNSETTLED, NoSession
+from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,20 +41,70 @@ def brief_arguments(parser: Parser) -> None:
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _to_resume(options.chosen, hf)
     others = at_work(session)
+    idle = _idle(session, hf)
     brief = session.resume(**_manner(options, screen))
     summary = essay_summary(hf, session)
+    wrong = [] if getattr(options, "anyway", False) else _discrepancies(hf, session)
     if summary:
         screen.line(summary)
-    tell_brief(brief, session, options, screen, others=others, summary=summary)
+    question = {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
+    more = {**question, **({"expiry": idle} if idle else {})}
+    tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
+    if idle:
+        from holdfast.cli.status import tell_idle
+
+        tell_idle(idle, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
-    return _warned(brief, exit_code(brief, strict=options.strict), screen)
+    code = _warned(brief, exit_code(brief, strict=options.strict), screen)
+    return code or _tell_discrepancies(wrong, screen)
+
+
+def _discrepancies(hf: Holdfast, session: Session) -> list[str]:
+    """Where the state of an essay and its files contradict each other."""
+    if not is_essay(session):
+        return []
+    from holdfast.essay import discrepancies
+
+    return discrepancies(hf, session.id)
+
+
+_PROCEED = "How do you want to proceed?"
+_WAYS = {
+    "mend": "put the files back, or write them anew; then: holdfast resume",
+    "revisit": "do the stage anew whose result is gone",
+    "continue": "go on as the state says",
+}
+
+
+def _tell_discrepancies(wrong: list[str], screen: Screen) -> int:
+    """The state of an essay contradicts its files: how to proceed is the user's to say."""
+    if not wrong:
+        return DONE
+    for fault in wrong:
+        screen.line(("error    ", "red"), fault)
+    screen.line(_PROCEED)
+    for word, says in _WAYS.items():
+        screen.line(f"  {word}: ", says)
+    return UNSETTLED
+
+
+def _idle(session: Session, hf: Holdfast) -> dict[str, Any]:
+    """What inactivity meant until now: what the resume itself takes away."""
+    try:
+        if not hf.is_idle(session.id):
+            return {}
+        from holdfast.cli.status import idle_values
+
+        return idle_values(session.status(), hf)
+    except HoldfastError:
+        return {}  # what is damaged is told by the briefing
 
 
 def essay_summary(hf: Holdfast, session: Session) -> str:
-    """Where a session with essay files was left, in its document's words."""
-    if all(binding.layout != "essay" for binding in session.layouts_list()):
+    """Where an essay was left, in its document's words."""
+    if not is_essay(session):
         return ""
     from holdfast.essay import resume_summary
 
@@ -101,7 +151,7 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = "drifted" in brief.attention
+    changed = "drifted" in brief.attention or "stale" in brief.attention
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
         return UNSETTLED
     return DONE
@@ -164,14 +214,15 @@ def tell_brief(
     *,
     others: list[dict[str, Any]] | None = None,
     summary: str = "",
+    more: dict[str, Any] | None = None,
 ) -> None:
     if not screen.json:
         screen.long()
         for line in brief.text.rstrip("\n").split("\n"):
             first, *rest = screen.wrapped(line)
             screen.line(*_dressed(first))
-            for more in rest:
-                screen.line(more)
+            for left in rest:
+                screen.line(left)
         return
     values = {
         **session.status(),
@@ -184,6 +235,7 @@ def tell_brief(
     }
     if summary:
         values["summary"] = summary
+    values |= more or {}
     screen.answer(values if others is None else {**values, "others": others})
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.choice import MODES, PAUSE_REASONS
+from holdfast.choice import MODES, PAUSE_REASONS, PUSHBACK
 from holdfast.cli.acting import (
     at_work,
     confirm,
+    is_essay,
     left_out,
     meant,
     recorded,
@@ -52,6 +53,19 @@ def _start_arguments(parser: Parser) -> None:
         metavar="LAYOUT[:ID]",
         help="keep its files in a layout here too; may be repeated",
     )
+    parser.add_argument(
+        "--workflow", default="", metavar="NAME|FILE", help="a plan of phases to go through"
+    )
+    parser.add_argument(
+        "--target", default="", metavar="PATH", help="what the workflow is carried out on"
+    )
+    parser.add_argument(
+        "--pushback",
+        choices=PUSHBACK,
+        default="",
+        metavar="LEVEL",
+        help=f"of an essay: {', '.join(PUSHBACK)}",
+    )
     with_key(parser)
 
 
@@ -64,14 +78,21 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         id=options.id,
         from_session=options.origin,
         layouts=options.layout,
+        workflow=options.workflow,
+        target=options.target,
+        pushback=options.pushback,
         key=options.key,
     )
     shown = session.status()
     if screen.json:
         known = {"repeated": session.repeated, "before": before or None}
+        known |= {"taken_up": session.taken_up}
         screen.answer({**shown, "event": recorded(_first_event(session)), **known})
         return
     lead = "Already started: session " if session.repeated else "Started session "
+    if session.taken_up:
+        screen.done("There is an open session of this workflow on this target; nothing was begun.")
+        lead = "Resumed session "
     what = (session.id, " – ", shorten(shown["goal"], _GOAL))
     screen.done((lead, "green"), *what, *left_out(_first_event(session)))
     if before and before != session.id:
@@ -80,7 +101,16 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     for binding in session.layouts_list() if options.layout else ():
         screen.done(("  its files too: ", "dim"), binding.place)
     tell_outvoted(session, screen)
-    screen.hint("next: ", 'holdfast task add "…" · holdfast note "…" · holdfast brief')
+    screen.hint("next: ", _first_steps(shown))
+
+
+def _first_steps(shown: dict[str, Any]) -> str:
+    if not shown["phase"]:
+        return 'holdfast task add "…" · holdfast note "…" · holdfast brief'
+    number = shown["phase"]["current"]
+    if shown["workflow"] == "essay":
+        return "write stage-1-thesis.md, then: holdfast approve G1 · holdfast pushback light"
+    return f"holdfast phase gate {number} · holdfast phase done {number} · holdfast brief"
 
 
 def _open_before(hf: Holdfast) -> str:
@@ -215,8 +245,8 @@ def _unfinished(given: str, screen: Screen) -> tuple[str, str]:
 
 
 def _essay_says(hf: Holdfast, session: Session) -> str:
-    """How the document of a session with essay files words the pause."""
-    if all(binding.layout != "essay" for binding in session.layouts_list()):
+    """How the document of an essay words the pause."""
+    if not is_essay(session):
         return ""
     from holdfast.essay import pause_message
 
@@ -366,8 +396,8 @@ COMMANDS = {
         _start_arguments,
         run_start,
         'holdfast start "Add sensitivity analysis"',
-        'holdfast start "Fix the login" --mode debug --id fix-login',
-        "git log -1 --format=%s | holdfast start -",
+        "git log -1 --format=%s | holdfast start - --mode debug --id fix-login",
+        'holdfast start "Build it" --workflow spec-execution --target specs/login.md',
     ),
     "use": Command(_session_argument, run_use, "holdfast use fix-login"),
     "rename": Command(_rename_arguments, run_rename, 'holdfast rename "Fix login and logout"'),

@@ -154,6 +154,24 @@ class Screen:
         if _is_terminal(self.err):
             _put(self.err, "\n")
 
+    def passed_on(self, data: bytes) -> bool:
+        """Pass on what another program prints, as it is; False once nobody reads it.
+
+        With --json it goes to the error stream, so that the answer stays one object.
+        """
+        stream = self.err if self.json else self.out
+        try:
+            buffer = getattr(stream, "buffer", None)
+            stream.flush()
+            if buffer is None:
+                stream.write(data.decode("utf-8", "replace"))
+            else:
+                buffer.write(data)
+                buffer.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
     def progress(self, text: str = "") -> None:
         """How far long work has come, on a line that the next one replaces; empty clears it."""
         if _is_terminal(self.err) and not (self.quiet or self.json):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.choice import STATUSES
+from holdfast.choice import FINISHED, STATUSES
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago
 from holdfast.errors import InvalidInput, NoSession
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
 
 _SHOWN = 50
+_HOUR = 3_600_000
 _FEW = 10
 _COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
 _HINTS = {
@@ -36,8 +37,45 @@ _HINTS = {
 
 def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     shown = hf.current().status()
-    screen.answer(shown)
+    idle = idle_values(shown, hf)
+    screen.answer({**shown, "expiry": idle} if idle else shown)
     tell_status(shown, hf, screen)
+    tell_idle(idle, screen)
+
+
+def idle_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
+    """What it means that nobody worked on a session for long; empty while it means nothing."""
+    from datetime import datetime
+
+    if shown["status"] in FINISHED or not shown["updated_at"]:
+        return {}
+    try:
+        then = datetime.fromisoformat(shown["updated_at"]).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return {}
+    # Only then is the session's plan worth loading.
+    if hf.clock.now() - then < _HOUR:
+        return {}
+    idle = hf.session(shown["session"]).expiry()
+    if idle.word == "active":
+        return {}
+    return {
+        "state": idle.word,
+        "idle_ms": idle.idle_ms,
+        "pause_hours": idle.limits.pause_hours or None,
+        "abandon_hours": idle.limits.abandon_hours or None,
+        "choices": [{"what": one.what, "command": one.command} for one in idle.choices],
+    }
+
+
+def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
+    """Warn of a session that counts as abandoned, with what can be done; nothing is decided."""
+    if not idle or not idle["choices"]:
+        return
+    days = idle["idle_ms"] // (24 * _HOUR)
+    screen.aside(("nobody worked on this session for ", "yellow"), plural(days, "day"))
+    for one in idle["choices"]:
+        screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
 
 
 def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
@@ -50,6 +88,7 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("session", shown["session"] + project),
             ("status", _status_words(shown)),
             ("attention", (_attention(shown), "yellow")),
+            ("phase", _phase(shown)),
             ("next", shown["next"]),
             ("agents", _agents(shown)),
             ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),
@@ -66,6 +105,8 @@ def _status_words(shown: dict[str, Any]) -> Part:
     if shown["status"] == "paused" and shown.get("paused_reason"):
         words += f" ({shown['paused_reason'].replace('_', ' ')})"
     steps = shown.get("steps", {})
+    if shown["phase"]:
+        return words, _COLOURS.get(shown["status"], "")
     if steps.get("total"):
         words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
     elif shown["progress_from"] != "none":
@@ -73,9 +114,34 @@ def _status_words(shown: dict[str, Any]) -> Part:
     return words, _COLOURS.get(shown["status"], "")
 
 
+def _phase(shown: dict[str, Any]) -> str:
+    """Where the plan stands, and what its times let one expect."""
+    phase, timing = shown["phase"], shown["timing"]
+    if not phase:
+        return ""
+    from holdfast.timing import brief
+
+    of = "" if phase["total"] is None else f" of {phase['total']}"
+    name = "" if phase["name"].lower() == f"{phase['unit']} {phase['current']}" else phase["name"]
+    figures = (
+        ("percent_complete", "{}% complete"),
+        ("time_in_phase", "{} in it"),
+        ("avg_phase_duration", "average {}"),
+        ("estimated_remaining", "about {} left"),
+    )
+    told = [
+        said.format(value if key == "percent_complete" else brief(value))
+        for key, said in figures
+        if (value := timing[key]) is not None and shown["status"] != "completed"
+    ]
+    where = f"{phase['current']}{of}" + (f": {name}" if name else "")
+    return " · ".join([where, *told])
+
+
 def _attention(shown: dict[str, Any]) -> str:
-    words = ", ".join(word.replace("_", " ") for word in shown["attention"])
-    return words + (f" while at: {shown['doing']}" if shown.get("doing") else "")
+    doing = f" while at: {shown['doing']}" if shown.get("doing") else ""
+    words = [w + doing if w == "interrupted" else w.replace("_", " ") for w in shown["attention"]]
+    return ("; " if doing else ", ").join(words)
 
 
 def _agents(shown: dict[str, Any]) -> str:

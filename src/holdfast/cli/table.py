@@ -45,6 +45,36 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
+    "Proof and change": {
+        "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
+        "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),
+    },
+    "Phases of a plan": {
+        "phase list": ("phase", "the phases of the plan; `holdfast phase` alone does the same"),
+        "phase gate": ("phase", "what a phase's gate asks, what there is, whether it would pass"),
+        "phase done": ("phase", "hand the current phase in; its gate judges the evidence"),
+        "phase fail": ("phase", "an attempt at the current phase failed"),
+        "phase retry": ("phase", "begin another attempt at the current phase"),
+        "phase rollback": ("phase", "go back to a phase; all after it is to be done anew"),
+        "phase total": ("phase", "say how many phases there are, once that is known"),
+    },
+    "Essays": {
+        "approve": ("pipeline", "the user approves what waits at a gate"),
+        "section list": ("pipeline", "the sections; `holdfast section` alone does the same"),
+        "section add": ("pipeline", "add a section by hand"),
+        "section start": ("pipeline", "work on a section"),
+        "section done": ("pipeline", "the argument map of a section is there"),
+        "paragraph done": ("pipeline", "the user approves a paragraph"),
+        "claim list": ("pipeline", "claims; `holdfast claim` alone does the same"),
+        "claim defer": ("pipeline", "a claim cannot be checked now"),
+        "claim resolve": ("pipeline", "a deferred claim is checked"),
+        "claim override": ("pipeline", "the user lets a claim stand, for a reason"),
+        "calibrate": ("pipeline", "how close the first voice result sounds to the user"),
+        "voice": ("pipeline", "the voice check of a section"),
+        "output": ("pipeline", "the final essay is in a file"),
+        "pushback": ("pipeline", "how hard the author wants to be questioned"),
+        "essay show": ("pipeline", "the essay so far"),
+    },
     "Agents": {
         "agent list": ("work", "the agents of the session; `holdfast agent` alone does the same"),
         "agent start": ("work", "an agent begins"),
@@ -53,6 +83,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agent fail": ("work", "an agent failed"),
         "agent retry": ("work", "a failed agent runs again"),
         "agent timeout": ("work", "an agent took too long"),
+    },
+    "Workflows": {
+        "workflow list": ("workflow", "the workflows that can be used here"),
+        "workflow show": ("workflow", "what a workflow asks for, phase by phase"),
+        "workflow check": ("workflow", "what is wrong with a definition, line by line"),
+        "workflow new": ("workflow", "write a definition to begin with"),
     },
     "End": {
         "complete": ("life", "the goal is reached"),
@@ -107,7 +143,7 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 WITHOUT_MODEL = frozenset(("settings", "status"))
 """Modules whose commands look at the catalogue and the settings only."""
 
-ALONE = {"contract": "show"}
+ALONE = {"contract": "show", "paragraph": "done"}
 """What a family does without an action, where that is not `list`."""
 
 FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))

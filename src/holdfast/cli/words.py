@@ -123,6 +123,14 @@ def _interrupted(body: Any) -> str:
     return _join(body.doing, ", ".join(body.agents))
 
 
+def _proof(body: Any) -> str:
+    import shlex
+
+    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
+    ended = word or ("" if not body.exit else f"exit {body.exit}")
+    return _join(body.step, body.proof, shlex.join(body.argv), ended, f"{body.duration_ms:,} ms")
+
+
 _SAID: dict[str, tuple[str, Say]] = {
     "session.started": ("started", _field("goal")),
     "session.adopted": ("adopted", _field("goal", "origin")),
@@ -176,4 +184,5 @@ _SAID: dict[str, tuple[str, Say]] = {
     "attribute.set": ("attribute", _attribute),
     "contract.acknowledged": ("contract", _field("agent", "version")),
     "foreign.edited": ("edited", _field("path", "cause")),
+    "evidence.observed": ("proof", _proof),
 }

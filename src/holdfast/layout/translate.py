@@ -12,6 +12,7 @@ have no ids.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -57,8 +58,8 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
     facts = Facts(
         **_told_by(core),
         mode=_text(attributes.pop("mode", None)) or core.mode,
-        workflow_version=_text(attributes.pop("workflow.version", None)),
-        target=_text(attributes.pop("workflow.target", None)),
+        workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
+        target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
         steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
         agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
         decisions=[_decision_fact(row) for row in _rows(state, "decision", st.Decision)],
@@ -88,7 +89,7 @@ def facts_since(was: Facts, state: st.State, events: Sequence[Event]) -> Facts |
     return facts
 
 
-_LOGGED = (ev.FileChanged, ev.CommandRan, ev.NoteAdded)
+_LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
 
 
 def _told_by(core: st.Core) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def _told_by(core: st.Core) -> dict[str, Any]:
         "git_branch": core.git_branch,
         "git_commit": core.git_commit,
         "workflow": core.workflow,
-        "plan_total": core.plan_total,
+        "plan_total": core.plan_total or None,
         "plan_base": core.plan_base if core.workflow else None,
         "tokens": core.tokens or None,
         "compressions": core.compressions or None,
@@ -126,6 +127,8 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
             facts.files.append(_file_fact(body, at))
         elif isinstance(body, ev.CommandRan):
             facts.commands.append(_command_fact(body, at))
+        elif isinstance(body, ev.EvidenceObserved):
+            facts.commands.append(_observed_fact(body, at))
         elif isinstance(body, ev.NoteAdded):
             facts.notes.append(NoteFact(body.text, at))
         elif isinstance(body, ev.SessionResumed):
@@ -163,6 +166,7 @@ def _step_fact(row: st.Step) -> StepFact:
         started_at=row.started_at or None,
         ended_at=row.ended_at or None,
         fraction=row.fraction,
+        paused_ms=row.paused_ms or None,
     )
 
 
@@ -230,6 +234,21 @@ def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
     )
 
 
+def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:
+    """A proof is a command that ran; what it proves no layout has a place for."""
+    failed = body.exit or body.timed_out or body.interrupted
+    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
+    return CommandFact(
+        name=body.argv[0] if body.argv else body.proof,
+        arguments=shlex.join(body.argv[1:]),
+        status="failure" if failed else "success",
+        duration_ms=body.duration_ms,
+        error=word or (f"exit {body.exit}" if failed else ""),
+        task=body.step,
+        at=at,
+    )
+
+
 # -- facts → events ----------------------------------------------------------------------------
 
 
@@ -265,8 +284,14 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_measured(base, new),
         *_attributes(base, new),
     ]
-    # Parts tell their own order; between parts only time can.
-    return [*_in_time(made), *_status_moves(base, new)]
+    # Parts tell their own order; between parts only time can. Where the work is comes last: it
+    # counts more than which step was begun last.
+    return [*_in_time(made), *_placed(base, new), *_status_moves(base, new)]
+
+
+def _placed(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.position != base.position and new.position:
+        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _in_time(made: list[Move]) -> list[Move]:
@@ -287,8 +312,6 @@ def _described(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="model", value=new.model))
     if new.progress != base.progress:
         yield Move(ev.AttributeSet(key="progress", value=new.progress))
-    if new.position != base.position and new.position:
-        yield Move(ev.AttributeSet(key="position", value=new.position))
 
 
 def _planned(base: Facts, new: Facts) -> Iterator[Move]:

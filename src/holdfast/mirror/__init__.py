@@ -106,9 +106,9 @@ class Mirror:
         """The folder of a layout in this project."""
         return self._desk.root_of(kind)
 
-    def where(self, root: str) -> Where:
-        """What a layout may know of its surroundings there."""
-        return self._desk.where(root)
+    def where(self, root: str, *, names: bool = True) -> Where:
+        """What a layout may know of its surroundings there; the files only if `names`."""
+        return self._desk.where(root, names=names)
 
     def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:
         """Take the files as they are for ours: they and the journal say the same.

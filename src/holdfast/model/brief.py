@@ -104,6 +104,10 @@ def brief(
         from holdfast.model.style import orchestrator
 
         text = orchestrator(known)
+    elif style == "praxis" and fmt != "json":
+        from holdfast.model.style_praxis import praxis
+
+        text = praxis(known)
     return _briefing(known, page, text)
 
 
@@ -153,6 +157,7 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
         ("unknown_outcomes", totals.get("unknown", 0) > 0),
         ("interrupted", bool(around.interrupted)),
         ("drifted", drifted or bool(git_drift(around))),
+        ("stale", "stale" in around.proofs.values()),
     )
     words = [word for word, is_raised in raised if is_raised]
     return list(dict.fromkeys([*words, *attention(known.state)]))
@@ -207,6 +212,8 @@ def _held_up(known: Known) -> str:
 
 def _done_so_far(known: Known) -> str:
     state = known.state
+    if known.core.is_phased:
+        return _phase_at(known)
     fraction, origin = progress(state)
     figure = f"{round(fraction * 100)}%"
     if steps := state.count("step"):
@@ -218,8 +225,20 @@ def _done_so_far(known: Known) -> str:
     return f"{figure} done" if origin != "none" else ""
 
 
+def _phase_at(known: Known) -> str:
+    """Which phase the work is in, of how many, and how much of the plan that is."""
+    core = known.core
+    of = "" if not core.plan_total else f" of {core.plan_total}"
+    if known.budget < TIGHT:
+        return f"{core.plan_unit} {core.phase}{of}"
+    step = known.state.step(core.phase_step(core.phase or 0))
+    named = f": {step.title}" if step and step.title else ""
+    share = f" ({round(progress(known.state)[0] * 100)}%)" if core.plan_total else ""
+    return f"{core.plan_unit} {core.phase}{of}{named}{share}"
+
+
 def _step_at_work(known: Known) -> str:
-    step = _first_step(known.state, "running")
+    step = _first_step(known.state, "running", inside=known.core.is_phased)
     return f"{step.id} is running{percent(step.fraction)}" if step else ""
 
 

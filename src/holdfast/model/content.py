@@ -14,7 +14,13 @@ _FIELD = {
     "artifact.versioned": "digest",
     "note.added": "blob",
     "plan.set": "snapshot",
+    "evidence.observed": "blob",
+    "checkpoint.passed": "blob",
+    "checkpoint.failed": "blob",
+    "checkpoint.overridden": "blob",
+    "checkpoint.rolled_back": "blob",
 }
+_PROMISES = frozenset(_FIELD) - {"artifact.versioned"}
 
 
 def blob_names(sealed: Sealed) -> list[str]:
@@ -42,7 +48,7 @@ def may_name(data: bytes) -> bool:
 
 def is_promise(sealed: Sealed) -> bool:
     """Whether the event says that what it names is kept; others only name a digest."""
-    return ev.parse_header(sealed.header).kind in ("artifact.saved", "note.added")
+    return ev.parse_header(sealed.header).kind in _PROMISES
 
 
 def digests_in(data: bytes) -> set[bytes]:

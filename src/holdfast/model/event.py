@@ -170,6 +170,7 @@ class PlanSet(Body, frozen=True):
     total: int | None = None
     target: str = ""
     snapshot: str = ""
+    unit: str = "phase"
 
 
 class PlanResolved(Body, frozen=True):
@@ -236,13 +237,18 @@ class StepReset(Body, frozen=True):
 
 
 class Verdict(Body, frozen=True):
-    """Shared by the four checkpoint kinds: what was submitted for a phase and what came of it."""
+    """Shared by the four checkpoint kinds: what was submitted for a phase and what came of it.
+
+    `blob` names the whole evidence when only its short values fit into the event.
+    """
 
     step: str
     evidence: dict[str, Any] = {}
     observed: bool = False
     issue: str = ""
     because: str = ""
+    blob: str = ""
+    size: int = 0
 
 
 class CheckpointPassed(Verdict, frozen=True):
@@ -408,6 +414,32 @@ class ForeignEdited(Body, frozen=True):
     residue: str = ""
 
 
+class EvidenceObserved(Body, frozen=True):
+    """A command that we ran ourselves: how it ended, and what it could see when it began.
+
+    `exit` is what a shell would say of it (128 and the number of the signal it died of); `output`
+    the digest of what it printed, `tail` the end of that, both without secrets; `blob` names the
+    digests of its inputs. `changed` inputs were not the same any more when it had ended.
+    """
+
+    proof: str
+    argv: list[str]
+    exit: int
+    step: str = ""
+    duration_ms: int = 0
+    output: str = ""
+    printed: int = 0
+    tail: str = ""
+    globs: list[str] = []
+    blob: str = ""
+    size: int = 0
+    files: int = 0
+    changed: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    folder: str = ""
+
+
 class Unknown(Body, frozen=True):
     """A kind of a newer version, or data that no longer fits its kind: kept, shown, not folded."""
 
@@ -471,10 +503,11 @@ KINDS: dict[str, type[Body]] = {
     "attribute.set": AttributeSet,
     "contract.acknowledged": ContractAcknowledged,
     "foreign.edited": ForeignEdited,
+    "evidence.observed": EvidenceObserved,
 }
 KIND_OF: dict[type[Body], str] = {body: kind for kind, body in KINDS.items()}
 
-DIGESTS = frozenset({"before", "after", "digest", "checksum", "blob", "snapshot"})
+DIGESTS = frozenset({"before", "after", "digest", "checksum", "blob", "snapshot", "output"})
 """Fields that hold digests: exempt from redaction by type."""
 
 

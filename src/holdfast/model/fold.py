@@ -30,6 +30,7 @@ from holdfast.model.merge import (
     retracted,
     stances,
 )
+from holdfast.model.number import last_number
 from holdfast.model.state import (
     Acknowledgment,
     Agent,
@@ -46,19 +47,25 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
     Unit,
+    proof_key,
 )
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
+TRIES = 20
+"""How many verdicts on a step are remembered beside the last one; the journal has them all."""
 EDIT = "edit:"
 """Begins the subject of a dispute between a layout file and the journal."""
 CONFLICT = "conflict: "
 """Begins the cause of an edit that changed what had changed here too; their names follow."""
+TOKEN = "[redacted:"
+"""Begins what stands in the place of a secret."""
 _LINE = 160
 
 
@@ -207,18 +214,22 @@ def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
     core = state.core
     core.status, core.paused_at = "paused", event.head.at
     core.pause_reason, core.pause_context = body.reason, body.context
+    core.count("pauses")
     core.pauses = _remember(core.pauses, _line(event, body.context or body.reason))
 
 
 def _end_pause(core: Core, at: int) -> None:
     if core.paused_at:
         core.paused_ms += max(0, at - core.paused_at)
+        core.away_ms += max(0, at - core.paused_at)
     core.paused_at = 0
     core.pause_reason = core.pause_context = core.interrupted = ""
 
 
 def _work_again(core: Core, at: int) -> None:
     _end_pause(core, at)
+    if core.ended_at:
+        core.away_ms += max(0, at - core.ended_at)
     core.status, core.archived, core.ended_at, core.because = "active", False, 0, ""
 
 
@@ -258,6 +269,7 @@ def _archived(state: State, event: Event, body: ev.SessionArchived) -> None:
 
 def _interrupted(state: State, event: Event, body: ev.SessionInterrupted) -> None:
     state.core.interrupted = body.doing or "unknown"
+    state.core.count("interruptions")
     for key in body.agents:
         agent = state.agent(key)
         if agent is not None and agent.status == "running":
@@ -295,10 +307,69 @@ def _version_key(version: str) -> tuple[list[int], str]:
 def _plan_set(state: State, event: Event, body: ev.PlanSet) -> None:
     core = state.core
     core.workflow, core.plan_total, core.plan_base = body.workflow, body.total, body.base
+    core.plan, core.plan_unit = body.snapshot, body.unit
+    core.plan_target, core.plan_version = body.target, body.version
+    # One of no phases is at none.
+    core.phase = None if body.total == 0 else body.base
+    _take_position(state)
+    _take_phases(state)
+
+
+def _take_phases(state: State) -> None:
+    """Completed phases are those of the plan as it is from now on."""
+    core = state.core
+    core.phases_done, core.phase_verdicts = {}, {}
+    for row in state.rows.select("step") if state.count("step") else ():
+        if isinstance(row, Step):
+            _keep_phase(core, row)
+    for row in state.rows.select("checkpoint") if state.count("checkpoint") else ():
+        if isinstance(row, Checkpoint):
+            _keep_verdict(core, row)
+
+
+def _take_position(state: State) -> None:
+    """Where a file says the work is counts from the start: its plan may be told of later."""
+    row = state.rows.get("attribute", "position") if state.count("attribute") else None
+    if isinstance(row, Attribute) and isinstance(row.value, str):
+        _go_to(state.core, row.value)
+
+
+def _go_to(core: Core, step: str) -> None:
+    """A step that is a phase, or is inside one by its id, makes that phase the current one."""
+    number = core.phase_of(step.partition("/")[0])
+    if number is not None:
+        core.phase = number
 
 
 def _plan_resolved(state: State, event: Event, body: ev.PlanResolved) -> None:
-    state.core.plan_total = body.total
+    core = state.core
+    core.plan_total = body.total
+    last = last_number(core.plan_base, core.plan_total)
+    if core.phase is not None and last is not None:
+        core.phase = max(core.plan_base, min(core.phase, last))
+    _take_phases(state)
+
+
+def _put_step(state: State, step: Step) -> None:
+    state.put("step", step)
+    _keep_phase(state.core, step)
+
+
+def _keep_phase(core: Core, step: Step) -> None:
+    """Note what a step says of the phase it is: whether it is done, and how long it took."""
+    number = core.phase_of(step.id)
+    if number is None:
+        return
+    if step.status == "done":
+        core.phases_done[number] = _active(step)
+    else:
+        core.phases_done.pop(number, None)
+
+
+def _active(step: Step) -> int:
+    if not step.started_at or not step.ended_at:
+        return -1
+    return max(0, step.ended_at - step.started_at - step.paused_ms)
 
 
 def _the_step(state: State, event: Event, key: str) -> Step:
@@ -323,13 +394,29 @@ def _begun(unit: Unit, at: int) -> dict[str, Any]:
 
 def _step_started(state: State, event: Event, body: ev.StepStarted) -> None:
     step = _the_step(state, event, body.step)
-    agent = body.agent or step.agent
-    state.put("step", replace(step, agent=agent, **_begun(step, event.head.at)))
+    begun = {**_begun(step, event.head.at), "away_before": state.core.away_ms, "paused_ms": 0}
+    if _is_retried(state, step):
+        # The time of a phase runs from its first attempt to the one that passes.
+        begun |= {"started_at": step.started_at, "away_before": step.away_before}
+    _put_step(state, replace(step, agent=body.agent or step.agent, **begun))
+    _go_to(state.core, step.id)
+
+
+def _is_retried(state: State, step: Step) -> bool:
+    """Whether a start is another attempt after a failed verdict, which is then owed again."""
+    if "checkpoint.failed" not in state.core.counts:
+        return False
+    row = state.rows.get("checkpoint", step.id)
+    if not isinstance(row, Checkpoint) or row.verdict != "failed":
+        return False
+    blank: dict[str, Any] = {"evidence": {}, "issue": "", "because": "", "blob": "", "size": 0}
+    _put_checkpoint(state, replace(row, verdict="pending", observed=False, **blank))
+    return bool(step.started_at) and step.is_open
 
 
 def _step_progressed(state: State, event: Event, body: ev.StepProgressed) -> None:
     step = _the_step(state, event, body.step)
-    state.put("step", replace(step, fraction=body.fraction))
+    _put_step(state, replace(step, fraction=body.fraction))
 
 
 def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
@@ -345,20 +432,37 @@ def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
             outcome=getattr(body, "outcome", step.outcome),
             files=getattr(body, "files", step.files),
         )
-        state.put("step", changed)
+        if ends:
+            changed = replace(changed, paused_ms=_paused_in(state.core, step, event.head.at))
+        _put_step(state, changed)
 
     return handler
 
 
+def _paused_in(core: Core, step: Step, at: int) -> int:
+    if not step.started_at:
+        return 0
+    running = at - core.paused_at if core.paused_at else 0
+    return max(0, core.away_ms - step.away_before) + max(0, running)
+
+
+def _step_reset(state: State, event: Event, body: ev.StepReset) -> None:
+    _step_moved("pending")(state, event, body)
+    step = _the_step(state, event, body.step)
+    fresh = {"started_at": 0, "fraction": None, "away_before": 0, "paused_ms": 0}
+    _put_step(state, replace(step, **fresh))
+
+
 def _step_revisited(state: State, event: Event, body: ev.StepRevisited) -> None:
     step = _the_step(state, event, body.step)
-    state.put("step", replace(step, because=body.because))
+    _put_step(state, replace(step, because=body.because))
 
 
 def _verdict(word: str) -> Callable[[State, Event, Any], None]:
     def handler(state: State, event: Event, body: ev.Verdict) -> None:
         old = state.rows.get("checkpoint", body.step)
-        attempts = old.attempts if isinstance(old, Checkpoint) else 0
+        before = old if isinstance(old, Checkpoint) else Checkpoint(step=body.step, verdict="")
+        issue = (body.issue or body.because)[:_LINE]
         row = Checkpoint(
             rank=state.core.events,
             at=event.head.at,
@@ -368,11 +472,25 @@ def _verdict(word: str) -> Callable[[State, Event, Any], None]:
             evidence=body.evidence,
             issue=body.issue,
             because=body.because,
-            attempts=attempts + 1,
+            attempts=before.attempts + (word != "rolled_back"),
+            tries=[*before.tries, (word, event.head.at, issue)][-TRIES:],
+            blob=body.blob,
+            size=body.size,
         )
-        state.put("checkpoint", row)
+        _put_checkpoint(state, row)
 
     return handler
+
+
+def _put_checkpoint(state: State, row: Checkpoint) -> None:
+    state.put("checkpoint", row)
+    _keep_verdict(state.core, row)
+
+
+def _keep_verdict(core: Core, row: Checkpoint) -> None:
+    number = core.phase_of(row.step)
+    if number is not None:
+        core.phase_verdicts[number] = row.verdict
 
 
 def _the_agent(state: State, event: Event, key: str) -> Agent:
@@ -568,6 +686,8 @@ def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
         core.model = body.value
     elif body.key == "progress":
         core.progress = _as_fraction(body.value)
+    elif body.key == "position" and isinstance(body.value, str):
+        _go_to(core, body.value)
     row = Attribute(rank=core.events, at=event.head.at, key=body.key, value=body.value)
     state.put("attribute", row)
 
@@ -607,6 +727,37 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
         state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
 
 
+def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
+    row = Proof(
+        rank=state.core.events,
+        at=event.head.at,
+        id=proof_key(body.step, body.proof),
+        event=event.id,
+        again=not any(TOKEN in word for word in (*body.argv, *body.globs)),
+        by=event.head.actor,
+        **{name: getattr(body, name) for name in _OBSERVED},
+    )
+    state.put("proof", row)
+
+
+_OBSERVED = (
+    "proof",
+    "argv",
+    "exit",
+    "step",
+    "duration_ms",
+    "output",
+    "tail",
+    "globs",
+    "blob",
+    "files",
+    "changed",
+    "timed_out",
+    "interrupted",
+    "folder",
+)
+
+
 _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.SessionStarted: _started,
     ev.SessionAdopted: _adopted,
@@ -635,7 +786,7 @@ _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.StepSkipped: _step_moved("skipped"),
     ev.StepNeedsReview: _step_moved("needs_review"),
     ev.StepRevisited: _step_revisited,
-    ev.StepReset: _step_moved("pending"),
+    ev.StepReset: _step_reset,
     ev.CheckpointPassed: _verdict("passed"),
     ev.CheckpointFailed: _verdict("failed"),
     ev.CheckpointOverridden: _verdict("overridden"),
@@ -661,4 +812,5 @@ _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.AttributeSet: _attribute,
     ev.ContractAcknowledged: _acknowledged,
     ev.ForeignEdited: _edited,
+    ev.EvidenceObserved: _observed,
 }

@@ -162,6 +162,7 @@ WORK = frozenset(
         "artifact.saved",
         "artifact.versioned",
         "command.ran",
+        "evidence.observed",
         "session.resumed",
         "session.reopened",
         *(k for k in ev.KINDS if k.startswith(("step.", "checkpoint.", "agent.", "claim."))),

@@ -26,7 +26,8 @@ from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import KIND_OF, Body, Event
 from holdfast.model.merge import KEPT
-from holdfast.model.state import Agent, Dispute, State, Step, Unit
+from holdfast.model.number import last_number, number_of
+from holdfast.model.state import Agent, Checkpoint, Core, Dispute, State, Step, Unit
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),
@@ -269,6 +270,8 @@ def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
         if to not in SESSION_MOVES[status]:
             why = f"it is {status}; it cannot become {to}"
             raise _illegal(state, why if status != to else f"it is {status} already")
+        if to == "completed":
+            _refuse_unproven_end(state)
         if to == "completed" and status == "paused":
             return [ev.SessionResumed(), body]
         return [body]
@@ -349,6 +352,11 @@ def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
 # -- steps and agents --------------------------------------------------------------------------
 
 
+def check_working(state: State) -> None:
+    """Refuse work in a session that is over, or laid aside."""
+    _check_working(state, ev.StepStarted(step=""))
+
+
 def _check_working(state: State, body: Body) -> None:
     _refuse_after_the_end(state, body)
     if state.core.status not in ("active", "created"):
@@ -401,7 +409,9 @@ def _meant(key: str, known: dict[str, str]) -> str:
 
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
     _refuse_after_the_end(state, body)
-    if state.step(body.step) is not None:
+    known = state.step(body.step)
+    # An outline may give a section that is there another title.
+    if known is not None and not known.unit == body.unit == "section":
         raise Refused(f"task {body.step} exists already", hint="choose another --id")
     return [body]
 
@@ -470,6 +480,211 @@ def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
     return _reopen_first("revisit of")(state, body)
 
 
+def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
+    # Also while the session is paused: the command was begun before, and what it showed is so.
+    _refuse_after_the_end(state, body)
+    if not body.argv:
+        raise InvalidInput("no command is named", hint="holdfast prove -- COMMAND")
+    if body.step and state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return [body]
+
+
+# -- phases of a plan --------------------------------------------------------------------------
+
+ONE_BY_ONE = "phase"
+"""Steps of a plan that are called so come one after the other; stages may run ahead."""
+
+
+def _phase_of(state: State, step: str) -> int | None:
+    """The number of a step that is a phase of the plan, whether the plan has it or not."""
+    core = state.core
+    number = number_of(step)
+    in_order = core.is_phased and core.plan_unit == ONE_BY_ONE and number is not None
+    return number if in_order and step == f"{ONE_BY_ONE}-{number}" else None
+
+
+def _kept_plan(state: State, step: str) -> int | None:
+    """The number of a phase whose definition the session keeps: its gate has to be passed.
+
+    A plan that came with a file has no definition; what its program does with it is its own.
+    """
+    return _phase_of(state, step) if state.core.plan else None
+
+
+def _set_plan(state: State, body: ev.PlanSet) -> list[Body]:
+    _refuse_after_the_end(state, body)
+    if state.core.workflow:
+        why = f"it follows {state.core.workflow}, from its start to its end"
+        raise Refused("the session has a plan already", why=why, hint=f"holdfast {_BEGIN}")
+    return [body]
+
+
+def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
+    """How many phases there are is said once, and never less than have been reached."""
+    _refuse_after_the_end(state, body)
+    core = state.core
+    if core.phase is None:
+        return [body]
+    if core.plan_total is not None:
+        raise Refused(
+            f"the plan has {core.plan_total} {core.plan_unit}s", why="that is said once only"
+        )
+    if body.total < 1 or core.plan_base + body.total - 1 < core.phase:
+        least = max(1, core.phase - core.plan_base + 1)
+        raise Refused(
+            f"the plan cannot have {body.total} {core.plan_unit}s",
+            why=f"{core.plan_unit} {core.phase} is reached",
+            legal=[f"phase total {least}"],
+        )
+    return [body]
+
+
+def check_reach(core: Core, number: int) -> None:
+    """Refuse to look at, or go to, a phase that is not reached yet."""
+    if core.phase is None:
+        raise Refused("the session has no plan", hint=f"holdfast {_BEGIN} --workflow NAME")
+    if number > core.phase:
+        raise Refused(
+            f"You must complete Phase {core.phase} before accessing Phase {number}",
+            legal=[f"phase done {core.phase}"],
+            session=core.session,
+        )
+    if number < core.plan_base:
+        raise Refused(f"there is no phase {number}", why=_extent(core))
+
+
+def _extent(core: Core) -> str:
+    last = last_number(core.plan_base, core.plan_total)
+    return f"they are {core.plan_base} to {'…' if last is None else last}"
+
+
+def check_current(core: Core, number: int) -> None:
+    """Refuse to judge any phase but the current one."""
+    if number != core.phase:
+        raise Refused(
+            f"Cannot complete phase {number}, current phase is {core.phase}",
+            legal=[f"phase done {core.phase}"],
+            session=core.session,
+            operation="update",
+        )
+
+
+def _judge(state: State, body: ev.Verdict) -> list[Body]:
+    """A verdict is passed on the current phase, and only while it is not completed."""
+    number, core = _phase_of(state, body.step), state.core
+    if number is None:
+        _refuse_after_the_end(state, body)
+        return [body]
+    check_current(core, number)
+    _check_working(state, body)
+    step = state.step(body.step)
+    if step is not None and not step.is_open:
+        raise _over(number)
+    return [body]
+
+
+def _over(number: int) -> Refused:
+    legal = [f"phase rollback {number}"]
+    return Refused(f"phase {number} is completed", legal=legal, operation="update")
+
+
+def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
+    number = _kept_plan(state, body.step)
+    if number is not None:
+        _check_turn(state, number)
+    step = state.step(body.step)
+    if step is not None and step.status == "running" and _may_be_tried_again(state.core, step.id):
+        _check_working(state, body)
+        return [body]
+    return _move("task", "running")(state, body)
+
+
+def _may_be_tried_again(core: Core, step: str) -> bool:
+    number = core.phase_of(step)
+    return number is not None and core.phase_verdicts.get(number) == "failed"
+
+
+def _check_turn(state: State, number: int) -> None:
+    """Refuse to begin a phase before the one before it is completed, or after it was."""
+    core = state.core
+    current = core.phase or 0
+    step = state.step(core.phase_step(current))
+    if core.phase_of(core.phase_step(number)) is None:
+        raise Refused(f"there is no phase {number}", why=_extent(core))
+    if number == current + 1 and step is not None and not step.is_open:
+        return
+    check_reach(core, number)
+    if number < current and (step is None or step.status != "pending"):
+        raise _over(number)
+
+
+_GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
+"""What the stages of an essay end with."""
+
+
+def _hand_in(core: Core) -> str:
+    """The command that ends the current phase."""
+    gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
+    return f"approve {gate}" if gate else f"phase done {core.phase}"
+
+
+def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
+    number = state.core.phase_of(body.step) if state.core.plan else None
+    row = state.rows.get("checkpoint", body.step) if number is not None else None
+    passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
+    if number is not None and not passed:
+        raise Refused(
+            f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
+            legal=[_hand_in(state.core)],
+            operation="update",
+        )
+    return _move("task", "done")(state, body)
+
+
+def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
+    number = _kept_plan(state, body.step)
+    if number is not None:
+        raise Refused(
+            f"phase {number} cannot be left out",
+            why="phases come one after the other",
+            legal=[f"phase done {state.core.phase} --override{_BECAUSE}"],
+        )
+    return _move("task", "skipped")(state, body)
+
+
+def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
+    """Whatever became of a step, it can begin anew when the work before it changed.
+
+    A rollback takes back phases in any status, and the tasks inside them.
+    """
+    step = _the_unit("task", state, body)
+    parent = getattr(step, "parent", "")
+    planned = any(_phase_of(state, id) is not None for id in (step.id, parent))
+    # What an outline left out may be in the next one.
+    planned = planned or getattr(step, "unit", "") == "section"
+    if not planned and step.status in ("pending", "skipped"):
+        raise _refuse_unit(step, "pending")
+    return [body]
+
+
+def _refuse_unproven_end(state: State) -> None:
+    """A plan is complete when its last phase has passed, and not before."""
+    core = state.core
+    if not core.plan or core.phase is None:
+        return
+    last = last_number(core.plan_base, core.plan_total)
+    if last is None or last not in core.phases_done:
+        of = "" if core.plan_total is None else f" of {core.plan_total}"
+        raise Refused(
+            f"the plan is at {core.plan_unit} {core.phase}{of}",
+            why=f"it is complete when its last {core.plan_unit} has passed",
+            legal=[_hand_in(core), f"abandon{_BECAUSE}"],
+            session=core.session,
+            operation="update",
+        )
+
+
 def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
     _check_working(state, body)
     agent = state.agent(body.agent)
@@ -496,18 +711,24 @@ _RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
     ev.SessionAbandoned: _move_session("abandoned"),
     ev.SessionReopened: _move_session("reopened"),
     ev.SessionArchived: _archive,
+    ev.PlanSet: _set_plan,
+    ev.PlanResolved: _resolve_plan,
     ev.StepAdded: _add_step,
-    ev.StepStarted: _move("task", "running"),
+    ev.StepStarted: _start_step,
     ev.StepProgressed: _progress_step,
-    ev.StepCompleted: _move("task", "done"),
+    ev.StepCompleted: _complete_step,
     ev.StepFailed: _move("task", "failed"),
     ev.StepBlocked: _move("task", "blocked"),
     ev.StepUnblocked: _move("task", "pending", only_from=("blocked",)),
-    ev.StepSkipped: _move("task", "skipped"),
+    ev.StepSkipped: _skip_step,
     ev.StepNeedsReview: _move("task", "needs_review"),
-    ev.StepReset: _move("task", "pending"),
+    ev.StepReset: _reset_step,
     ev.StepRevisited: _revisit_step,
+    ev.CheckpointPassed: _judge,
+    ev.CheckpointFailed: _judge,
+    ev.CheckpointOverridden: _judge,
     ev.CheckpointRolledBack: _reopen_first("rollback of"),
+    ev.EvidenceObserved: _observe,
     ev.AgentStarted: _start_agent,
     ev.AgentProgressed: _progress_agent,
     ev.AgentFinished: _move("agent", "done"),

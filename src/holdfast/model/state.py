@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from holdfast.model.number import last_number, number_of
+
 CLOSED_UNITS = frozenset({"done", "skipped"})
 
 
@@ -36,7 +38,12 @@ class Line(Struct, array_like=True):
 
 
 class Core(Struct, omit_defaults=True):
-    """The bounded part of a state."""
+    """The bounded part of a state.
+
+    `phase` is the current one of a plan, always one that exists. `phases_done` has for each
+    completed phase how long it was worked on, in milliseconds, -1 if nobody knows. `away_ms` is
+    all time in which nobody worked: pauses, and between an end and a reopening.
+    """
 
     session: str = ""
     status: str = ""
@@ -83,6 +90,31 @@ class Core(Struct, omit_defaults=True):
     pauses: list[Line] = []
     chains: dict[str, Chain] = {}
     tips: list[str] = []
+    plan: str = ""
+    plan_unit: str = "phase"
+    plan_target: str = ""
+    plan_version: str = ""
+    phase: int | None = None
+    phases_done: dict[int, int] = {}
+    phase_verdicts: dict[int, str] = {}
+    away_ms: int = 0
+
+    @property
+    def is_phased(self) -> bool:
+        """Whether the work goes through the phases of a plan, one after the other."""
+        return self.phase is not None
+
+    def phase_of(self, step: str) -> int | None:
+        """The phase of the plan that a step is, if it is one; never a number past the end."""
+        number = number_of(step)
+        if self.phase is None or number is None or step != self.phase_step(number):
+            return None
+        last = last_number(self.plan_base, self.plan_total)
+        return number if self.plan_base <= number <= (number if last is None else last) else None
+
+    def phase_step(self, number: int) -> str:
+        """The id of the step that a phase is."""
+        return f"{self.plan_unit}-{number}"
 
     @property
     def tokens_used(self) -> int:
@@ -140,12 +172,16 @@ class Unit(Row, frozen=True):
 
 
 class Step(Unit, frozen=True):
+    """`away_before` is the session's `away_ms` at the start, `paused_ms` how much it grew."""
+
     title: str = ""
     unit: str = "task"
     parent: str = ""
     agent: str = ""
     outcome: str = ""
     files: list[str] = []
+    away_before: int = 0
+    paused_ms: int = 0
 
 
 class Agent(Unit, frozen=True):
@@ -211,6 +247,8 @@ class Problem(Row, frozen=True):
 
 
 class Checkpoint(Row, frozen=True):
+    """The verdict on a step. `tries` are the last ones as (verdict, when, issue)."""
+
     KEY: ClassVar[str] = "step"
     step: str
     verdict: str
@@ -219,10 +257,49 @@ class Checkpoint(Row, frozen=True):
     issue: str = ""
     because: str = ""
     attempts: int = 0
+    tries: list[tuple[str, int, str]] = []
+    blob: str = ""
+    size: int = 0
 
     @property
     def word(self) -> str:
         return self.verdict
+
+
+class Proof(Row, frozen=True):
+    """The last time a command was run to show something. Whether it still holds is not kept."""
+
+    id: str
+    proof: str
+    event: str
+    argv: list[str]
+    exit: int = 0
+    step: str = ""
+    duration_ms: int = 0
+    output: str = ""
+    tail: str = ""
+    globs: list[str] = []
+    blob: str = ""
+    files: int = 0
+    changed: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    folder: str = ""
+    again: bool = True
+    """Whether the words of the command are all there: none of them was a secret."""
+    by: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.exit or self.timed_out or self.interrupted)
+
+    @property
+    def word(self) -> str:
+        return "passed" if self.passed else "failed"
+
+
+def proof_key(step: str, proof: str) -> str:
+    return f"{step} {proof}".strip()
 
 
 class Claim(Row, frozen=True):
@@ -301,6 +378,7 @@ TABLES: dict[str, type[Row]] = {
     "contract": Acknowledgment,
     "edit": Edit,
     "dispute": Dispute,
+    "proof": Proof,
 }
 
 

@@ -68,7 +68,7 @@ def _head(known: Known, goal: str) -> str:
     started = ago(core.began_at, known.around.now) if core.began_at else "not yet"
     return (
         "## 🔄 RESUMING SESSION\n\n"
-        f"**Session ID**: {_short(core.session, max(20, known.budget // 10))}\n"
+        f"**Session ID**: {short(core.session, max(20, known.budget // 10))}\n"
         f"**Goal**: {goal}\n"
         f"**Started**: {started}\n"
         f"**Progress**: {_percent(_progress(known))}% complete\n"
@@ -100,7 +100,8 @@ def _percent(fraction: float) -> int:
     return round(fraction * 100)
 
 
-def _short(text: str, limit: int) -> str:
+def short(text: str, limit: int) -> str:
+    """One line that costs at most so many tokens."""
     line = one_line(text[: 16 * limit])
     return line if cost(line) <= limit else clip(line, limit, cost)
 
@@ -135,14 +136,14 @@ def _completed(known: Known) -> _List:
 
 
 def _done(task: str, outcome: str) -> str:
-    result = f" ({_short(outcome, _LINE // 2)})" if outcome else ""
-    return f"- ✅ {_short(task, _LINE // 2)}{result}"
+    result = f" ({short(outcome, _LINE // 2)})" if outcome else ""
+    return f"- ✅ {short(task, _LINE // 2)}{result}"
 
 
 def _in_progress(known: Known) -> _List:
     running = _running(known)
     lines = [
-        f"- 🔄 {_short(a.id, 20)}: {_short(a.task, _LINE // 2)} ({_percent(a.fraction or 0.0)}%)"
+        f"- 🔄 {short(a.id, 20)}: {short(a.task, _LINE // 2)} ({_percent(a.fraction or 0.0)}%)"
         for a in running
     ]
     return _List("### In Progress", lines, max(len(lines), known.state.count("agent.running")))
@@ -151,7 +152,7 @@ def _in_progress(known: Known) -> _List:
 def _pending(known: Known) -> _List:
     total = known.state.count("step.pending")
     steps = known.still_open("step", Step) if total else []
-    titles = [_short(s.title or s.id, _LINE // 2) for s in steps if s.status == "pending"]
+    titles = [short(s.title or s.id, _LINE // 2) for s in steps if s.status == "pending"]
     return _List("### Pending", [f"{n}. {title}" for n, title in enumerate(titles, 1)], total)
 
 
@@ -165,11 +166,16 @@ def _context(known: Known) -> _List:
 
 
 def _warnings(known: Known) -> _List:
-    lost = [f"- Unknown outcome: agent {_short(a.id, 20)} died" for a in known.dead]
-    rows = known.still_open("dispute", Dispute)
-    lost += [f"- Disputed: {_short(_contest(d), _LINE // 2)}" for d in rows]
-    lost += [f"- Damage: {_short(text, _LINE // 2)}" for text in known.around.damage]
+    lost = [f"- {line}" for line in warnings(known)]
     return _List("### Before Continuing", lost, len(lost))
+
+
+def warnings(known: Known) -> list[str]:
+    """What nobody may miss, whatever the display: outcomes unknown or disputed, damage."""
+    lost = [f"Unknown outcome: agent {short(a.id, 20)} died" for a in known.dead]
+    rows = known.still_open("dispute", Dispute)
+    lost += [f"Disputed: {short(_contest(d), _LINE // 2)}" for d in rows]
+    return lost + [f"Damage: {short(text, _LINE // 2)}" for text in known.around.damage]
 
 
 def _contest(dispute: Dispute) -> str:
@@ -179,9 +185,9 @@ def _contest(dispute: Dispute) -> str:
 def _end(known: Known) -> str:
     agent = _current(known)
     if agent is not None:
-        return f"\n**Resuming from {_short(agent.id, 20)}...**\n"
+        return f"\n**Resuming from {short(agent.id, 20)}...**\n"
     step = after_looking(known, next_step(known.state))
-    return f"\n**Next: {_short(step, min(30, known.budget // 8))}**\n"
+    return f"\n**Next: {short(step, min(30, known.budget // 8))}**\n"
 
 
 def _fit(lists: Sequence[_List], room: int) -> str:

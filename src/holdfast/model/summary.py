@@ -9,11 +9,12 @@ rows only when the counts say that there are some to be found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.choice import FINISHED, WAIT
 from holdfast.model.state import Agent, Checkpoint, Dispute, State, Step
+from holdfast.sha import digest_of
 
 FAILED = ("failed", "timed_out")
 
@@ -23,6 +24,7 @@ _FEW, _MANY = 3, 200
 _TEXT_BYTES = 160
 _RUNNING = 5
 _AVERAGED = 50
+_TOOK = 8
 
 
 # -- progress ----------------------------------------------------------------------------------
@@ -37,6 +39,8 @@ def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tupl
     core, count = state.core, state.count
     if core.progress is not None:
         return core.progress, "given"
+    if core.is_phased and core.plan_total:
+        return min(1.0, len(core.phases_done) / core.plan_total), "phases"
     if steps := count("step"):
         return settled_steps(state) / steps, "steps"
     if count("agent"):
@@ -136,7 +140,49 @@ def _mend_checkpoint(state: State) -> str:
     if not failed:
         return "mend the failed checkpoint"
     issue = failed[0].issue or failed[0].because
-    return f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+    told = f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+    number = state.core.phase_of(failed[0].step)
+    return told if number is None else f"{told}; then: holdfast phase done {number}"
+
+
+def _do_a_phase(state: State) -> str:
+    """What the current phase of a plan asks for: a task inside it, else the phase itself."""
+    core = state.core
+    here = None if core.phase is None else state.step(core.phase_step(core.phase))
+    if here is None or core.plan_unit != "phase":
+        return ""
+    if not here.is_open:
+        return "" if core.plan_total is None else _after_the_last_phase(state)
+    for verb, statuses in _STEP_VERBS:
+        if task := _inside(state, here, statuses):
+            return _speak_of(verb, task)
+    if here.status != "running":
+        verb = next((v for v, statuses in _STEP_VERBS if here.status in statuses), "continue")
+        return _speak_of(verb, here)
+    return f"{_speak_of('finish', here)}, then: holdfast phase done {core.phase}"
+
+
+def _go_on_with_an_essay(state: State) -> str:
+    core = state.core
+    if core.workflow != "essay" or core.status not in ("active", "created"):
+        return ""
+    from holdfast.model.essay import is_essay
+    from holdfast.model.essay_outlook import next_command, place_in_words
+
+    if not is_essay(state):
+        return ""
+    return f"{place_in_words(state)}; then: holdfast {next_command(state)}"
+
+
+def _inside(state: State, phase: Step, statuses: tuple[str, ...]) -> Step | None:
+    return _find_step(state, statuses, parent=phase.id) if _any(state, statuses) else None
+
+
+def _after_the_last_phase(state: State) -> str:
+    core = state.core
+    if len(core.phases_done) < (core.plan_total or 0):
+        return ""
+    return f"all phases are done: holdfast complete, or holdfast phase rollback {core.phase}"
 
 
 def _do_a_step(state: State) -> str:
@@ -154,20 +200,24 @@ def _speak_of(verb: str, step: Step) -> str:
     return f"{verb} {name}{why}"
 
 
-def first_step(state: State, *statuses: str) -> Step | None:
-    """The earliest open step in one of these statuses."""
-    counts = state.core.counts
-    for status in statuses:
-        if f"step.{status}" in counts:
-            return _find_step(state, statuses)
-    return None
+def first_step(state: State, *statuses: str, inside: bool = False) -> Step | None:
+    """The earliest open step in one of these statuses; or one `inside` the current phase."""
+    core = state.core
+    parent = core.phase_step(core.phase or 0) if inside else ""
+    return _find_step(state, statuses, parent=parent) if _any(state, statuses) else None
 
 
-def _find_step(state: State, statuses: tuple[str, ...]) -> Step | None:
+def _any(state: State, statuses: tuple[str, ...]) -> bool:
+    return any(f"step.{status}" in state.core.counts for status in statuses)
+
+
+def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> Step | None:
     for limit in (_FEW, _MANY):
         rows = state.rows.select("step", open_only=True, limit=limit)
         for row in rows:
-            if isinstance(row, Step) and row.status in statuses:
+            if not isinstance(row, Step) or row.status not in statuses:
+                continue
+            if parent in ("", row.parent):
                 return row
         if len(rows) < limit:
             break
@@ -198,6 +248,8 @@ _NEXT: tuple[Callable[[State], str], ...] = (
     _after_the_end,
     _after_a_failure,
     _mend_checkpoint,
+    _go_on_with_an_essay,
+    _do_a_phase,
     _do_a_step,
     _follow_an_agent,
 )
@@ -228,7 +280,7 @@ _RAISED = (
 
 
 def summary(state: State) -> dict[str, Any]:
-    """The resumption summary of the catalogue: JSON-able and smaller than a kilobyte."""
+    """The resumption summary of the catalogue: JSON-able, a kilobyte and a half at most."""
     core, count = state.core, state.core.counts.get
     agents = _open_agents(state) if _asks_for_agents(state) else []
     fraction, origin = _progress(state, lambda _: agents)
@@ -256,7 +308,63 @@ def summary(state: State) -> dict[str, Any]:
         "paused_ms": core.paused_ms,
         "paused_reason": core.pause_reason,
         "resumes": core.resumes,
+        **({"plan": plan(state)} if core.is_phased else {}),
     }
+
+
+def plan(state: State) -> dict[str, Any]:
+    """Where a plan stands, and all it takes to tell the time in its phases at any moment.
+
+    Whole rows of phases are written as runs, `0-4`, because most of them are.
+    """
+    core = state.core
+    here = state.step(core.phase_step(core.phase or 0)) or Step(id="")
+    verdict = state.rows.get("checkpoint", here.id) if core.phase_verdicts else None
+    issue = verdict.issue if isinstance(verdict, Checkpoint) else ""
+    spent = [ms for ms in core.phases_done.values() if ms >= 0]
+    return {
+        "workflow": _cut(core.workflow, 80),
+        "target": _cut(core.plan_target, 80),
+        "key": plan_key(core.workflow, core.plan_target),
+        "unit": core.plan_unit,
+        "current": core.phase,
+        "name": _cut(here.title, 60),
+        "step": here.status,
+        "total": core.plan_total or None,
+        "base": core.plan_base,
+        "done": runs(core.phases_done),
+        "verdicts": _by_verdict(core.phase_verdicts),
+        "issue": _cut(issue, 120),
+        "started": here.started_at,
+        "away": core.away_ms - here.away_before,
+        "since": core.paused_at or core.ended_at,
+        "spent": [len(spent), sum(spent)],
+        "took": spent[-_TOOK:],
+        "paused": core.paused_ms,
+        "pauses": core.counts.get("pauses", 0),
+        "interruptions": core.counts.get("interruptions", 0),
+    }
+
+
+def plan_key(workflow: str, target: str) -> str:
+    """Equal for equal workflows on equal targets, and short; empty without a target."""
+    return digest_of(f"{workflow}\0{target}".encode())[:16] if target else ""
+
+
+def _by_verdict(verdicts: dict[int, str]) -> dict[str, str]:
+    words = dict.fromkeys(verdicts.values())
+    return {word: runs([n for n, v in verdicts.items() if v == word]) for word in words}
+
+
+def runs(numbers: Iterable[int]) -> str:
+    """Numbers as runs of neighbours: `0-4,7`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in found)
 
 
 def _asks_for_agents(state: State) -> bool:

@@ -30,10 +30,12 @@ from holdfast.model.state import (
     Line,
     Note,
     Problem,
+    Proof,
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, died, subject
+from holdfast.model.summary import FAILED, died, plan, subject
+from holdfast.timing import Progress, long
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
 """Actors whose words nobody has confirmed."""
@@ -51,7 +53,6 @@ TIGHT = 200
 """Below this one, every word that is not the session's own is one too many."""
 
 _MOST = 300
-_STALLED = 2
 """How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,6 +86,8 @@ class Surroundings(Struct, kw_only=True):
     fence: Fence | None = None
     device_names: dict[str, str] = {}
     window: int = 128_000
+    proofs: dict[str, str] = {}
+    """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
     notes: list[Line] = []
     commands: list[Line] = []
 
@@ -341,6 +344,21 @@ def _claimed_checkpoints(known: Known) -> Iterator[Entry]:
             yield Entry(point.step, f"checkpoint {words[point.verdict]}{why}")
 
 
+def _broken_proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "stale": "its inputs changed since it passed; run it again: holdfast prove --again",
+        "failed": "failed",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            ended = f" (exit {row.exit})" if word == "failed" else ""
+            yield Entry(row.id, f"proof {_command_line(row)}: {told[word]}{ended}")
+
+
+def _command_line(row: Proof) -> str:
+    return " ".join(row.argv)[:80]
+
+
 def _done_by_word(known: Known) -> Iterator[Entry]:
     done = known.state.count("step.done")
     unproven = done - known.state.count("checkpoint.passed")
@@ -383,6 +401,7 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
     _unconfirmed_goal,
     _drifted,
     _needs_review,
+    _broken_proofs,
     _claims,
     _claimed_checkpoints,
     _edits,
@@ -444,16 +463,21 @@ def _turned_down(row: Decision) -> str:
 
 
 def _checkpoints(known: Known) -> Topic:
-    total = known.state.count("checkpoint.failed")
+    # Pending is a verdict only after a failed one, while another attempt is under way.
+    total = sum(known.state.count(f"checkpoint.{word}") for word in ("failed", "pending"))
     rows = known.newest("checkpoint", Checkpoint) if total else []
-    failed = [point for point in rows if point.verdict == "failed"]
+    failed = [point for point in rows if point.verdict in ("failed", "pending")]
     found = [Entry(p.step, _failure(p), tail=known.when(p.at)) for p in failed]
     return Topic("checkpoints", "Failed checkpoints", found, total)
 
 
 def _failure(point: Checkpoint) -> str:
+    if point.verdict == "pending":
+        last = point.tries[-1][2] if point.tries else ""
+        return f"attempt {point.attempts + 1} is under way" + (f"; before: {last}" if last else "")
     issue = point.issue or point.because or "failed"
-    evidence = ", ".join(f"{key}={value}" for key, value in sorted(point.evidence.items()))
+    given = sorted(point.evidence.items())
+    evidence = ", ".join(f"{key}={plainly(value)}" for key, value in given)
     again = f" (attempt {point.attempts})" if point.attempts > 1 else ""
     return f"{issue}{again}" + (f"; evidence: {evidence}" if evidence else "")
 
@@ -516,7 +540,20 @@ def _proven(known: Known) -> Topic:
     rows = known.newest("checkpoint", Checkpoint)
     seen = [point for point in rows if point.observed and point.verdict == "passed"]
     found = [Entry(p.step, "checkpoint passed, observed", tail=known.when(p.at)) for p in seen]
+    found += _proofs(known)
     return Topic("proven", "Proven", found, len(found))
+
+
+def _proofs(known: Known) -> Iterator[Entry]:
+    told = {
+        "fresh": "passed, inputs unchanged",
+        "passed": "passed; it names no inputs",
+        "not checked": "passed; inputs not checked since",
+    }
+    for row in known.newest("proof", Proof):
+        if (word := known.around.proofs.get(row.id, "")) in told:
+            text = f"{_command_line(row)}: {told[word]}"
+            yield Entry(row.id, text, tail=known.when(row.at))
 
 
 def _done(known: Known) -> Topic:
@@ -632,30 +669,32 @@ def _timing(known: Known) -> Topic:
         parts += [f"paused {span(core.paused_ms)} in all"] if core.paused_ms else []
         parts += [f"resumed {many(core.resumes, 'time')}"] if core.resumes else []
         found.append(Entry("time", ", ".join(parts)))
-    if text := _phases(known):
-        found.append(Entry("phases", text))
+    if core.is_phased:
+        found.append(Entry("phases", _pace(known)))
     if used := core.tokens_used:
         percent = round(100 * used / around.window) if around.window > 0 else 0
         found.append(Entry("context", f"{used:,} tokens used ({percent}%)"))
     return Topic("timing", "Timing", found, len(found), "holdfast status")
 
 
-def _phases(known: Known) -> str:
-    """How long phases take, what that means for the rest, and whether one takes too long."""
-    phases = [row for row in known.oldest("step", Step) if row.unit == "phase"]
-    spent = [p.ended_at - p.started_at for p in phases if p.started_at and p.ended_at]
-    if not spent:
-        return ""
-    average = sum(spent) // len(spent)
-    left = sum(phase.is_open for phase in phases)
-    parts = [f"{span(average)} each on average"]
-    parts += [f"about {span(average * left)} remain"] if left else []
-    for phase in phases:
-        if phase.status == "running" and phase.started_at and known.around.now:
-            inside = known.around.now - phase.started_at
-            late = ", longer than average" if inside > _STALLED * average else ""
-            parts.append(f"in {phase.id} for {span(inside)}{late}")
+def _pace(known: Known) -> str:
+    """How the phases go in time: the current one, the others on average, what is left."""
+    core = known.core
+    here = Progress(plan(known.state), known.around.now, status=core.status)
+    timing, unit = here.timing, core.plan_unit
+    parts = [f"{unit} {core.phase}{known.since(here.plan['started'])}"]
+    parts += [] if timing.inside is None else [f"worked on for {long(timing.inside)}"]
+    parts += [] if timing.average is None else [f"{unit}s took {long(timing.average)} on average"]
+    parts += [] if not timing.estimate else [f"about {long(timing.estimate)} left"]
+    parts += ["possibly stalled"] if here.standing == "possibly_stalled" else []
     return ", ".join(parts)
+
+
+def plainly(value: object) -> str:
+    """A value of evidence as it was typed, for people."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return str(value)
 
 
 def many(n: int, what: str) -> str:

@@ -273,6 +273,7 @@ class Store:
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
+        chores: Sequence[str] = (),
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
@@ -284,7 +285,8 @@ class Store:
         long as an event names them; they
         are given apart from it so that the lock need not be held while they are packed. With `spot`
         the session becomes the current one of that tree in the same transaction, also when the
-        plan answers None.
+        plan answers None. `chores` are what must be done to files because of the batch: they are
+        remembered with it, until `local.chore_done`.
         """
         raise NotImplementedError
 

@@ -223,6 +223,42 @@ class Local:
 
         self._store.write(act)
 
+    def saw_files(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
+        """Like `saw_file`, for many; what a power cut takes away is only read again."""
+        known = self.seen_files(session, list(seen))
+        new = [(_text(path), *one) for path, one in seen.items() if known.get(path) != one]
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "INSERT OR REPLACE INTO seen_file"
+                f" SELECT number, ?, ?, ? FROM session WHERE {_NAMED}",
+                [(*one, session) for one in new],
+            )
+
+        if new:
+            self._store.write_soon(act)
+
+    # -- what is left to do --------------------------------------------------------------------
+
+    def chores(self, session: str) -> list[tuple[int, str]]:
+        """What recorded events still ask to be done to files, in order: (number, what)."""
+        try:
+            return self._store.read(
+                "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
+                f" AND s.{_NAMED} ORDER BY c.number",
+                (session,),
+            )
+        except HoldfastError as error:
+            # Readers never migrate: a home that this version has not written to has none.
+            if "no such table" in str(error.__cause__):
+                return []
+            raise
+
+    def chore_done(self, number: int) -> None:
+        self._store.write(
+            lambda connection: connection.execute("DELETE FROM chore WHERE number = ?", (number,))
+        )
+
 
 def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> int:
     """Inside a transaction: as `Local.settle`; returns the number of the project."""

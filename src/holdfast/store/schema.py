@@ -99,6 +99,13 @@ MIGRATIONS = (
         stat TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (binding, file, n)
     ) STRICT, WITHOUT ROWID;
     """,
+    # format 3
+    """
+    CREATE TABLE chore (
+        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, what TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX chore_session ON chore (session);
+    """,
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1

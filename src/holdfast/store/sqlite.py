@@ -96,6 +96,7 @@ _ERASE = (
     "DELETE FROM lost WHERE session = :session",
     "DELETE FROM holder WHERE session = :number",
     "DELETE FROM seen_file WHERE session = :number",
+    "DELETE FROM chore WHERE session = :number",
     "UPDATE tree SET session = NULL WHERE session = :number",
     "DELETE FROM rendering WHERE binding IN (SELECT number FROM binding WHERE session = :number)",
     "DELETE FROM binding WHERE session = :number",
@@ -276,6 +277,7 @@ class SqliteStore(Store):
         create: bool = False,
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
+        chores: Sequence[str] = (),
     ) -> None:
         packed = [(digest, _packed(digest, data)) for digest, data in blobs]
 
@@ -290,6 +292,10 @@ class SqliteStore(Store):
             if batch is not None:
                 self._save(connection, view, batch)
                 _put_blobs(connection, view.number, packed)
+                connection.executemany(
+                    "INSERT INTO chore (session, what) VALUES (?, ?)",
+                    [(view.number, what) for what in chores],
+                )
             if spot is not None:
                 settle(connection, spot, view.session)
             return (view, batch) if batch is not None else None

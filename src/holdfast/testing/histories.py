@@ -146,7 +146,8 @@ def erased(event: Event) -> Event:
 def image(state: State) -> dict[tuple[str, str], bytes]:
     """Every part of a state as bytes, by table and key; equal states have equal images."""
     parts = {(table, key): _encode(row) for table, key, row in state.rows.items()}
-    return {("core", ""): _encode(state.core), **parts}
+    core = msgspec.to_builtins(state.core, str_keys=True)
+    return {("core", ""): _encode(core), **parts}
 
 
 # -- what happens ------------------------------------------------------------------------------
@@ -338,6 +339,7 @@ _BODIES: list[tuple[int, Callable[[Random], Body]]] = [
     (2, _attribute),
     (1, lambda r: ev.ContractAcknowledged(agent=_agent(r), version="1", checksum="d5")),
     (1, lambda r: ev.ForeignEdited(layout="praxis", path="s.json", digest="d6")),
+    (1, lambda r: ev.EvidenceObserved(proof="lint", argv=["make"], exit=r.choice((0, 2)))),
 ]
 
 

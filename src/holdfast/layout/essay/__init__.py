@@ -15,7 +15,14 @@ from typing import Any
 from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.essay import check as checks
 from holdfast.layout.essay import form, read, recover, write
-from holdfast.layout.essay.artifact import folder_moment, folder_name, version_name, versions
+from holdfast.layout.essay.artifact import (
+    folder_moment,
+    folder_name,
+    is_current,
+    section_in,
+    version_name,
+    versions,
+)
 from holdfast.layout.essay.form import BACKUP, STAGE_FILES, STATE, TEMPORARY
 from holdfast.layout.essay.recover import Choice, Question, Recovery, ask, ask_about
 from holdfast.layout.essay.show import (
@@ -45,11 +52,13 @@ __all__ = [
     "expiry",
     "folder_moment",
     "folder_name",
+    "is_current",
     "pause_message",
     "place",
     "recovery",
     "resume_summary",
     "revised",
+    "section_in",
     "session_list",
     "version_name",
     "versions",

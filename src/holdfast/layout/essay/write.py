@@ -2,8 +2,8 @@
 
 What a fact does not speak of stays as it is: stages that the facts do not name, attributes that are
 not there (one that is None goes back to the template's value), the logs. Entries of logs are
-added, never changed or removed, but for `resolved`. Sections that are no longer among the steps
-are taken out of their list.
+added, never changed or removed, but for `resolved`. Sections that are no longer among the steps,
+or were left out, are taken out of their list.
 
 When a stage, section or session is completed and its result lies in the folder, the file is named,
 because the document wants it named; and a list of sections that grew is counted.
@@ -158,6 +158,15 @@ class Edit:
                 self._name_file(path, STAGES[stage].file, STAGES[stage].default)
         if stage in SECTIONED:
             self._sections(stage)
+            self._leave(stage)
+
+    def _leave(self, stage: int) -> None:
+        """A stage that is not begun, and not the place of the work, is at none of its sections."""
+        step, place = self.steps.get(stage_id(stage)), place_of(self.want.position)
+        had = self.had.get(stage_id(stage))
+        reset = step is not None and step.status == "pending" and had and had.status != "pending"
+        if reset and place is not None and place[0] != stage:
+            self.part(f"stages.stage_{stage}")["current_section"] = None
 
     def _differs(self, step: StepFact) -> bool:
         had = self.had.get(step.id)
@@ -180,6 +189,7 @@ class Edit:
             place[1]: step
             for step in self.steps.values()
             if (place := place_of(step.id)) and place[0] == stage and place[1]
+            if step.status != "skipped"
         }
         found = sections(self.doc, stage)
         if gone := set(found) - set(wanted):
@@ -297,7 +307,9 @@ class Edit:
         return [claim.text, claim.section, claim.paragraph, reason, at, claim.resolved]
 
     def _override(self, claim: ClaimFact) -> list[Any]:
-        at = stamps.write(self._moment(claim))
+        # A claim that was put off first knows only when that was.
+        late = self.want.updated_at if _was_put_off(claim) else None
+        at = stamps.write(self._moment(claim) if late is None else late)
         return [claim.text, claim.result, OVERRIDE, claim.because, at]
 
     def _moment(self, claim: ClaimFact) -> int:

@@ -18,12 +18,11 @@ from holdfast.layout.praxis.state import (
     first_phase,
     known_total,
     moment_of,
-    seconds_between,
     within,
 )
+from holdfast.timing import Timing, active, standing
 
 LEGACY = "Legacy session format, limited resumption context"
-_STALLED = 2
 
 
 class ResumptionContext(Struct, frozen=True):
@@ -47,32 +46,28 @@ def resumption_context(
     known = known_total(state.workflow_structure, state.metadata, total)
     first = first_phase(state.workflow_structure)
     done = len(within(state.completed_phases, known, first)) if known else 0
-    spent = list(_durations(state))
-    average = sum(spent) / len(spent) if spent else None
-    inside = _time_in_phase(state, now)
-    stalled = average is not None and inside is not None and inside > _STALLED * average
-    left = known - done if known else None
+    told = Timing(
+        list(_durations(state)), done=done, total=known, inside=_time_in_phase(state, now)
+    )
     return ResumptionContext(
-        status=_status(state, stalled, known),
-        percent_complete=round(100 * done / known) if known else None,
-        phases_remaining=left,
-        avg_phase_duration=average,
-        estimated_remaining=average * left if average is not None and left is not None else None,
-        time_in_phase=inside,
-        is_stalled=stalled,
+        status=_status(state, told.stalled, known),
+        percent_complete=told.percent,
+        phases_remaining=told.remaining,
+        avg_phase_duration=told.average,
+        estimated_remaining=told.estimate,
+        time_in_phase=told.inside,
+        is_stalled=told.stalled,
         warnings=() if state.workflow_structure else (LEGACY,),
     )
 
 
 def _status(state: WorkflowState, stalled: bool, total: int | None) -> str:
-    failed = state.checkpoints.get(state.current_phase) is CheckpointStatus.FAILED
-    words = (
-        ("completed", state.is_complete(total)),
-        ("paused", bool(state.lifecycle.get("paused"))),
-        ("checkpoint_failed", failed),
-        ("possibly_stalled", stalled),
+    return standing(
+        completed=state.is_complete(total),
+        paused=bool(state.lifecycle.get("paused")),
+        failed=state.checkpoints.get(state.current_phase) is CheckpointStatus.FAILED,
+        stalled=stalled,
     )
-    return next((word for word, holds in words if holds), "active")
 
 
 def _durations(state: WorkflowState) -> Iterator[float]:
@@ -80,17 +75,21 @@ def _durations(state: WorkflowState) -> Iterator[float]:
     for phase in state.completed_phases:
         timing = state.phase_timing.get(phase) or {}
         started, ended = (moment_of(timing.get(key)) for key in ("started_at", "completed_at"))
-        if started is not None and ended is not None:
-            yield max(0.0, seconds_between(started, ended) - _paused(timing))
+        spent = active(_seconds(started), _seconds(ended), _paused(timing))
+        if spent is not None:
+            yield spent
 
 
 def _time_in_phase(state: WorkflowState, now: datetime) -> float | None:
     timing = state.phase_timing.get(state.current_phase) or {}
     started = moment_of(timing.get("started_at"))
     over = timing.get("completed_at") and state.current_phase in state.completed_phases
-    if started is None or over:
-        return None
-    return max(0.0, seconds_between(started, now) - _paused(timing))
+    return None if over else active(_seconds(started), _seconds(now), _paused(timing))
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    # Times without a zone are local; `timestamp` reads them so.
+    return None if moment is None else moment.timestamp()
 
 
 def _paused(timing: Mapping[str, Any]) -> float:

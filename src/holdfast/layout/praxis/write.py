@@ -438,7 +438,7 @@ class Edit:
         paused = entry.get("paused_duration_seconds")
         paused = paused if isinstance(paused, int | float) else 0
         if started is not None and ended is not None:
-            entry["duration_seconds"] = max(0.0, (ended - started) / 1000 - paused)
+            entry["duration_seconds"] = max(0.0, round((ended - started) / 1000 - paused, 3))
 
     def _current(self) -> None:
         view = self.view

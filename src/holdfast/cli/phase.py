@@ -1,0 +1,349 @@
+"""Phases of a plan: what their gates ask, and how one gets through them."""
+
+from __future__ import annotations
+
+from holdfast.cli.acting import confirm, meant
+from holdfast.cli.arguments import Command, Parser, count, nothing, with_key
+from holdfast.cli.screen import json_text
+from holdfast.errors import DONE, REFUSED
+from holdfast.text import shorten
+from holdfast.timing import brief
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.model.gate import Judgment
+    from holdfast.phase import Asked, Listed, Outcome
+    from holdfast.session import Session
+
+_SAID = 60
+_COLOURS = {"passed": "green", "failed": "red", "overridden": "yellow", "running": "green"}
+
+
+def _number_argument(parser: Parser) -> None:
+    parser.add_argument("number", type=count, metavar="N", help="the number of the phase")
+
+
+def _evidence_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--evidence",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what shows it; the value is JSON, else text; may be repeated",
+    )
+    parser.add_argument(
+        "--evidence-file", default="", metavar="FILE", help="names and values as JSON or YAML"
+    )
+
+
+def _evidence(options: Namespace) -> dict[str, Any]:
+    from holdfast.evidence import read
+
+    return read(options.evidence, options.evidence_file)
+
+
+# -- done and fail -----------------------------------------------------------------------------
+
+
+def _done_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    _evidence_arguments(parser)
+    parser.add_argument("--override", action="store_true", help="pass it whatever the gate says")
+    parser.add_argument("--because", default="", metavar="REASON", help="why it is overridden")
+    with_key(parser)
+
+
+def run_done(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    session = meant(hf)
+    outcome = session.phase_done(
+        options.number,
+        _evidence(options),
+        override=options.override,
+        because=options.because,
+        key=options.key,
+    )
+    judged = _judged(outcome.judgment)
+    said: Part = (f"phase {outcome.phase} passed", "green")
+    if outcome.overridden:
+        said = (f"phase {outcome.phase} passed by override", "yellow")
+    if not outcome.passed:
+        said = (f"phase {outcome.phase} did not pass", "red")
+    left = _left_open(session, outcome)
+    parts: list[Part] = [said, _last(outcome), _still(left)]
+    judged |= {"outputs": outcome.outputs}
+    confirm(session, outcome.event, screen, *parts, left_open=left, **judged)
+    if not screen.json:
+        _tell_judgment(outcome.judgment, screen)
+        _tell_outputs(outcome, screen)
+        screen.hint("next: ", _next(session, outcome))
+    return DONE if outcome.passed else REFUSED
+
+
+def _last(outcome: Outcome) -> str:
+    return "; that was the last one: the session is completed" if outcome.complete else ""
+
+
+def _left_open(session: Session, outcome: Outcome) -> list[str]:
+    """Tasks inside a phase that passed which are neither done nor left out."""
+    if not outcome.passed:
+        return []
+    inside = f"{session.status()['phase']['unit']}-{outcome.phase}"
+    return [task.id for task in session.task_list() if task.is_open and task.parent == inside]
+
+
+def _still(left: list[str]) -> Part:
+    return (
+        f"; tasks of it still open: {shorten(', '.join(left), _SAID)}" if left else "",
+        "yellow",
+    )
+
+
+def _next(session: Session, outcome: Outcome) -> str:
+    if outcome.complete:
+        return "holdfast archive"
+    if not outcome.passed and outcome.judgment is not None:
+        return outcome.judgment.next_steps[0]
+    shown = session.status()["phase"]
+    name = shorten(shown["name"], _SAID)
+    return f"phase {shown['current']}, {name}: holdfast phase gate {shown['current']}"
+
+
+def _judged(judgment: Judgment | None) -> dict[str, Any]:
+    return {"result": None if judgment is None else judgment.as_values()}
+
+
+def _tell_judgment(judgment: Judgment | None, screen: Screen, *, advise: bool = True) -> None:
+    if judgment is None:
+        return
+    for error in judgment.errors:
+        screen.line("  ", ("✗ ", "red"), error)
+    for warning in judgment.warnings:
+        screen.line("  ", ("! ", "yellow"), warning)
+    if judgment.checkpoint_passed or not advise:
+        return
+    for advice in filter(None, judgment.remediation.split("\n")):
+        screen.line("  ", (advice, "dim"))
+
+
+def _tell_outputs(outcome: Outcome, screen: Screen) -> None:
+    for path, word in outcome.outputs.items():
+        plain = word in ("kept", "as it was")
+        screen.line("  ", ("", "") if plain else ("! ", "yellow"), f"output {path}: {word}")
+
+
+def _fail_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    _evidence_arguments(parser)
+    parser.add_argument("--issue", default="", metavar="TEXT", help="what is wrong")
+    with_key(parser)
+
+
+def run_fail(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    evidence = _evidence(options)
+    outcome = session.phase_fail(options.number, evidence, issue=options.issue, key=options.key)
+    said = f"phase {outcome.phase}: a failed attempt"
+    confirm(session, outcome.event, screen, said, then="holdfast phase retry")
+
+
+# -- again, back, how many ---------------------------------------------------------------------
+
+
+def run_retry(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.phase_retry(key=options.key)
+    number = session.status()["phase"]["current"]
+    then = f"holdfast phase gate {number}"
+    confirm(session, event, screen, f"phase {number}: another attempt", then=then)
+
+
+def _rollback_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    parser.add_argument("--because", default="", metavar="REASON", help="why")
+    with_key(parser)
+
+
+def run_rollback(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf, finished=True)
+    event = session.phase_rollback(options.number, because=options.because, key=options.key)
+    said = f"back at phase {options.number}; it and all after it are to be done anew"
+    confirm(session, event, screen, said, then=f"holdfast phase gate {options.number}")
+
+
+def _total_arguments(parser: Parser) -> None:
+    parser.add_argument("number", type=count, metavar="N", help="how many phases there are")
+    parser.add_argument(
+        "--name",
+        dest="names",
+        action="append",
+        default=[],
+        metavar="TITLE",
+        help="of a phase that has none yet, in their order; may be repeated",
+    )
+    with_key(parser)
+
+
+def run_total(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    event = session.phase_total(options.number, names=options.names, key=options.key)
+    confirm(session, event, screen, f"the plan has {options.number} phases")
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def _gate_arguments(parser: Parser) -> None:
+    told = "the number of the phase; the current one unless given"
+    parser.add_argument("number", type=count, nargs="?", metavar="N", help=told)
+    _evidence_arguments(parser)
+
+
+def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    number = options.number
+    if number is None:
+        # A session without phases is refused below, whatever the number.
+        number = (session.status()["phase"] or {"current": 0})["current"]
+    asked = session.phase_gate(number, _evidence(options))
+    if screen.json:
+        screen.answer({**session.status(), **gate_values(asked)})
+        return
+    screen.line((f"Phase {asked.phase}: {asked.name}", "bold"))
+    if not asked.gate.fields and not asked.gate.rules:
+        screen.line("  its gate asks for nothing: ", (f"holdfast phase done {asked.phase}", "cyan"))
+        return
+    _tell_fields(asked, screen)
+    for rule in asked.gate.rules:
+        screen.line("  and so that: ", rule.check, (f"  ({rule.message})", "dim"))
+    would = "would pass" if asked.judgment.checkpoint_passed else "would not pass"
+    kind = "" if asked.gate.strict else "; it only warns"
+    screen.line("  with what there is it ", (would, "bold"), kind)
+    _tell_judgment(asked.judgment, screen, advise=False)
+    for line in _then(asked):
+        screen.line("  → ", (screen.as_typed(line), "cyan"))
+
+
+def _then(asked: Asked) -> list[str]:
+    """What to type: what is lacking first, then how the phase is handed in."""
+    from holdfast.model.gate import hand_in
+
+    if not asked.judgment.checkpoint_passed:
+        return asked.judgment.next_steps
+    return [hand_in(asked.gate, asked.evidence, asked.phase, asked.observed)]
+
+
+def _tell_fields(asked: Asked, screen: Screen) -> None:
+    from holdfast.model.gate import wanted
+
+    there = {**asked.evidence, **asked.observed}
+    rows: list[list[Part]] = [[(word, "dim") for word in ("EVIDENCE", "WANTED", "THERE IS", "")]]
+    for field in asked.gate.fields:
+        value = json_text(there[field.name]) if field.name in there else "–"
+        need = wanted(field) + ("" if field.required else " (if any)")
+        about = " ".join(field.description.split())
+        rows.append([field.name, need, shorten(value, _SAID), (about, "dim")])
+    screen.table(rows, indent=2)
+
+
+def gate_values(asked: Asked) -> dict[str, Any]:
+    """What a gate asks as JSON values."""
+    return {
+        "gate": {
+            "phase": asked.phase,
+            "name": asked.name,
+            "strict": asked.gate.strict,
+            "override": asked.gate.override,
+            "fields": [_field(field) for field in asked.gate.fields],
+            "rules": [{"check": r.check, "message": r.message} for r in asked.gate.rules],
+            "not_checked": list(asked.gate.opaque),
+        },
+        "evidence": asked.evidence,
+        "observed": asked.observed,
+        "stale": asked.stale,
+        "result": asked.judgment.as_values(),
+    }
+
+
+def _field(field: Any) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in field.__struct_fields__}
+
+
+def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    phases = session.phase_list()
+    if screen.json:
+        screen.answer({**session.status(), "phases": [phase_values(one) for one in phases]})
+        return
+    screen.long()
+    head = ("", "PHASE", "STATUS", "CHECKPOINT", "TIME", "WHAT")
+    rows: list[list[Part]] = [[(word, "dim") for word in head]]
+    rows += [_row(one) for one in phases]
+    screen.table(rows)
+
+
+def _row(one: Listed) -> list[Part]:
+    tries = f" ({one.attempts} attempts)" if one.attempts > 1 else ""
+    return [
+        ("*" if one.current else "", "green"),
+        str(one.number),
+        (one.status.replace("_", " "), _COLOURS.get(one.status, "dim")),
+        (one.verdict.replace("_", " ") + tries, _COLOURS.get(one.verdict, "dim")),
+        "" if one.spent_ms is None else brief(one.spent_ms / 1000),
+        one.name,
+    ]
+
+
+def phase_values(one: Listed) -> dict[str, Any]:
+    """A phase as JSON values."""
+    from holdfast.clock import iso
+
+    return {
+        "number": one.number,
+        "name": one.name,
+        "status": one.status,
+        "checkpoint": one.verdict,
+        "attempts": one.attempts,
+        "started_at": iso(one.started_at) if one.started_at else None,
+        "ended_at": iso(one.ended_at) if one.ended_at else None,
+        "duration_seconds": None if one.spent_ms is None else one.spent_ms / 1000,
+        "current": one.current,
+    }
+
+
+COMMANDS = {
+    "phase list": Command(nothing, run_list, "holdfast phase", "holdfast phase list --json"),
+    "phase gate": Command(
+        _gate_arguments,
+        run_gate,
+        "holdfast phase gate",
+        "holdfast phase gate 2 --evidence coverage=91",
+    ),
+    "phase done": Command(
+        _done_arguments,
+        run_done,
+        "holdfast phase done 1 --evidence environment_ready=true",
+        "holdfast phase done 2 --evidence-file evidence.json",
+        'holdfast phase done 2 --override --because "the last test is flaky upstream"',
+    ),
+    "phase fail": Command(
+        _fail_arguments,
+        run_fail,
+        'holdfast phase fail 2 --evidence coverage=65 --issue "coverage must be 80%"',
+    ),
+    "phase retry": Command(with_key, run_retry, "holdfast phase retry"),
+    "phase rollback": Command(
+        _rollback_arguments,
+        run_rollback,
+        'holdfast phase rollback 1 --because "the specification changed"',
+    ),
+    "phase total": Command(
+        _total_arguments,
+        run_total,
+        "holdfast phase total 5 --name Parser --name Printer",
+    ),
+}

@@ -1,0 +1,477 @@
+"""The verbs of an essay: gates, sections, paragraphs, claims, voice and output."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.choice import DEFER_REASONS, FACT_CHECKS, GATES, PUSHBACK, SETTLING, VOICE_MODES
+from holdfast.cli.acting import confirm, meant
+from holdfast.cli.arguments import Command, Parser, count, nothing, spoken, with_key
+from holdfast.cli.layouts import shown_path
+from holdfast.text import plural, shorten
+from holdfast.timing import brief
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.model.state import Claim
+    from holdfast.pipeline import Done, SectionListed
+    from holdfast.session import Session
+
+_SAID = 70
+_SKIP = "skip"
+
+
+def _tell(session: Session, done: Done, screen: Screen) -> None:
+    """What was recorded, what is still missing, and what comes next."""
+    confirm(
+        session,
+        done.event,
+        screen,
+        (shorten(done.said, 200), "green"),
+        said=done.said,
+        missing=done.missing,
+        warnings=done.warnings,
+        following=done.next,
+        **_more(done),
+    )
+    if screen.json:
+        return
+    for warning in done.warnings:
+        screen.done("  ", ("! ", "yellow"), warning)
+    for command in done.missing:
+        screen.done("  still missing: ", (f"holdfast {command}", "cyan"))
+    if done.ask:
+        screen.done("  ask the user: ", done.ask)
+    if done.summary is not None:
+        _tell_summary(done, screen)
+    screen.hint("next: ", f"holdfast {done.next}" if done.next else "holdfast archive")
+
+
+def _more(done: Done) -> dict[str, Any]:
+    """Fields that only some verbs have."""
+    found: dict[str, Any] = {"claim": done.claim, "action": done.action, "ask": done.ask}
+    if done.summary is not None:
+        names = done.summary.__struct_fields__
+        found["summary"] = {name: getattr(done.summary, name) for name in names}
+    return {name: value for name, value in found.items() if value}
+
+
+def _tell_summary(done: Done, screen: Screen) -> None:
+    told = done.summary
+    assert told is not None
+    target = f" of {told.target_words:,}" if told.target_words else ""
+    sources = plural(told.sources, "unique source")
+    screen.fields(
+        [
+            ("words", f"{told.words:,}{target}" if told.words is not None else ""),
+            ("sections", str(told.sections)),
+            ("claims", f"{told.claims_verified} verified, {sources}"),
+            ("voice", f"{told.voice:g}/5" if told.voice is not None else "not checked"),
+            ("overrides", str(told.overrides)),
+            ("deferred", f"{told.resolved} of {told.deferred} resolved"),
+            ("time spent", brief(told.seconds)),
+        ]
+    )
+
+
+# -- gates -------------------------------------------------------------------------------------
+
+
+def _section_option(parser: Parser) -> None:
+    parser.add_argument(
+        "--section", type=count, metavar="N", help="the section; else the current one"
+    )
+
+
+def _approve_arguments(parser: Parser) -> None:
+    parser.add_argument("gate", metavar="GATE", help=f"{', '.join(GATES)}; G3.2 is G3 of section 2")
+    _section_option(parser)
+    parser.add_argument("--paragraph", type=count, metavar="N", help="of G4: the paragraph")
+    parser.add_argument("--last", action="store_true", help="no paragraph of the section follows")
+    parser.add_argument("--confirm", action="store_true", help="of G5: the overrides stand")
+    with_key(parser)
+
+
+def run_approve(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.approve(
+        options.gate,
+        section=options.section,
+        paragraph=options.paragraph,
+        last=options.last,
+        confirm=options.confirm,
+        key=options.key,
+    )
+    _tell(session, done, screen)
+
+
+def _paragraph_arguments(parser: Parser) -> None:
+    parser.add_argument("number", type=count, metavar="N", help="the number of the paragraph")
+    _section_option(parser)
+    parser.add_argument("--last", action="store_true", help="it is the last one of its section")
+    with_key(parser)
+
+
+def run_paragraph(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.paragraph_done(
+        options.number, section=options.section, last=options.last, key=options.key
+    )
+    _tell(session, done, screen)
+
+
+# -- sections ----------------------------------------------------------------------------------
+
+
+def _number_argument(parser: Parser) -> None:
+    parser.add_argument("number", type=count, metavar="N", help="the number of the section")
+
+
+def _add_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    parser.add_argument("--title", default="", metavar="TITLE", help="what it is called")
+    with_key(parser)
+
+
+def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.section_add(options.number, title=options.title, key=options.key)
+    _tell(session, done, screen)
+
+
+def _start_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    parser.add_argument(
+        "--stage",
+        type=count,
+        choices=(3, 4),
+        metavar="3|4",
+        help="its arguments or its paragraphs; else whichever is not completed",
+    )
+    with_key(parser)
+
+
+def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.section_start(options.number, stage=options.stage, key=options.key)
+    _tell(session, done, screen)
+
+
+def _done_arguments(parser: Parser) -> None:
+    _number_argument(parser)
+    parser.add_argument(
+        "--map",
+        default="",
+        metavar="FILE",
+        help="its argument map; else stage-3-section-N-arguments.md",
+    )
+    parser.add_argument(
+        "--verified", type=count, metavar="N", help="claims verified; else counted in the map"
+    )
+    parser.add_argument(
+        "--deferred", type=count, metavar="N", help="claims deferred; else counted in the map"
+    )
+    with_key(parser)
+
+
+def run_done(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.section_done(
+        options.number,
+        map=options.map,
+        verified=options.verified,
+        deferred=options.deferred,
+        key=options.key,
+    )
+    _tell(session, done, screen)
+
+
+def run_sections(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    found = session.section_list()
+    if screen.json:
+        rows = [{n: getattr(one, n) for n in one.__struct_fields__} for one in found]
+        screen.answer({**session.status(), "sections": rows})
+        return
+    head = ("SECTION", "ARGUMENTS", "VERIFIED", "DEFERRED", "PARAGRAPHS", "VOICE", "TITLE")
+    table: list[list[Part]] = [[(word, "dim") for word in head], *(_row(one) for one in found)]
+    screen.table(table if found else [])
+    if not found:
+        screen.line(
+            "no sections yet; they come with the outline: ", ("holdfast approve G2", "cyan")
+        )
+
+
+def _row(one: SectionListed) -> list[Part]:
+    total = "?" if one.total is None else str(one.total)
+    words = {"done": "completed", "pending": "not started", "running": "in progress"}
+    return [
+        str(one.number),
+        words.get(one.arguments, one.arguments.replace("_", " ")),
+        str(one.verified),
+        str(one.deferred),
+        f"{one.completed} of {total}, {words.get(one.paragraphs, one.paragraphs)}",
+        "" if one.voice is None else f"{one.voice:g}/5",
+        one.title,
+    ]
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+
+def _defer_arguments(parser: Parser) -> None:
+    parser.add_argument("text", metavar="TEXT", help="the claim; - reads it from stdin")
+    parser.add_argument(
+        "--reason",
+        required=True,
+        choices=DEFER_REASONS,
+        metavar="WORD",
+        help=", ".join(DEFER_REASONS),
+    )
+    _section_option(parser)
+    parser.add_argument("--paragraph", type=count, metavar="N", help="the paragraph it is in")
+    with_key(parser)
+
+
+def run_defer(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.claim_defer(
+        spoken(options.text, screen),
+        reason=options.reason,
+        section=options.section,
+        paragraph=options.paragraph,
+        key=options.key,
+    )
+    _tell(session, done, screen)
+
+
+def _resolve_arguments(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="the claim, such as c1")
+    parser.add_argument(
+        "--result",
+        choices=FACT_CHECKS,
+        default="verified",
+        metavar="WORD",
+        help=", ".join(SETTLING),
+    )
+    parser.add_argument(
+        "--source",
+        dest="sources",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="what it was checked with; may be repeated",
+    )
+    with_key(parser)
+
+
+def run_resolve(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.claim_resolve(
+        options.id, result=options.result, sources=options.sources, key=options.key
+    )
+    _tell(session, done, screen)
+
+
+def _override_arguments(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="the claim, such as c1")
+    parser.add_argument(
+        "--result",
+        required=True,
+        choices=FACT_CHECKS,
+        metavar="WORD",
+        help=f"what the check says: {', '.join(FACT_CHECKS)}",
+    )
+    parser.add_argument("--because", required=True, metavar="REASON", help="why it stands")
+    with_key(parser)
+
+
+def run_override(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.claim_override(
+        options.id, result=options.result, because=options.because, key=options.key
+    )
+    _tell(session, done, screen)
+
+
+def run_claims(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    found = session.claim_list()
+    if screen.json:
+        screen.answer({**session.status(), "claims": [_claim(one) for one in found]})
+        return
+    rows: list[list[Part]] = [
+        [one.id, _standing(one), str(one.section or ""), shorten(one.text, _SAID)] for one in found
+    ]
+    head: list[Part] = [(word, "dim") for word in ("CLAIM", "", "SECTION", "TEXT")]
+    screen.table([head, *rows] if rows else [])
+    if not rows:
+        screen.line("no claim was deferred")
+
+
+def _standing(claim: Claim) -> Part:
+    if claim.is_open:
+        return (f"deferred: {claim.reason}", "yellow")
+    return f"overridden: {claim.result}" if claim.result else ("resolved", "green")
+
+
+def _claim(one: Claim) -> dict[str, Any]:
+    names = ("id", "text", "reason", "section", "paragraph", "resolved", "result", "because")
+    return {name: getattr(one, name) for name in names}
+
+
+# -- voice, output, pushback -------------------------------------------------------------------
+
+
+def _calibrate_arguments(parser: Parser) -> None:
+    parser.add_argument("rating", type=count, metavar="1-5", help="5 sounds just like the user")
+    parser.add_argument("--notes", default="", metavar="TEXT", help="what is off")
+    parser.add_argument(
+        "--reference",
+        choices=VOICE_MODES,
+        default="",
+        metavar="WORD",
+        help=f"what the voice is compared with: {', '.join(VOICE_MODES)}",
+    )
+    parser.add_argument("--again", action="store_true", help="although it was asked before")
+    with_key(parser)
+
+
+def run_calibrate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.calibrate(
+        options.rating,
+        notes=spoken(options.notes, screen),
+        reference=options.reference,
+        again=options.again,
+        key=options.key,
+    )
+    _tell(session, done, screen)
+
+
+def score(text: str) -> float | None:
+    """A voice score, or None for a check that was skipped."""
+    if text == _SKIP:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 5") from None
+
+
+def _voice_arguments(parser: Parser) -> None:
+    parser.add_argument("score", type=score, metavar="SCORE", help=f"1 to 5, or {_SKIP}")
+    _section_option(parser)
+    parser.add_argument("--because", default="", metavar="REASON", help="why it was skipped")
+    with_key(parser)
+
+
+def run_voice(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.voice(
+        options.score, section=options.section, because=options.because, key=options.key
+    )
+    _tell(session, done, screen)
+
+
+def _output_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the final essay")
+    parser.add_argument("--words", type=count, metavar="N", help="else they are counted")
+    parser.add_argument("--sources", type=count, metavar="N", help="else those of the claims")
+    parser.add_argument("--voice", type=score, metavar="SCORE", help="else the sections' mean")
+    with_key(parser)
+
+
+def run_output(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    done = session.output(
+        options.file,
+        words=options.words,
+        sources=options.sources,
+        voice=options.voice,
+        key=options.key,
+    )
+    _tell(session, done, screen)
+
+
+def _pushback_arguments(parser: Parser) -> None:
+    parser.add_argument("level", choices=PUSHBACK, metavar="LEVEL", help=", ".join(PUSHBACK))
+    with_key(parser)
+
+
+def run_pushback(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = meant(hf)
+    _tell(session, session.pushback(options.level, key=options.key), screen)
+
+
+def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    path, text = hf.current().essay_show()
+    screen.answer({"path": path, "text": text, "words": len(text.split())})
+    screen.long()
+    screen.line((shown_path(path), "dim"))
+    screen.block(text)
+
+
+COMMANDS = {
+    "approve": Command(
+        _approve_arguments,
+        run_approve,
+        "holdfast approve G1",
+        "holdfast approve G3 --section 2",
+        "holdfast approve G5 --confirm",
+    ),
+    "section list": Command(nothing, run_sections, "holdfast section"),
+    "section add": Command(
+        _add_arguments, run_add, 'holdfast section add 4 --title "What remains"'
+    ),
+    "section start": Command(
+        _start_arguments,
+        run_start,
+        "holdfast section start 2",
+        "holdfast section start 1 --stage 4",
+    ),
+    "section done": Command(
+        _done_arguments, run_done, "holdfast section done 1 --map stage-3-section-1-arguments.md"
+    ),
+    "paragraph done": Command(
+        _paragraph_arguments,
+        run_paragraph,
+        "holdfast paragraph done 1",
+        "holdfast paragraph done 3 --last",
+    ),
+    "claim list": Command(nothing, run_claims, "holdfast claim"),
+    "claim defer": Command(
+        _defer_arguments,
+        run_defer,
+        'holdfast claim defer "Nine in ten programs got slower" --reason timeout',
+    ),
+    "claim resolve": Command(
+        _resolve_arguments,
+        run_resolve,
+        "holdfast claim resolve c1 --source https://example.org/study",
+    ),
+    "claim override": Command(
+        _override_arguments,
+        run_override,
+        'holdfast claim override c1 --result contested --because "I measured it myself"',
+    ),
+    "calibrate": Command(
+        _calibrate_arguments,
+        run_calibrate,
+        'holdfast calibrate 4 --notes "shorter sentences" --reference hybrid',
+    ),
+    "voice": Command(
+        _voice_arguments,
+        run_voice,
+        "holdfast voice 4.5 --section 1",
+        "holdfast voice skip --because timeout",
+    ),
+    "output": Command(_output_arguments, run_output, "holdfast output final-essay.md"),
+    "pushback": Command(_pushback_arguments, run_pushback, "holdfast pushback light"),
+    "essay show": Command(nothing, run_show, "holdfast essay show"),
+}

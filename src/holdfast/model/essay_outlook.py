@@ -1,0 +1,84 @@
+"""Outlook: what an essay asks for next, and what became of it in the end."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.model.essay import Moves, mean_voice, next_paragraph, owed
+from holdfast.model.state import State
+
+
+class Summary(Struct, frozen=True):
+    """What became of an essay."""
+
+    words: int | None
+    target_words: int | None
+    sections: int
+    claims_verified: int
+    sources: int
+    voice: float | None
+    overrides: int
+    deferred: int
+    resolved: int
+    seconds: float
+
+
+def summary(state: State) -> Summary:
+    moves, core = Moves(state), state.core
+    claims = moves.claims()
+    loose = [c for c in claims if c.section is None and c.resolved and not c.result]
+    counted = [moves.count(f"stage_3.section_{n}.verified_claims") for n in moves.sections()]
+    told = moves.value("output.voice_consistency_score")
+    voice = told if isinstance(told, int | float) else mean_voice(moves)
+    sources = moves.known("output.sources_verified")
+    return Summary(
+        words=moves.known("output.total_word_count"),
+        target_words=moves.known("stage_2.target_word_count"),
+        sections=len(moves.sections()),
+        claims_verified=sum(counted) + len(loose),
+        sources=len(moves.sources()) if sources is None else sources,
+        voice=voice,
+        overrides=sum(bool(claim.result) for claim in claims),
+        deferred=len(claims),
+        resolved=sum(claim.resolved for claim in claims),
+        seconds=max(0, (core.ended_at or core.updated_at) - core.began_at - core.away_ms) / 1000,
+    )
+
+
+def next_command(state: State) -> str:
+    """What an essay asks for next, as one would type it after `holdfast`."""
+    moves = Moves(state)
+    stage, section = moves.position()
+    if stage in (1, 2):
+        return f"approve G{stage}"
+    if stage == 3:
+        left = moves.sections(3, "running", "needs_review", "pending")
+        here = section if section in left else next(iter(left), None)
+        return "approve G3-Final" if here is None else owed(moves, here)[0]
+    return _next_in_writing(moves, section)
+
+
+def place_in_words(state: State) -> str:
+    """What an essay is at, as people say it."""
+    moves = Moves(state)
+    stage, section = moves.position()
+    if stage < 3:
+        return {1: "develop the thesis", 2: "structure the essay"}[stage]
+    if stage == 3:
+        return "look at all arguments together" if section is None else f"argue section {section}"
+    if section is None:
+        return "put the final essay together"
+    return f"write paragraph {moves.completed(section) + 1} of section {section}"
+
+
+def _next_in_writing(moves: Moves, section: int | None) -> str:
+    left = moves.sections(4, "running", "needs_review", "pending")
+    if left:
+        return next_paragraph(moves, section if section in left else left[0])
+    if not moves.value("output.final_essay_file"):
+        return "output final-essay.md"
+    waiting = [claim.id for claim in moves.claims() if claim.is_open]
+    if waiting:
+        return f"claim resolve {waiting[0]}"
+    confirm = any(claim.result for claim in moves.claims())
+    return f"approve G5{' --confirm' * confirm}"

@@ -1,0 +1,391 @@
+"""Proof: a command that was run and watched, and whether what it showed still holds.
+
+A *proof* has a name (the field of a gate, or what it is about) and may belong to a step; run
+again under the same name it takes the place of the one before. Its *inputs* are the files that
+some patterns name (see `inputs`). It is *stale* when they are not what they were when the command
+began, which is looked up whenever someone asks and never kept. One without inputs cannot go
+stale: nobody said what it depends on.
+
+While the command runs this process is a holder of the session, so that whoever comes after its
+death is told what was going on and that nobody knows how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import child, inputs, place
+from holdfast.clock import derived_id
+from holdfast.config import child_environment, user_environment
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.home import Holdfast
+from holdfast.model.event import Event, EvidenceObserved
+from holdfast.model.plan import UNITS, number_of
+from holdfast.model.state import Proof, State, Step
+from holdfast.session import Session
+from holdfast.sha import digest_of
+from holdfast.text import ID_LIMIT, clean_id, shorten, tame, terminal
+
+MAX_COMMAND = 6000
+MAX_TIMEOUT = 7 * 24 * 3600
+_TAIL = 2000
+_DOING = 200
+
+
+class Wanted(Struct, frozen=True):
+    """A command to be run, what it shall show, and what it depends on."""
+
+    proof: str
+    argv: list[str]
+    step: str = ""
+    globs: list[str] = []
+    timeout: float | None = None
+    folder: str = ""
+
+
+class Standing(Struct, frozen=True):
+    """A proof and whether it holds now: `stale` is None where nobody could say.
+
+    `why` names what is not as it was: (path, "changed" | "missing" | "new"), or in words.
+    """
+
+    row: Proof
+    stale: bool | None = False
+    why: list[tuple[str, str]] = []
+
+    @property
+    def word(self) -> str:
+        """`failed`, `stale`, `fresh`, `not checked`, or `passed` for one without inputs."""
+        if not self.row.passed:
+            return "failed"
+        if self.stale is None:
+            return "not checked"
+        return "stale" if self.stale else "fresh" if self.row.globs else "passed"
+
+    @property
+    def holds(self) -> bool:
+        """Whether a gate may rely on it."""
+        return self.row.passed and self.stale is False
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def wanted(
+    session: Session,
+    argv: Sequence[str],
+    *,
+    phase: str = "",
+    name: str = "",
+    globs: Sequence[str] = (),
+    timeout: float | None = None,
+) -> Wanted:
+    """What was asked for, checked before anything is run."""
+    if not argv or not argv[0]:
+        raise InvalidInput("no command is named", hint="holdfast prove -- make lint")
+    if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
+        raise InvalidInput(f"the timeout cannot be {timeout:g}", why="it is seconds, above 0")
+    if sum(len(word.encode()) + 3 for word in (*argv, *globs)) > MAX_COMMAND:
+        raise InvalidInput(
+            "the command is too long to be kept",
+            why=f"with its inputs at most {MAX_COMMAND:,} bytes",
+            hint="put it into a script, and make that one of the inputs",
+        )
+    tree, cwd = session.home.workspace.tree, session.home.folder
+    with session.home.store.view(session.id) as view:
+        step = _step(session.home.journal.state(view), phase)
+    return Wanted(
+        proof=clean_id(name, "the name of a proof") if name else _named(_kept(session, argv)),
+        argv=list(argv),
+        step=step,
+        globs=inputs.checked(globs),
+        timeout=timeout,
+        folder=place.relative(cwd, tree.root).removeprefix("."),
+    )
+
+
+def _step(state: State, phase: str) -> str:
+    """The step a proof is for: that of a phase, a task, or the phase at work if none is named."""
+    if not phase:
+        rows = state.rows.select("step", open_only=True, newest=True)
+        at_work = [r for r in rows if isinstance(r, Step) and number_of(r.id) is not None]
+        return next((row.id for row in at_work if row.status == "running"), "")
+    named = [f"{unit}-{phase}" for unit in UNITS] if phase.isdigit() else []
+    return next((id for id in (*named, phase) if state.step(id) is not None), phase)
+
+
+def _named(argv: Sequence[str]) -> str:
+    """A name for a proof that was given none: the words of its command, `make-lint`."""
+    words = [os.path.basename(argv[0]), *(w for w in argv[1:3] if not w.startswith("-"))]
+    plain = "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-") for word in words)
+    return plain[:ID_LIMIT].strip("-") or "proof"
+
+
+def prove(
+    session: Session, what: Wanted, *, sink: child.Sink | None = None, key: str = ""
+) -> Event:
+    """Run a command and keep how it ended, whatever that was.
+
+    With a `key` that was used before nothing is run.
+    """
+    home = session.home
+    probe = _asked(session, what)
+    if key and _is_used(session, key):
+        return session.record(probe, key=key)
+    with home.store.view(session.id) as view:
+        home.journal.require(view, probe)
+    before = _manifest(session, what.globs)
+    _require_some(what.globs, before.files)
+    ended = _run(session, what, probe, sink)
+    after = _manifest(session, what.globs, before.seen)
+    data = before.data if what.globs else b""
+    body = _observed(session, probe, ended, before.files, changed=before.files != after.files)
+    event = session.record(body, key=key, blobs=[(body.blob, data)] if data else [])
+    home.afterwards(lambda: _remember(session, after))
+    return event
+
+
+def _asked(session: Session, what: Wanted) -> EvidenceObserved:
+    """The event as far as it is known before the command runs; secrets are out already."""
+    names = session.home.journal.secrets_in(shlex.join(what.argv))
+    return EvidenceObserved(
+        proof=what.proof,
+        argv=_kept(session, what.argv),
+        exit=0,
+        step=what.step,
+        globs=what.globs,
+        folder=what.folder,
+        redacted=sorted(set(names)),
+    )
+
+
+def _kept(session: Session, argv: Sequence[str]) -> list[str]:
+    """The words of a command without secrets; `--password x` is one only together."""
+    line = shlex.join(argv)
+    clean = session.home.journal.redacted(line)
+    try:
+        return list(argv) if clean == line else shlex.split(clean)
+    except ValueError:
+        return [clean]
+
+
+def _is_used(session: Session, key: str) -> bool:
+    with session.home.store.view(session.id) as view:
+        return view.find(derived_id(session.id.lower(), key)) is not None
+
+
+def _require_some(globs: Sequence[str], files: Mapping[str, str]) -> None:
+    match = [glob for glob in globs if not any(map(inputs.matcher([glob]), files))]
+    if match:
+        raise InvalidInput(
+            f"no file matches {match[0]}",
+            why="nothing was run; what git ignores does not count",
+            hint="inputs are named from the root of the project: --inputs 'src/**'",
+        )
+
+
+def _run(
+    session: Session, what: Wanted, probe: EvidenceObserved, sink: child.Sink | None
+) -> child.Ended:
+    home = session.home
+    doing = f"proving {what.proof}: {shlex.join(probe.argv)}"
+    held = home.hold_while(session.id, shorten(doing, _DOING))
+    try:
+        return child.run(
+            what.argv,
+            os.path.join(home.workspace.tree.root, what.folder),
+            user_environment(),
+            clock=home.clock,
+            sink=sink,
+            timeout=what.timeout,
+        )
+    finally:
+        home.let_go_of(held)
+
+
+def _observed(
+    session: Session,
+    probe: EvidenceObserved,
+    ended: child.Ended,
+    files: Mapping[str, str],
+    *,
+    changed: bool,
+) -> EvidenceObserved:
+    clean, names = _clean(session.home, ended.head)
+    tail = clean
+    if ended.printed > len(ended.head):
+        tail, more = _clean(session.home, ended.tail)
+        names = [*names, *more]
+    data = inputs.Manifest(dict(files), {}).data if probe.globs else b""
+    found: dict[str, Any] = {
+        "exit": ended.exit,
+        "duration_ms": ended.duration_ms,
+        "output": digest_of(clean.encode()),
+        "printed": ended.printed,
+        "tail": _end_of(tail),
+        "blob": digest_of(data) if data else "",
+        "size": len(data),
+        "files": len(files),
+        "changed": changed,
+        "timed_out": ended.timed_out,
+        "interrupted": ended.interrupted,
+        "redacted": sorted({*probe.redacted, *names}),
+    }
+    import msgspec
+
+    return msgspec.structs.replace(probe, **found)
+
+
+def _clean(home: Holdfast, data: bytes) -> tuple[str, list[str]]:
+    """What was printed as text, without what moves a cursor, and without secrets."""
+    text = terminal(data.decode("utf-8", "replace"), newlines=True)
+    return home.journal.redacted(text), home.journal.secrets_in(text)
+
+
+def _end_of(text: str) -> str:
+    last = text.rstrip().encode()[-_TAIL:].decode("utf-8", "ignore")
+    return tame(last, limit=_TAIL, lines=True)
+
+
+def again(
+    session: Session, *, everything: bool = False, sink: child.Sink | None = None
+) -> Iterator[tuple[Standing, Event]]:
+    """Run what is stale (or everything) once more, the oldest first; each as it ends."""
+    for one in standings(session):
+        row = one.row
+        if not (everything or one.stale):
+            continue
+        if not row.again:
+            raise Refused(
+                f"{row.proof} cannot be run again",
+                why="a secret was taken out of its command before it was kept",
+                hint=f"run it as before: holdfast prove --as {row.proof} -- …",
+            )
+        what = Wanted(row.proof, row.argv, row.step, row.globs, None, row.folder)
+        event = prove(session, what, sink=sink)
+        yield one, event
+        if isinstance(event.body, EvidenceObserved) and event.body.interrupted:
+            return
+
+
+# -- whether it still holds --------------------------------------------------------------------
+
+
+def standings(session: Session, step: str | None = None) -> list[Standing]:
+    """Every proof, or those of a step and of none, looked at in full; the oldest first."""
+    with session.home.store.view(session.id) as view:
+        rows = session.home.journal.state(view).rows.select("proof")
+        found = [row for row in rows if isinstance(row, Proof)]
+    wanted = [row for row in found if step is None or row.step in ("", step)]
+    return [_standing(session, row) for row in wanted]
+
+
+def observed(session: Session, step: str) -> dict[str, Standing]:
+    """What was observed for a step, by name; its own proofs before those of no step."""
+    found = standings(session, step)
+    return {one.row.proof: one for one in sorted(found, key=lambda one: bool(one.row.step))}
+
+
+def _standing(session: Session, row: Proof) -> Standing:
+    if not row.globs:
+        return Standing(row)
+    if row.changed:
+        return Standing(row, True, [("inputs", "changed while it ran")])
+    try:
+        kept = session.home.store.blob(row.blob)
+        now = _manifest(session, row.globs)
+    except HoldfastError as error:
+        return Standing(row, True, [("inputs", str(error))])
+    if kept is None:
+        return Standing(row, True, [("inputs", "what they were is not kept any more")])
+    why = inputs.differences(inputs.parse(kept), now.files)
+    return Standing(row, bool(why), why)
+
+
+def glance(session: Session, state: State) -> dict[str, str]:
+    """Proofs by id with their word, from a look that takes no longer than drift may.
+
+    The newest are looked at first, and only the files that there were: one that is new is
+    noticed by `standings`.
+    """
+    home = session.home
+    files, deadline = home.settings.drift_files, home.settings.drift_ms
+    ends = home.clock.monotonic() + deadline / 1000
+    found: dict[str, str] = {}
+    for row in state.rows.select("proof", newest=True):
+        if isinstance(row, Proof):
+            left = int((ends - home.clock.monotonic()) * 1000)
+            found[row.id] = _glanced(session, row, files, left)
+            files -= row.files
+    return found
+
+
+def _glanced(session: Session, row: Proof, files: int, ms: int) -> str:
+    if not row.globs or not row.passed:
+        return Standing(row).word
+    if row.changed:
+        return Standing(row, True).word
+    if row.files > files or ms <= 0:
+        return Standing(row, None).word
+    home, root = session.home, session.home.workspace.tree.root
+    try:
+        then = inputs.parse(home.store.blob(row.blob) or b"")
+    except HoldfastError:
+        return Standing(row, None).word
+    seen = _seen(session, list(then))
+    words = {
+        w for _, w in place.drift(list(then.items()), seen, files, ms, root=root, clock=home.clock)
+    }
+    stale = True if words & {"changed", "missing"} else None if "not checked" in words else False
+    return Standing(row, stale).word
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _manifest(
+    session: Session, globs: Sequence[str], seen: Mapping[str, place.Seen] | None = None
+) -> inputs.Manifest:
+    home = session.home
+
+    def known(paths: Sequence[str]) -> Mapping[str, place.Seen]:
+        return seen if seen is not None else _seen(session, paths)
+
+    return inputs.manifest(
+        globs,
+        home.workspace.tree,
+        child_environment(),
+        now=home.clock.now,
+        seen=known,
+        ours=_ours(home) if globs else (),
+        name=home.journal.redacted,
+    )
+
+
+def _seen(session: Session, paths: Sequence[str]) -> dict[str, place.Seen]:
+    root, local = session.home.workspace.tree.root, session.home.store.local
+    full = {path: os.path.join(root, path) for path in paths}
+    found = local.seen_files(session.id, list(full.values()))
+    return {path: found[full[path]] for path in paths if full[path] in found}
+
+
+def _ours(home: Holdfast) -> Iterator[str]:
+    """Files that are written whenever something is recorded: they are no inputs of anything."""
+    bound = home.store.bound
+    for binding in bound.bindings():
+        names = {os.path.join(binding.root, name) for name in bound.renderings(binding)}
+        for path in (binding.place, *names):
+            yield from (path, f"{path}.bak")
+
+
+def _remember(session: Session, now: inputs.Manifest) -> None:
+    """Keep the stamps, so that the next look need not read every file."""
+    root, redacted = session.home.workspace.tree.root, session.home.journal.redacted
+    kept = {os.path.join(root, p): seen for p, seen in now.seen.items() if redacted(p) == p}
+    session.home.store.local.saw_files(session.id, kept)

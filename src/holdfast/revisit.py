@@ -1,0 +1,549 @@
+"""Revisit: going back to an earlier step, with its files, all of it or nothing.
+
+`look` says what it would do and touches nothing. `apply` records the events in one append, and
+in the same transaction the *chores*: what has to be done to files because of them. They are done
+right after; if the process dies before, by the next command that writes. A chore can be done
+twice, and never touches a file that is not what it was when it was decided. `undo` withdraws the
+events of a revisit and puts the files back, in the same way.
+
+A *version* is a file set aside as `NAME.vN.md`; only the name without a number is current.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast import files, place
+from holdfast.clock import derived_id, new_id
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.essay import folder_of
+from holdfast.home import Holdfast
+from holdfast.layout import essay, stamps, value
+from holdfast.layout.document import Document
+from holdfast.layout.essay import form
+from holdfast.layout.essay.impact import stage_of_file, told
+from holdfast.model import event as ev
+from holdfast.model.essay import POSITION, is_essay
+from holdfast.model.event import Body, Event
+from holdfast.model.merge import in_order, retracted
+from holdfast.model.plan import Phase, from_snapshot, number_of
+from holdfast.model.revisit import (
+    IMPACTS,
+    Assessment,
+    Later,
+    Output,
+    Signal,
+    assess,
+    later_steps,
+    likeness,
+    verdicts_of,
+)
+from holdfast.model.state import Artifact, State, Step
+from holdfast.session import Session
+from holdfast.sha import digest_of
+from holdfast.store.bound import Binding
+
+MAX_FILE = 64 * 1024 * 1024
+_MAX_STATE = 16 * 1024 * 1024
+_LOGS = (form.THESIS_LOG, form.DRAFT_LOG)
+_OVER_ALL = (form.FINAL, "fact-check-log.md", "voice-check-log.md")
+
+
+class Look(Struct, frozen=True):
+    """What a revisit would do, what it would set aside as what, and what is left of the last."""
+
+    assessment: Assessment
+    versions: dict[str, str]
+    pending: list[str] = []
+
+
+class Kept(Struct, frozen=True):
+    """A file that becomes a version: where it is, what it is called then, and its content."""
+
+    path: str
+    full: str
+    target: str
+    version: int
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.data)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def look(session: Session, step: str, impact: str = "") -> Look:
+    """What going back to a step would mean. Nothing is changed."""
+    if impact and impact not in IMPACTS:
+        raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
+    with session.home.store.view(session.id) as view:
+        known = _Known(session, session.home.journal.state(view), _phases(session, view))
+        found = known.assess(known.step(step).id, impact)
+    kept = [*known.changed(found), *known.archived(found)]
+    names = {one.path: os.path.basename(one.target) for one in kept}
+    left = [_in_words(what) for _, what in session.home.store.local.chores(session.id)]
+    return Look(found, names, left)
+
+
+def _phases(session: Session, view: Any) -> dict[int, Phase]:
+    """The phases of the plan that the session keeps, by number."""
+    for event in session.home.journal.events(view):
+        if isinstance(event.body, ev.PlanSet) and event.body.snapshot:
+            data = session.home.store.blob(event.body.snapshot)
+            plan = from_snapshot(data) if data is not None else None
+            return {phase.number: phase for phase in plan.phases} if plan else {}
+    return {}
+
+
+class _Known:
+    """A session's steps and files, as far as a revisit needs them."""
+
+    def __init__(self, session: Session, state: State, phases: dict[int, Phase]) -> None:
+        self._session, self._state, self._phases = session, state, phases
+        self._essay = _essay_of(session.home, session.id)
+        self._is_essay = self._essay is not None or is_essay(state)
+        self._root = session.home.workspace.tree.root
+        if self._is_essay:
+            self._root = folder_of(session.home, session.id, state)
+        self._names = _names(self._root) if self._is_essay else []
+
+    @property
+    def essay(self) -> Binding | None:
+        return self._essay
+
+    def step(self, name: str) -> Step:
+        """The step that a number, or an id, means."""
+        tries = [f"{unit}-{name}" for unit in ("phase", "stage")] if name.isdigit() else []
+        for id in (*tries, name):
+            if row := self._state.step(id):
+                return row
+        steps = [row.name for row in self._state.rows.select("step", limit=20)]
+        why = f"known: {', '.join(steps)}" if steps else "there are none yet"
+        raise Refused(f"there is no step {name}", why=why, hint="holdfast task list")
+
+    def assess(self, step: str, impact: str) -> Assessment:
+        later = [self._later(row) for row in later_steps(self._state, step)]
+        if self._is_essay:
+            files = [name for name in _OVER_ALL if name in self._names]
+            later.append(Later("", "done" if files else "pending", files))
+        ordered = step.startswith("phase-") and number_of(step) is not None and bool(self._phases)
+        outputs = [self._output(path) for path in self._outputs(step)]
+        return assess(step, outputs, later, impact=impact, in_order=ordered)
+
+    def _later(self, row: Step) -> Later:
+        at = form.place_of(row.id) if self._is_essay else None
+        if at is None:
+            paths = [path for path in self._paths(row) if os.path.isfile(self.full(path))]
+            return Later(row.id, row.status, paths)
+        stage, section = at
+        mine = [n for n in self._names if essay.is_current(n) and stage_of_file(n) == stage]
+        if section:
+            return Later(
+                row.id, row.status, [n for n in mine if essay.section_in(n) == section], [section]
+            )
+        own = [name for name in mine if essay.section_in(name) is None]
+        return Later(row.id, row.status, own, self._begun(stage))
+
+    def _begun(self, stage: int) -> list[int]:
+        """The sections of a stage that somebody has worked on."""
+        found = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
+        places = [(form.place_of(row.id), row.status) for row in found]
+        return [at[1] for at, s in places if at and at[0] == stage and at[1] and s != "pending"]
+
+    def _outputs(self, step: str) -> list[str]:
+        """What a step made, as far as anybody said so."""
+        at = form.place_of(step) if self._is_essay else None
+        if at is None:
+            rows = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
+            mine = [row for row in rows if step in (row.id, row.parent)]
+            return list(dict.fromkeys(path for row in mine for path in self._paths(row)))
+        stage, section = at
+        kept = [row.name for row in self._state.rows.select("artifact")]
+        names = [n for n in {*self._names, *kept} if essay.is_current(n) and n not in _LOGS]
+        mine_too = [n for n in names if stage_of_file(n) == stage]
+        return sorted(n for n in mine_too if not section or essay.section_in(n) in (section, None))
+
+    def _paths(self, row: Step) -> list[str]:
+        number = number_of(row.id)
+        phase = self._phases.get(number) if number is not None else None
+        return [*row.files, *(phase.outputs if phase else [])]
+
+    def full(self, path: str) -> str:
+        return (
+            os.path.join(self._root, path) if self._is_essay else place.absolute(path, self._root)
+        )
+
+    def _output(self, path: str) -> Output:
+        data, old = self._now(path), self._kept(path)
+        then, now = _text(old), _text(data)
+        signals = []
+        if self._is_essay and then is not None and now is not None:
+            signals = [Signal(*one) for one in told(path, then, now, likeness)]
+        return Output(path, then, now, signals)
+
+    def _now(self, path: str) -> bytes | None:
+        return files.read_optional(self.full(path), MAX_FILE, follow=False)
+
+    def _kept(self, path: str) -> bytes | None:
+        row = self._state.rows.get("artifact", path)
+        if not isinstance(row, Artifact) or not row.kept:
+            return None
+        return self._session.home.store.blob(row.digest)
+
+    # -- what becomes a version ----------------------------------------------------------------
+
+    def changed(self, found: Assessment) -> list[Kept]:
+        """Outputs of the step as they were: the old content, not the file, becomes a version."""
+        pairs = [(path, self._kept(path)) for path in found.changed]
+        return [self._version(path, data) for path, data in pairs if data is not None]
+
+    def archived(self, found: Assessment) -> list[Kept]:
+        pairs = [(path, self._now(path)) for path in dict.fromkeys(found.archive)]
+        return [self._version(path, data) for path, data in pairs if data is not None]
+
+    def fresh(self, found: Assessment) -> list[tuple[str, bytes]]:
+        """Outputs as they are now, where that is not kept yet."""
+        pairs = [(path, self._now(path), self._kept(path)) for path in self._outputs(found.step)]
+        return [(path, now) for path, now, old in pairs if now is not None and now != old]
+
+    def _version(self, path: str, data: bytes) -> Kept:
+        full = self.full(path)
+        folder, name = os.path.split(full)
+        target = essay.version_name(name, _names(folder))
+        number = int(target.removesuffix(os.path.splitext(name)[1]).rpartition(".v")[2])
+        return Kept(path, full, os.path.join(folder, target), number, data)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def moves(self, found: Assessment, because: str) -> list[Body]:
+        row = self.step(found.step)
+        parent = self._state.step(row.parent) if row.parent else None
+        above = [parent.id] if parent is not None and parent.status == "done" else []
+        review, reset = [*found.review, *above], found.reset
+        again = [row.id, *reset, *(review if found.impact == "moderate" else [])]
+        why = f"revisit of {row.id}: {because}"[:1000]
+        return [
+            ev.StepRevisited(step=row.id, because=because, impact=found.impact),
+            *(ev.CheckpointRolledBack(step=s, because=why) for s in self._passed(again)),
+            *(ev.StepNeedsReview(step=step, because=why) for step in review),
+            *(ev.StepReset(step=step, because=why) for step in reset),
+            *([ev.StepReset(step=row.id, because=why)] if row.status == "done" else []),
+            *([ev.StepStarted(step=row.id)] if row.status != "running" else []),
+            *([ev.AttributeSet(key=POSITION, value=row.id)] if self._is_essay else []),
+        ]
+
+    def _passed(self, steps: Iterable[str]) -> list[str]:
+        return verdicts_of(self._state, steps)
+
+    def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
+        """Attributes of the layout that would name what is not there any more."""
+        if not self._is_essay:
+            return []
+        at = form.place_of(found.step)
+        names, stage = set(gone), at[0] if at else 9
+        bodies: list[Body] = []
+        for row in self._state.rows.select("attribute"):
+            value = getattr(row, "value", None)
+            lost = isinstance(value, str) and os.path.basename(value) in names
+            later = found.impact == "major" and _stage_of(row.name) > stage
+            if value is not None and (lost or later):
+                bodies.append(ev.AttributeSet(key=row.name, value=None))
+        return bodies
+
+
+def _stage_of(attribute: str) -> int:
+    """The stage that an attribute of an essay is about; 0 for one of no stage."""
+    if attribute.startswith(f"{form.ID}.output."):
+        return 5
+    return next((n for n in form.STAGES if attribute.startswith(f"{form.ID}.stage_{n}.")), 0)
+
+
+def _essay_of(home: Holdfast, session: str) -> Binding | None:
+    return next((b for b in home.store.bound.bindings(session) if b.layout == form.ID), None)
+
+
+def _names(folder: str) -> list[str]:
+    return [os.path.basename(path) for path in files.entries(folder)]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+# -- doing -------------------------------------------------------------------------------------
+
+
+def apply(
+    session: Session, step: str, *, impact: str = "", because: str = "", key: str = ""
+) -> tuple[Look, Event]:
+    """Go back to a step: events and chores in one append, then the files."""
+    home = session.home
+    home.take_up(session.id)
+    found = look(session, step, impact)
+    if key and (done := _done_before(session, key)):
+        return found, done
+    reason = because.strip() or "; ".join(found.assessment.reasons)
+    with home.store.view(session.id) as view:
+        known = _Known(session, home.journal.state(view), _phases(session, view))
+        old, gone = known.changed(found.assessment), known.archived(found.assessment)
+        fresh = known.fresh(found.assessment)
+        bodies = known.moves(found.assessment, reason)
+        bodies[1:1] = [
+            *(_versioned(one) for one in (*old, *gone)),
+            *(_saved(home, path, data) for path, data in fresh),
+            *known.forgotten(found.assessment, [one.path for one in gone]),
+        ]
+    at = home.clock.now()
+    chores = [
+        *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
+        *(_move(one.full, one.target, one.digest) for one in gone),
+        *_log(known.essay, found.assessment, reason, [one.target for one in gone], at),
+    ]
+    name = key or new_id(home.clock)
+    session.record(
+        *bodies,
+        key=name,
+        at=at,
+        blobs=_blobs(home, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
+        chores=[json.dumps(chore) for chore in chores],
+    )
+    finish(home, session.id)
+    event = _done_before(session, name)
+    session.repeated = False
+    assert event is not None
+    return found, event
+
+
+def _done_before(session: Session, key: str) -> Event | None:
+    """The revisit that was recorded under a key, if one was."""
+    base = derived_id(session.id.lower(), key)
+    with session.home.store.view(session.id) as view:
+        if view.find(base) is None:
+            return None
+        events = list(session.home.journal.events(view))
+    found = [event for event in events if event.id.partition("-")[0] == base]
+    done = [event for event in found if isinstance(event.body, ev.StepRevisited)]
+    if not done:
+        why = f"it stands for event {found[-1].seq}, {found[-1].kind}"
+        hint = "use a key of its own for every call"
+        raise Refused(f"the key {key} was used for something else", why=why, hint=hint)
+    session.repeated = True
+    return done[-1]
+
+
+def _versioned(one: Kept) -> Body:
+    return ev.ArtifactVersioned(
+        path=one.path, version=one.version, digest=one.digest, size=len(one.data)
+    )
+
+
+def _saved(home: Holdfast, path: str, data: bytes) -> Body:
+    secrets = _secrets(home, data)
+    return ev.ArtifactSaved(
+        path=path,
+        digest=digest_of(data),
+        size=len(data),
+        kept=not secrets,
+        redacted=sorted(set(secrets)),
+    )
+
+
+def _secrets(home: Holdfast, data: bytes) -> list[str]:
+    return home.journal.secrets_in(data.decode("utf-8", "replace"))
+
+
+def _blobs(home: Holdfast, contents: Iterable[bytes]) -> list[tuple[str, bytes]]:
+    return [(digest_of(data), data) for data in contents if not _secrets(home, data)]
+
+
+def _move(path: str, target: str, digest: str) -> dict[str, Any]:
+    return {"op": "move", "from": path, "to": target, "digest": digest}
+
+
+def _log(
+    bound: Binding | None, found: Assessment, reason: str, archived: Sequence[str], at: int
+) -> list[dict[str, Any]]:
+    """The entry in the revision history of an essay."""
+    where = form.place_of(found.step) if bound else None
+    if bound is None or where is None:
+        return []
+    names = [os.path.basename(path) for path in archived]
+    entry = {"stage": where[0], "impact": found.impact, "reason": reason, "archived": names}
+    return [{"op": "log", "file": bound.place, "at": at, **entry}]
+
+
+# -- undoing -----------------------------------------------------------------------------------
+
+
+def undo(session: Session, *, because: str = "", key: str = "") -> Event:
+    """Take the last revisit back: its events are withdrawn, its files get their names again."""
+    home = session.home
+    home.take_up(session.id)
+    event, batch = _last(session)
+    with home.store.view(session.id) as view:
+        known = _Known(session, home.journal.state(view), {})
+    fresh = {one.body.path for one in batch if isinstance(one.body, ev.ArtifactSaved)}
+    versions = [one.body for one in batch if isinstance(one.body, ev.ArtifactVersioned)]
+    chores = [_put_back(known, body, copied=body.path in fresh) for body in versions]
+    if known.essay and (where := form.place_of(getattr(event.body, "step", ""))):
+        entry = {"op": "unlog", "file": known.essay.place, "stage": where[0], "at": event.head.at}
+        chores.append(entry)
+    reason = because or "the revisit is taken back"
+    done = session.record(
+        *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
+        key=key,
+        chores=[json.dumps(chore) for chore in reversed(chores)],
+    )
+    finish(home, session.id)
+    return done
+
+
+def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dict[str, Any]:
+    full = known.full(body.path)
+    stem, dot = os.path.splitext(full)
+    version = f"{stem}.v{body.version}{dot}"
+    if copied:
+        # Only a copy of what is kept: the file itself was never moved.
+        return {"op": "remove", "path": version, "digest": body.digest}
+    return _move(version, full, body.digest)
+
+
+def _last(session: Session) -> tuple[Event, list[Event]]:
+    """The last revisit that stands, and every event that was recorded with it."""
+    with session.home.store.view(session.id) as view:
+        events = in_order(session.home.journal.events(view))
+    gone = retracted(events)
+    standing = [event for event in events if event.id not in gone]
+    found = [event for event in standing if isinstance(event.body, ev.StepRevisited)]
+    if not found:
+        raise Refused("nothing was revisited", hint="holdfast revisit STEP")
+    base = found[-1].id.partition("-")[0]
+    batch = [event for event in standing if event.id.partition("-")[0] == base]
+    _require_idle_since(standing, batch)
+    return found[-1], batch
+
+
+def _require_idle_since(standing: Sequence[Event], batch: Sequence[Event]) -> None:
+    steps = {step for one in batch if (step := getattr(one.body, "step", ""))}
+    after = standing[standing.index(batch[-1]) + 1 :]
+    work = [event for event in after if getattr(event.body, "step", "") in steps]
+    if work:
+        raise Refused(
+            "work went on since the revisit",
+            why=f"#{work[0].seq} {work[0].kind} speaks of {getattr(work[0].body, 'step', '')}",
+            hint=f"take that back first: holdfast undo {work[-1].seq}",
+        )
+
+
+# -- chores ------------------------------------------------------------------------------------
+
+
+def finish(home: Holdfast, session: str) -> None:
+    """Do what is left to be done to files. What fails is told, and tried again next time."""
+    for number, what in home.store.local.chores(session):
+        try:
+            chore = json.loads(what)
+            _DO[chore["op"]](home, chore)
+        except (HoldfastError, OSError, ValueError, KeyError) as error:
+            home.say(f"recorded, but left to do: {_in_words(what)}: {error}")
+            continue
+        home.store.local.chore_done(number)
+
+
+def _in_words(what: str) -> str:
+    chore: dict[str, Any] = json.loads(what)
+    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
+    return f"{chore['op']} {' → '.join(names)}"
+
+
+def _do_move(home: Holdfast, chore: dict[str, Any]) -> None:
+    source, target, digest = chore["from"], chore["to"], chore["digest"]
+    if _digest(target) == digest:
+        _remove(source, digest)
+        return
+    if os.path.lexists(target):
+        home.say(f"{target} is there already and stays as it is; {source} keeps its name")
+    elif _digest(source) == digest:
+        files.move(source, target)
+    else:
+        # Somebody wrote something else there since: that is theirs, the version is ours.
+        _do_write(home, chore)
+
+
+def _do_write(home: Holdfast, chore: dict[str, Any]) -> None:
+    target, data = chore["to"], home.store.blob(chore["digest"])
+    for torn in files.unfinished(target):
+        files.remove(torn)
+    if os.path.lexists(target):
+        return
+    if data is None:
+        home.say(f"{target} cannot be written: what it held is not kept")
+        return
+    files.create(target, data, mode=0o644)
+
+
+def _do_remove(home: Holdfast, chore: dict[str, Any]) -> None:
+    _remove(chore["path"], chore["digest"])
+
+
+def _remove(path: str, digest: str) -> None:
+    """Remove a file that is what we know it to be, for good: its chore is not done again."""
+    if _digest(path) == digest:
+        os.unlink(path)
+    files.sync_folder(os.path.dirname(path))
+
+
+def _digest(path: str) -> str:
+    data = files.read_optional(path, MAX_FILE, follow=False)
+    return "" if data is None else digest_of(data)
+
+
+def _do_log(home: Holdfast, chore: dict[str, Any]) -> None:
+    def add(doc: dict[str, Any]) -> dict[str, Any]:
+        told = (chore["stage"], chore["impact"], chore["reason"], chore["archived"], chore["at"])
+        return doc if _entries(doc, chore) else essay.revised(doc, *told)
+
+    _edit(chore["file"], add)
+
+
+def _do_unlog(home: Holdfast, chore: dict[str, Any]) -> None:
+    def take_out(doc: dict[str, Any]) -> dict[str, Any]:
+        ours = _entries(doc, chore)
+        left = [entry for entry in value.sequence(doc.get("revision_history")) if entry not in ours]
+        return {**doc, "revision_history": left}
+
+    _edit(chore["file"], take_out)
+
+
+def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
+    mark = {"stage_revisited": chore["stage"], "timestamp": stamps.write(chore["at"])}
+    found = value.sequence(doc.get("revision_history"))
+    return [entry for entry in found if mark.items() <= value.mapping(entry).items()]
+
+
+def _edit(path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    data = files.read_optional(path, _MAX_STATE, follow=False)
+    if data is None:
+        return
+    document = Document.parse(data, "yaml")
+    if not isinstance(document.value, dict):
+        return
+    made = document.rewrite(change(document.value))
+    if made != data:
+        files.replace(path, made, mode=0o644)
+
+
+_DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
+    "move": _do_move,
+    "write": _do_write,
+    "remove": _do_remove,
+    "log": _do_log,
+    "unlog": _do_unlog,
+}

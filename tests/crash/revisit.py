@@ -1,0 +1,108 @@
+"""A revisit under faults: after the next command it has happened with all its files, or not at all.
+
+An essay whose thesis was exchanged for another one: going back archives what came after, and
+leaves an entry in the log of its session file. Undoing it is swept too.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+import holdfast
+from holdfast.errors import Busy, ReadOnly, StoreFailed
+from holdfast.model.event import ArtifactSaved, StepAdded
+from holdfast.session import Session
+from holdfast.sha import digest_of
+from tests.crash.mirror import _open
+from tests.crash.scenario import Ack, Scenario
+
+SESSION = "s1"
+_HOUR = 3_600_000
+THESIS = "## Thesis Statement\n\n{}\n\n## Claim Type\n\n{}\n"
+OLD, NEW = THESIS.format("Rules cost homes", "argument"), THESIS.format("What it is", "explainer")
+FILES = {"stage-1-thesis.md": NEW, "stage-2-outline.md": "# Outline\n", "stage-4-draft.md": "x\n"}
+VERSIONS = {
+    "stage-1-thesis.md": NEW,
+    "stage-1-thesis.v1.md": OLD,
+    "stage-2-outline.v1.md": "# Outline\n",
+    "stage-4-draft.v1.md": "x\n",
+}
+BEFORE = ({"stage-1": "done", "stage-2": "done", "stage-4": "running"}, FILES, 0)
+AFTER = ({"stage-1": "running", "stage-2": "pending", "stage-4": "pending"}, VERSIONS, 1)
+
+Seen = tuple[dict[str, str], dict[str, str], int]
+
+
+def _prepare(home: str, *, applied: bool = False) -> None:
+    with _open(home) as opened:
+        session = opened.start("An essay", id=SESSION)
+        folder = Path(session.layouts_add("essay").root)
+        session.record(
+            *(StepAdded(step=f"stage-{n}", title=f"{n}", unit="stage") for n in (1, 2, 4))
+        )
+        session.task_done("stage-1")
+        session.task_done("stage-2")
+        session.task_start("stage-4")
+        kept = ArtifactSaved(
+            path="stage-1-thesis.md", digest=digest_of(OLD.encode()), size=len(OLD)
+        )
+        session.record(kept, blobs=[(kept.digest, OLD.encode())])
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        if applied:
+            session.revisit_apply("stage-1")
+
+
+def _apply(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        opened.session(SESSION).revisit_apply("stage-1", because="another direction")
+        ack("after")
+
+
+def _undo(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        opened.session(SESSION).revisit_undo()
+        ack("after")
+
+
+def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[str]:
+    with _open(home, later=2 * _HOUR) as opened:
+        session = opened.session(SESSION)
+        session.note("the next command")
+        seen = _seen(opened, session)
+        problems = [] if seen in (before, after) else [f"in between: {seen}"]
+        if acked and seen != after:
+            problems.append(f"acknowledged, but not done: {seen}")
+        if left := opened.store.local.chores(SESSION):
+            problems.append(f"left to do: {left}")
+        if not (report := session.verify()).ok:
+            problems.append(f"does not verify: {report.findings}")
+        folder = Path(session.layouts_list()[0].root)
+    found = [path.name for path in folder.glob(".*") if path.name.endswith(("-tmp", "-swap"))]
+    return [*problems, *(f"left behind: {name}" for name in found)]
+
+
+def _seen(opened: holdfast.Holdfast, session: Session) -> Seen:
+    folder = Path(session.layouts_list()[0].root)
+    steps = {step.id: step.status for step in session.task_list()}
+    texts = {path.name: path.read_text() for path in folder.glob("*.md")}
+    doc = yaml.safe_load((folder / "session-state.yaml").read_text())
+    word = {"done": "completed", "running": "in_progress", "pending": "not_started"}
+    for id, status in steps.items():
+        assert doc["stages"][id.replace("-", "_")]["status"] == word[status], (id, doc)
+    return steps, texts, len(doc["revision_history"])
+
+
+_REFUSALS = (StoreFailed, Busy, ReadOnly)
+
+APPLIED = Scenario(
+    prepare=_prepare, run=_apply, check=partial(_check, BEFORE, AFTER), refusals=_REFUSALS
+)
+UNDONE = Scenario(
+    prepare=partial(_prepare, applied=True),
+    run=_undo,
+    check=partial(_check, AFTER, BEFORE),
+    refusals=_REFUSALS,
+)

@@ -1,0 +1,30 @@
+"""A revisit that is killed anywhere has happened, with all its files, or has not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.forkserver import Fault
+from tests.crash.sweep import sweep
+from tests.crash.test_mirror_crash import FAILURES, KILLS, SAMPLE, SEED, assert_sound
+
+SCENARIOS = ["APPLIED", "UNDONE"]
+
+
+@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_revisit_is_whole_after_sampled_faults(
+    shim: Path, scenario: str, faults: list[Fault]
+) -> None:
+    name = f"tests.crash.revisit:{scenario}"
+    assert_sound(sweep(shim, name, faults=faults, limit=SAMPLE, seed=SEED))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_revisit_is_whole_after_every_fault(
+    shim: Path, scenario: str, soak_seconds: float
+) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    assert_sound(sweep(shim, f"tests.crash.revisit:{scenario}", seconds=soak_seconds, seed=seed))

@@ -1,0 +1,41 @@
+"""docs/plans.md is true: its definition is good, its rules can be read, its tables are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from holdfast import definition, workflow
+from holdfast.model.expression import FUNCTIONS, parsed
+from holdfast.model.plan import TYPES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
+
+
+def test_the_definition_shown_is_good_and_has_every_key() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    made, findings = definition.read(shown.encode(), "plans.md")
+    assert made is not None and not findings
+    for kind in ("workflow", "phase", "task", "rule", "expiry"):
+        for key in definition.KEYS[kind]:
+            assert f"{key}:" in shown or key == "format", key
+    for word in (*definition.KEYS["field"], *TYPES):
+        assert f"`{word}`" in PAGE, word
+
+
+def test_the_rules_shown_can_be_read() -> None:
+    blocks = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
+    (shown,) = [block for kind, block in blocks if not kind]
+    rules = shown.strip().split("\n")
+    assert len(rules) > 4
+    for rule in rules:
+        assert parsed(rule).fields
+    for name in FUNCTIONS:
+        assert f"{name}(" in PAGE
+
+
+def test_the_workflows_listed_are_those_built_in(tmp_path: Path) -> None:
+    built_in = PAGE.partition("3. among those built in:")[2].partition("##")[0]
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\w+)", built_in, re.M)
+    found = {each.name: each.phases for each in workflow.available(str(tmp_path))}
+    assert {name: 0 if count == "none" else int(count) for name, count in listed} == found

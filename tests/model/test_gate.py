@@ -1,0 +1,361 @@
+"""Gates: what is enough, what is not, what to do about it, and what is no evidence at all."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidInput
+from holdfast.model.gate import Judgment, hand_in, judge
+from holdfast.model.plan import Field, Gate, Rule
+
+NOW = "2026-01-31T10:00:00Z"
+
+
+def told(gate: Gate | None, evidence: dict[str, Any], **more: Any) -> Judgment:
+    return judge(gate, evidence, at=NOW, **more)
+
+
+def gate(*fields: Field, **more: Any) -> Gate:
+    return Gate(fields=list(fields), source="here", **more)
+
+
+@pytest.mark.req("X1-9")
+def test_the_answer_has_the_shape_that_programs_know() -> None:
+    asked = gate(Field("coverage", "number", min=80), Field("notes", "string", required=False))
+    values = told(asked, {"coverage": 65, "extra": [1]}, phase=2).as_values()
+    assert values == {
+        "checkpoint_passed": False,
+        "errors": ["coverage is 65, at least 80 is wanted"],
+        "warnings": [],
+        "diagnostics": {
+            "fields_submitted": ["coverage", "extra"],
+            "fields_required": ["coverage"],
+            "fields_missing": [],
+            "fields_failed": ["coverage"],
+            "strict_mode": True,
+            "gate_source": "here",
+            "validation_timestamp": NOW,
+        },
+        "remediation": "coverage: a number, at least 80",
+        "next_steps": [
+            "holdfast phase done 2 --evidence coverage=VALUE",
+            "holdfast phase done 2 --override --because REASON",
+        ],
+    }
+    passed = told(asked, {"coverage": 80}, phase=2, next_steps=["holdfast phase done 3"])
+    assert passed.checkpoint_passed and passed.errors == [] and passed.remediation == ""
+    assert passed.next_steps == ["holdfast phase done 3"]
+
+
+TYPES: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "integer": [0, -3],
+    "number": [1, 2.5],
+    "string": ["", "x"],
+    "list": [[], [1]],
+    "object": [{}, {"a": 1}],
+}
+
+
+@pytest.mark.req("X1-8")
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_value_is_of_the_type_that_is_asked_for(kind: str) -> None:
+    for other, values in TYPES.items():
+        for value in values:
+            is_right = kind == other or {kind, other} == {"number", "integer"}
+            is_right = is_right and not (kind == "integer" and isinstance(value, float))
+            judged = told(gate(Field("x", kind)), {"x": value})
+            assert judged.checkpoint_passed == is_right, (kind, value)
+            assert told(gate(Field("x")), {"x": value}).checkpoint_passed
+
+
+def test_true_is_no_number_and_one_is_not_true() -> None:
+    assert not told(gate(Field("x", "number", min=0)), {"x": True}).checkpoint_passed
+    assert not told(gate(Field("x", equals=True)), {"x": 1}).checkpoint_passed
+    assert not told(gate(Field("x", equals=1)), {"x": True}).checkpoint_passed
+    assert told(gate(Field("x", equals=1)), {"x": 1.0}).checkpoint_passed
+
+
+@pytest.mark.parametrize(
+    "field, good, bad, why",
+    [
+        (Field("x", min=80), 80, 79.9, "x is 79.9, at least 80 is wanted"),
+        (Field("x", max=0), 0, 1, "x is 1, at most 0 is wanted"),
+        (Field("x", "list", min=1), [0], [], "x has 0 entries, at least 1 is wanted"),
+        (Field("x", "string", max=2), "ab", "abc", "x has 3 characters, at most 2 is wanted"),
+        (Field("x", min=1), 1, None, "x is missing"),
+        (Field("x", min=1), 1, True, "x is true, at least 1 is wanted"),
+        (Field("x", equals=True), True, False, "x is false, true is wanted"),
+        (Field("x", equals="go"), "go", "no", "x is 'no', 'go' is wanted"),
+        (Field("x", matches=r"v\d+"), "v12", "v1x", r"x is 'v1x', which is not as v\d+ says"),
+        (Field("x", matches=r"v\d+"), "v12", 12, "x must be text, it is a number"),
+        (Field("x", "object"), {}, [], "x must be an object, it is a list"),
+    ],
+)
+def test_a_value_must_be_as_the_field_says(field: Field, good: Any, bad: Any, why: str) -> None:
+    assert told(gate(field), {"x": good}).checkpoint_passed
+    judged = told(gate(field), {"x": bad})
+    assert judged.errors == [why] and judged.issue == why
+    assert (judged.diagnostics.fields_failed or judged.diagnostics.fields_missing) == ["x"]
+
+
+def test_what_is_missing_is_named_with_the_slip_that_was_probably_made() -> None:
+    judged = told(gate(Field("coverage", "number")), {"covrage": 90})
+    assert judged.errors == ["coverage is missing; is it what was given as covrage?"]
+    assert judged.diagnostics.fields_missing == ["coverage"]
+
+
+def test_what_is_optional_may_be_left_out_but_not_be_wrong() -> None:
+    asked = gate(Field("x", "integer", required=False))
+    assert told(asked, {}).checkpoint_passed and told(asked, {"x": None}).checkpoint_passed
+    assert not told(asked, {"x": "1"}).checkpoint_passed
+
+
+@pytest.mark.req("X1-8")
+def test_a_gate_that_is_not_strict_warns_and_lets_pass() -> None:
+    asked = gate(Field("x", "integer"), rules=[Rule("y > 1")], strict=False)
+    judged = told(asked, {"y": 0})
+    assert judged.checkpoint_passed and judged.errors == []
+    assert judged.warnings == ["x is missing", "not so: y > 1"]
+    assert judged.diagnostics.fields_missing == ["x"] and not judged.diagnostics.strict_mode
+
+
+@pytest.mark.req("X1-8")
+def test_a_phase_without_a_gate_lets_everything_pass() -> None:
+    judged = told(None, {"anything": [1, {"deep": None}]})
+    assert judged.checkpoint_passed and not judged.warnings
+    assert judged.diagnostics.gate_source == "permissive"
+    assert judged.diagnostics.fields_submitted == ["anything"]
+
+
+def test_a_gate_that_cannot_be_overridden_does_not_offer_it() -> None:
+    judged = told(gate(Field("x"), override=False), {}, phase=0)
+    assert judged.next_steps == ["holdfast phase done 0 --evidence x=VALUE"]
+
+
+# -- rules -------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_does_not_hold_is_told_in_its_own_words() -> None:
+    asked = gate(rules=[Rule("passed == total", "some tests fail"), Rule("total > 0")])
+    assert told(asked, {"passed": 3, "total": 3}).checkpoint_passed
+    judged = told(asked, {"passed": 0, "total": 0})
+    assert judged.errors == ["not so: total > 0"]
+    judged = told(asked, {"passed": 2, "total": 3})
+    assert judged.errors == ["some tests fail"]
+    assert judged.remediation == "make this so: passed == total"
+
+
+@pytest.mark.parametrize(
+    "rule, why",
+    [
+        ("nowhere > 1", "no field nowhere"),
+        ("text > 1", "text > a number"),
+        ("text ==", "too early"),
+        ("text", "not true or false"),
+    ],
+)
+def test_a_rule_that_cannot_be_told_is_an_error_of_the_report(rule: str, why: str) -> None:
+    judged = told(gate(rules=[Rule(rule)]), {"text": "abc"})
+    assert not judged.checkpoint_passed
+    assert why in judged.issue and "column" in judged.issue
+
+
+def test_an_optional_field_that_was_left_out_is_null_in_rules() -> None:
+    asked = gate(Field("waiver", "string", required=False), rules=[Rule("x > 1 or waiver != null")])
+    assert told(asked, {"x": 2}).checkpoint_passed
+    assert told(asked, {"x": 0, "waiver": "agreed"}).checkpoint_passed
+    assert not told(asked, {"x": 0}).checkpoint_passed
+
+
+def test_one_mistake_is_told_once() -> None:
+    asked = gate(Field("a", "integer"), Field("b", "integer"), rules=[Rule("a < b")])
+    assert told(asked, {"a": "x"}).errors == [
+        "a must be a whole number, it is text",
+        "b is missing",
+    ]
+
+
+@pytest.mark.req("X1-8")
+def test_conditions_in_other_languages_are_told_and_never_evaluated() -> None:
+    opaque = ["tests: lambda x: __import__('os').system('touch /tmp/x')", "1 == 2"]
+    judged = told(gate(opaque=opaque), {})
+    assert judged.checkpoint_passed
+    assert judged.warnings == [f"not checked here: {each}" for each in opaque]
+
+
+# -- observed ----------------------------------------------------------------------------------
+
+TESTS = Field("tests", "boolean", observed=True)
+
+
+def test_a_claim_does_not_count_where_evidence_must_be_observed() -> None:
+    judged = told(gate(TESTS), {"tests": True}, phase=3)
+    line = "holdfast prove --phase 3 --as tests -- CMD"
+    assert judged.errors == ["tests must be observed, a claim does not count"]
+    assert judged.remediation == f"tests: {line}"
+    assert judged.next_steps[:2] == [line, "holdfast phase done 3"]
+    nothing = told(gate(TESTS), {}, phase=3)
+    assert nothing.errors == ["tests was not observed"] and nothing.next_steps[0] == line
+    assert nothing.diagnostics.fields_missing == ["tests"]
+
+
+def test_what_was_observed_counts_whatever_was_claimed() -> None:
+    assert told(gate(TESTS), {}, observed={"tests": True}).checkpoint_passed
+    judged = told(gate(TESTS), {"tests": True}, observed={"tests": False})
+    assert judged.errors == ["tests was observed to fail: its command did not end well"]
+    free = gate(Field("tests", equals=True))
+    assert told(free, {}, observed={"tests": True}).checkpoint_passed
+    judged = told(free, {"tests": True}, observed={"tests": False})
+    assert judged.errors == ["tests was observed to fail: its command did not end well"]
+    assert judged.warnings == ["tests was claimed; what was observed counts"]
+
+
+def test_what_was_observed_before_its_inputs_changed_counts_no_more() -> None:
+    judged = told(gate(TESTS), {}, observed={"tests": True}, stale=frozenset({"tests"}))
+    assert judged.errors == ["tests was observed before its inputs changed"]
+    assert judged.remediation == "tests: holdfast prove --again"
+    assert judged.next_steps[0] == "holdfast prove --again"
+    assert judged.diagnostics.fields_failed == ["tests"]
+
+
+def test_a_command_that_ended_well_is_no_number() -> None:
+    asked = gate(Field("coverage", "number", min=80), rules=[Rule("coverage > 70")])
+    assert told(asked, {}, observed={"coverage": True}).errors == ["coverage is missing"]
+    assert told(asked, {"coverage": 81}, observed={"coverage": True}).checkpoint_passed
+    loose = gate(Field("coverage", min=80))
+    assert not told(loose, {}, observed={"coverage": True}).checkpoint_passed
+
+
+def test_a_claim_stands_where_what_was_observed_is_stale() -> None:
+    asked, stale = gate(Field("tests", equals=True)), frozenset({"tests"})
+    assert told(asked, {"tests": True}, observed={"tests": False}, stale=stale).checkpoint_passed
+    judged = told(asked, {}, observed={"tests": True}, stale=stale)
+    assert judged.errors == ["tests was observed before its inputs changed"]
+
+
+def test_rules_see_what_was_observed() -> None:
+    asked = gate(TESTS, rules=[Rule("tests and coverage > 80")])
+    assert told(asked, {"coverage": 90}, observed={"tests": True}).checkpoint_passed
+    assert not told(asked, {"coverage": 70}, observed={"tests": True}).checkpoint_passed
+
+
+# -- hostile evidence --------------------------------------------------------------------------
+
+
+def _deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def _ring() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.req("X1-10")
+def test_evidence_of_more_than_10_mb_is_refused() -> None:
+    most = 10 * 1024 * 1024 - len('{"x":""}')
+    assert told(None, {"x": "a" * most}).checkpoint_passed
+    for large in ("a" * (most + 1), ["ab" * 1000] * 6000, {"k": "é" * 6_000_000}, [0] * 2_000_000):
+        with pytest.raises(InvalidInput, match="too large"):
+            told(None, {"x": large})
+
+
+@pytest.mark.parametrize(
+    "evidence, why",
+    [
+        ([1], "must be an object"),
+        ("x=1", "must be an object"),
+        (None, "must be an object"),
+        ({"x": _deep(64)}, "64 levels"),
+        ({"x": _ring()}, "64 levels"),
+        ({"x": float("nan")}, "x is no number"),
+        ({"x": [{"y": float("-inf")}]}, "x is no number"),
+        ({"x": 2**64}, "too great"),
+        ({"x": 10**5000}, "too great"),
+        ({"x": "\ud800"}, "Unicode"),
+        ({"x": {"\ud800": 1}}, "no text"),
+        ({"x": b"bytes"}, "cannot be recorded"),
+        ({"x": {1: 2}}, "no text"),
+        ({"x": object()}, "cannot be recorded"),
+        ({"x": {1, 2}}, "cannot be recorded"),
+        ({1: 2}, "no name"),
+        ({"": 2}, "no name"),
+        ({"a\x1b[31m": 2}, "no name"),
+        ({"a\nb": 2}, "no name"),
+        ({"a" * 201: 2}, "no name"),
+        ({f"f{n}": 1 for n in range(1001)}, "1000 fields"),
+    ],
+)
+def test_hostile_evidence_is_refused_clearly(evidence: Any, why: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(InvalidInput, match=why):
+        told(gate(Field("x")), evidence)
+    assert time.perf_counter() - began < 2
+
+
+_plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+_fields = st.builds(
+    Field,
+    name=st.sampled_from("abc"),
+    type=st.sampled_from(["any", *TYPES]),
+    required=st.booleans(),
+    min=st.none() | st.floats(-5, 5),
+    max=st.none() | st.floats(-5, 5),
+    equals=st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=2),
+    matches=st.sampled_from(["", "[a-z]*", "(", r"\d"]),
+    observed=st.booleans(),
+)
+_rules = st.sampled_from(["a > 1", "len(b) == c", "a and b", "c.d == 1", "a in b", "((", "a == b"])
+
+
+@given(
+    st.builds(
+        Gate,
+        fields=st.lists(_fields, max_size=3),
+        rules=st.lists(st.builds(Rule, _rules), max_size=2),
+        strict=st.booleans(),
+    ),
+    st.dictionaries(st.sampled_from("abcd"), _plain, max_size=4),
+    st.dictionaries(st.sampled_from("abc"), st.booleans()),
+    st.frozensets(st.sampled_from("abc")),
+)
+def test_every_gate_answers_to_every_evidence_or_refuses_it(
+    asked: Gate, evidence: dict[str, Any], observed: dict[str, bool], stale: frozenset[str]
+) -> None:
+    try:
+        judged = told(asked, evidence, observed=observed, stale=stale)
+    except InvalidInput:
+        return
+    assert judged.checkpoint_passed == (not asked.strict or not judged.errors)
+    assert bool(judged.errors) == (not judged.checkpoint_passed)
+    assert not (judged.errors and not judged.remediation)
+    assert judged == told(asked, evidence, observed=observed, stale=stale)
+
+
+def test_the_next_step_repeats_what_is_good_and_leaves_room_for_what_is_not() -> None:
+    fields = (Field("passing"), Field("total"), Field("coverage", min=80))
+    asked = gate(*fields, rules=[Rule("passing == total")])
+    judged = told(asked, {"passing": 3, "total": 4, "coverage": 91}, phase=2)
+    line = "holdfast phase done 2 --evidence passing=VALUE --evidence total=VALUE"
+    assert judged.next_steps[0] == f"{line} --evidence coverage=91"
+
+
+def test_a_text_is_not_repeated_in_the_next_step() -> None:
+    asked = gate(Field("note", "string"), Field("ok", equals=True))
+    judged = told(asked, {"note": "hush", "ok": False}, phase=1)
+    assert judged.next_steps[0] == "holdfast phase done 1 --evidence note=VALUE --evidence ok=VALUE"
+    assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")

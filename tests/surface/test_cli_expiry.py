@@ -1,0 +1,50 @@
+"""What `status` and `resume` say of a session that nobody worked on."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.clock import Clock
+from tests.surface.support import Cli
+
+DAY = 24 * 3_600_000
+
+
+@pytest.fixture
+def left(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A session that was left for eight days, under limits of a day and a week."""
+    cli.start()
+    cli.ok("config", "pause_hours", "24")
+    cli.ok("config", "abandon_hours", "168")
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
+    return cli
+
+
+@pytest.mark.req("S3-128")
+def test_status_warns_and_offers_the_choices(left: Cli) -> None:
+    answer = left.ok("status")
+    assert "nobody worked on this session for 8 days" in answer.err
+    assert "holdfast abandon --session" in answer.err
+    expiry = left.json("status")["expiry"]
+    assert expiry["state"] == "abandoned" and len(expiry["choices"]) == 3
+    assert (expiry["pause_hours"], expiry["abandon_hours"]) == (24, 168)
+
+
+def test_resume_warns_and_goes_on(left: Cli) -> None:
+    values = left.json("resume")
+    assert values["status"] == "active" and values["expiry"]["state"] == "abandoned"
+    assert "expiry" not in left.json("status")
+    log = left.ok("log").out
+    assert "inactivity" in log and "no activity for 24 hours" in log
+
+
+def test_work_is_refused_with_the_way_on(left: Cli) -> None:
+    left.ok("task", "add", "more")
+    answer = left("task", "start", "t1")
+    assert answer.code == 4 and "holdfast resume" in answer.err
+
+
+def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:
+    cli.start()
+    assert "expiry" not in cli.json("status")

@@ -1,0 +1,790 @@
+"""The verbs of an essay, through the library: gates, sections, claims, voice, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast, InvalidInput, Refused, Session, choice
+from holdfast import essay as essays
+from holdfast.clock import FakeClock
+from holdfast.layout import ERROR
+from holdfast.layout.document import Document
+from holdfast.layout.essay import form
+from holdfast.model import essay as model
+from holdfast.model import event as ev
+from holdfast.model.essay import Gate, gate_of
+from holdfast.model.state import Artifact, Attribute, State, Step
+
+THESIS = "## Thesis Statement\nSlow software is a choice.\n\n## Claim Type\nargument\n"
+OUTLINE = """# Outline
+- **Target length**: 900
+- **Audience**: semi-technical
+
+### Section 1: Waste (~500 words)
+### Section 2: Care (~400 words)
+"""
+MAP = "- **Verified**: YES\n- **Verified**: DEFERRED\n- **Verified**: YES\n"
+DRAFT = "## Waste\n\nOne.\n\nTwo.\n\n---\n\n## Care\n\nThree.\n"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def hf(tmp_path: Path, clock: FakeClock) -> Iterator[Holdfast]:
+    (tmp_path / "project").mkdir()
+    where = str(tmp_path / "project")
+    with holdfast.open(str(tmp_path / "home"), cwd=where, clock=clock) as opened:
+        yield opened
+
+
+class Essay:
+    """An essay in its own folder, and ways to bring it somewhere."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        (binding,) = session.layouts_list()
+        self.folder = Path(binding.root)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    @property
+    def file(self) -> dict[str, Any]:
+        data = (self.folder / form.STATE).read_bytes()
+        found: dict[str, Any] = Document.parse(data, "yaml").value
+        return found
+
+    def at_sections(self) -> Session:
+        self.write(form.THESIS, THESIS)
+        self.write(form.OUTLINE, OUTLINE)
+        for number in (1, 2):
+            self.write(form.ARGUMENTS.format(number), MAP)
+        self.write(form.DRAFT, DRAFT)
+        self.session.approve("G1")
+        self.session.approve("G2")
+        return self.session
+
+    def argued(self, *numbers: int) -> Session:
+        for number in numbers:
+            self.session.section_done(number)
+            self.session.approve("G3", section=number)
+        return self.session
+
+    def at_paragraphs(self) -> Session:
+        self.at_sections()
+        self.argued(1, 2).approve("G3-Final")
+        return self.session
+
+    def written(self) -> Session:
+        session = self.at_paragraphs()
+        for section, paragraphs in ((1, 2), (2, 1)):
+            for number in range(1, paragraphs + 1):
+                session.paragraph_done(number, last=number == paragraphs)
+            session.approve("G4-Section", section=section)
+        self.write(form.FINAL, "# Slow\n\nFive words are in here.\n")
+        return session
+
+
+@pytest.fixture
+def essay(hf: Holdfast) -> Essay:
+    return Essay(hf.start("On slow software", workflow="essay", layouts=["essay"], id="it"))
+
+
+def seq(session: Session) -> int:
+    return int(session.status()["seq"])
+
+
+def refused(session: Session, act: Callable[[], object], says: str) -> Refused:
+    """It is refused in these words, and nothing was recorded."""
+    before = seq(session)
+    with pytest.raises(Refused, match=says) as caught:
+        act()
+    assert seq(session) == before
+    return caught.value
+
+
+# -- gates -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"),
+    [
+        ("G1", Gate("G1")),
+        ("g2", Gate("G2")),
+        ("G3.2", Gate("G3", 2)),
+        ("g3-final", Gate("G3-Final")),
+        ("G3 Final", Gate("G3-Final")),
+        ("G4.2.3", Gate("G4", 2, 3)),
+        ("g4_section", Gate("G4-Section")),
+        ("G4-Section.2", Gate("G4-Section", 2)),
+        (" G5 ", Gate("G5")),
+    ],
+)
+def test_gates_are_known_in_any_spelling(text: str, gate: Gate) -> None:
+    assert gate_of(text) == gate
+
+
+@pytest.mark.parametrize("text", ["", "G6", "G1-Final", "G3-Section", "G1.2", "G3.1.2", "thesis"])
+def test_a_gate_that_is_none_is_refused_with_those_there_are(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        gate_of(text)
+
+
+def test_a_gate_and_an_option_that_disagree_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="the gate names 2, the option 3"):
+        gate_of("G3.2", 3)
+
+
+@pytest.mark.req("X3-2", "X3-3")
+def test_an_approved_thesis_is_kept_as_it_was_and_stage_2_begins(essay: Essay) -> None:
+    session = essay.session
+    essay.write(form.THESIS, THESIS)
+    done = session.approve("G1")
+    assert done.said == "the thesis is approved; stage 2 begins: the outline"
+    stages = essay.file["stages"]
+    assert stages["stage_1"]["status"] == "completed"
+    assert stages["stage_1"]["claim_type"] == "argument"
+    assert stages["stage_1"]["thesis_file"].endswith(f"/{form.THESIS}")
+    assert (essay.file["current_stage"], stages["stage_2"]["status"]) == (2, "in_progress")
+    (kept,) = session._rows("artifact")
+    assert isinstance(kept, Artifact) and kept.path == form.THESIS
+    essay.write(form.THESIS, "another one")
+    assert session.home.store.blob(kept.digest) == THESIS.encode()
+    refused(session, lambda: session.approve("G1"), "approved already")
+
+
+def test_a_missing_file_is_named_and_nothing_is_recorded(essay: Essay) -> None:
+    session = essay.session
+    error = refused(session, lambda: session.approve("G1"), "there is no stage-1-thesis.md")
+    assert error.hint.endswith("holdfast approve G1")
+    essay.write(form.THESIS, THESIS)
+    session.approve("G1")
+    refused(session, lambda: session.approve("G2"), "there is no stage-2-outline.md")
+    essay.write(form.OUTLINE, OUTLINE)
+    session.approve("G2")
+    refused(session, lambda: session.section_done(1), "argument map of section 1 is missing")
+
+
+@pytest.mark.req("X3-3")
+def test_an_approved_outline_makes_the_sections_and_begins_the_first(essay: Essay) -> None:
+    session = essay.at_sections()
+    stages = essay.file["stages"]
+    assert stages["stage_2"]["total_sections"] == stages["stage_3"]["total_sections"] == 2
+    assert (stages["stage_2"]["target_word_count"], stages["stage_2"]["audience"]) == (
+        900,
+        "semi-technical",
+    )
+    assert (stages["stage_3"]["status"], stages["stage_3"]["current_section"]) == ("in_progress", 1)
+    assert [s["status"] for s in stages["stage_3"]["sections"]] == ["in_progress", "not_started"]
+    assert [one.title for one in session.section_list()] == ["Waste", "Care"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- **Sections**: 3\n### Section 1: A\n### Section 3: C\n", "lost section 2"),
+        ("- **Sections**: 1\n### Section 1: A\n### Section 2: B\n", "section 2 too many"),
+        ("no sections here\n", "names no sections"),
+    ],
+)
+def test_an_outline_that_lost_a_section_is_refused(essay: Essay, text: str, says: str) -> None:
+    essay.write(form.THESIS, THESIS)
+    essay.session.approve("G1")
+    essay.write(form.OUTLINE, text)
+    refused(essay.session, lambda: essay.session.approve("G2"), says)
+
+
+def test_sections_without_work_leave_with_the_outline_and_may_come_back(essay: Essay) -> None:
+    session = essay.session
+    for number in (1, 2, 3):
+        session.section_add(number, title=f"By hand {number}")
+    essay.write(form.THESIS, THESIS)
+    essay.write(form.OUTLINE, OUTLINE)
+    session.approve("G1")
+    session.approve("G2")
+    assert [one.number for one in session.section_list()] == [1, 2]
+    assert len(essay.file["stages"]["stage_3"]["sections"]) == 2
+    session.section_add(3, title="Back")
+    assert [one.number for one in session.section_list()] == [1, 2, 3]
+    assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
+
+
+def test_an_outline_never_drops_a_section_that_holds_work() -> None:
+    state = State()
+    state.core.status, state.core.session = "active", "it"
+    for stage, status in ((1, "done"), (2, "needs_review"), (3, "running"), (4, "pending")):
+        state.put("step", Step(id=f"stage-{stage}", status=status))
+        for section in (1, 2) if stage > 2 else ():
+            state.put("step", Step(id=f"stage-{stage}/section-{section}", unit="section"))
+    name = "essay.stage_3.section_2.argument_map_file"
+    state.put("attribute", Attribute(key=name, value="map.md"))
+    shorter = model.Outline(total=1, titles={1: "A"})
+    with pytest.raises(Refused, match="lost section 2"):
+        model.outline_approved(
+            model.begin(state), ev.ArtifactSaved(path="o.md", digest="0", size=1), shorter
+        )
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["map", "approval"])
+def test_a_section_is_completed_by_map_and_approval_whichever_comes_second(
+    essay: Essay, first: str
+) -> None:
+    session = essay.at_sections()
+    acts: list[Callable[[], Any]] = [
+        lambda: session.section_done(1, map=form.ARGUMENTS.format(1)),
+        lambda: session.approve("G3.1"),
+    ]
+    one, two = acts if first == "map" else reversed(acts)
+    owed = one().missing
+    expected = (
+        "approve G3 --section 1"
+        if first == "map"
+        else ("section done 1 --map stage-3-section-1-arguments.md")
+    )
+    assert owed == [expected]
+    assert essay.file["stages"]["stage_3"]["sections"][0]["status"] == "in_progress"
+    assert two().missing == []
+    third = essay.file["stages"]["stage_3"]
+    assert third["sections"][0]["status"] == "completed" and third["current_section"] == 2
+    assert third["sections"][0]["verified_claims"] == 2
+    assert third["sections"][0]["deferred_claims"] == 1
+
+
+def test_arguments_are_not_approved_as_a_whole_while_a_section_is_open(essay: Essay) -> None:
+    session = essay.at_sections()
+    essay.argued(1)
+    error = refused(session, lambda: session.approve("G3-Final"), "as a whole yet")
+    assert error.why == "section 2 is not completed"
+    assert error.legal[0] == "section done 2 --map stage-3-section-2-arguments.md"
+
+
+@pytest.mark.req("X3-3")
+def test_finished_arguments_begin_the_first_paragraph(essay: Essay) -> None:
+    essay.at_paragraphs()
+    third, fourth = (essay.file["stages"][f"stage_{n}"] for n in (3, 4))
+    assert third["birds_eye_approved"] is True and third["status"] == "completed"
+    assert (fourth["status"], fourth["current_section"], fourth["current_paragraph"]) == (
+        "in_progress",
+        1,
+        1,
+    )
+
+
+@pytest.mark.req("X3-3")
+def test_a_finished_section_may_be_written_while_others_are_argued(essay: Essay) -> None:
+    session = essay.at_sections()
+    refused(session, lambda: session.section_start(1, stage=4), "cannot be written yet")
+    essay.argued(1)
+    session.section_start(1)
+    session.paragraph_done(1)
+    stages = essay.file["stages"]
+    assert stages["stage_3"]["status"] == stages["stage_4"]["status"] == "in_progress"
+    assert essay.file["current_stage"] == 4
+    session.section_start(2)
+    assert essay.file["current_stage"] == 3 and session.status()["phase"]["current"] == 3
+    refused(session, lambda: session.paragraph_done(1, section=2), "cannot be written yet")
+
+
+# -- paragraphs --------------------------------------------------------------------------------
+
+
+def test_paragraphs_are_approved_in_their_order(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    refused(session, lambda: session.paragraph_done(2), "paragraph 2 of section 1 cannot")
+    session.approve("G4")
+    refused(session, lambda: session.paragraph_done(1), "approved already")
+    session.approve("G4", paragraph=2, last=True)
+    refused(session, lambda: session.paragraph_done(3), "paragraph 3 of section 1 cannot")
+    fourth = essay.file["stages"]["stage_4"]
+    assert (fourth["sections"][0]["completed_paragraphs"], fourth["current_paragraph"]) == (2, 3)
+    assert fourth["sections"][0]["total_paragraphs"] == 2
+    session.approve("G4-Section")
+    assert essay.file["stages"]["stage_4"]["current_section"] == 2
+
+
+def test_a_section_is_not_written_before_its_last_paragraph(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    refused(session, lambda: session.approve("G4-Section", last=True), "not written yet")
+    session.paragraph_done(1)
+    error = refused(session, lambda: session.approve("G4-Section"), "is not known")
+    assert error.legal == ["approve G4-Section --section 1 --last"]
+    session.approve("G4-Section", last=True)
+
+
+def test_a_draft_that_is_missing_or_short_is_told(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    (essay.folder / form.DRAFT).unlink()
+    refused(session, lambda: session.paragraph_done(1), "there is no stage-4-draft.md")
+    essay.write(form.DRAFT, "## Waste\n\nOne.\n")
+    assert session.paragraph_done(1).warnings == []
+    assert session.paragraph_done(2).warnings == ["the draft has 1 paragraph in section 1, not 2"]
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X3-6")
+def test_claims_are_deferred_resolved_and_overridden_with_their_counts(
+    essay: Essay, clock: FakeClock
+) -> None:
+    session = essay.at_sections()
+    first = session.claim_defer("It is slower", reason="timeout")
+    second = session.claim_defer("It is bigger", reason="no_results", section=2, paragraph=3)
+    assert (first.claim, second.claim) == ("c1", "c2")
+    refused(session, lambda: session.claim_defer("It is slower", reason="timeout"), "as c1")
+    sections = {one.number: one for one in session.section_list()}
+    assert (sections[1].deferred, sections[2].deferred) == (1, 1)
+    clock.sleep(60)
+    session.claim_resolve("c1", sources=["a book", "a book", "a paper"])
+    session.claim_override("c2", result="contested", because="I measured it")
+    sections = {one.number: one for one in session.section_list()}
+    assert (sections[1].deferred, sections[1].verified, sections[2].deferred) == (0, 1, 0)
+    deferred, stood = essay.file["deferred_verifications"], essay.file["user_overrides"]
+    assert [entry["resolved"] for entry in deferred] == [True, True]
+    assert [entry["section"] for entry in deferred] == [1, 2]
+    assert (stood[0]["fact_checker_result"], stood[0]["user_rationale"]) == (
+        "contested",
+        "I measured it",
+    )
+    assert stood[0]["logged_at"] > deferred[1]["added_at"]
+
+
+@pytest.mark.req("X3-6")
+def test_every_fact_check_status_settles_a_claim_or_asks_for_the_user(essay: Essay) -> None:
+    session = essay.at_sections()
+    for number, word in enumerate(choice.FACT_CHECKS, 1):
+        session.claim_defer(word, reason="no_results")
+        id = f"c{number}"
+        if word in choice.SETTLING:
+            session.claim_resolve(id, result=word)
+            continue
+        error = refused(session, partial(session.claim_resolve, id, result=word), word)
+        assert error.legal == [f'claim override {id} --result {word} --because "…"']
+        session.claim_override(id, result=word, because="it stands")
+    with pytest.raises(InvalidInput, match="one of verified, partial, contested, unverified"):
+        session.claim_resolve("c1", result="true")
+
+
+def test_claims_that_do_not_exist_or_are_settled_are_refused(essay: Essay) -> None:
+    session = essay.at_sections()
+    refused(session, lambda: session.claim_resolve("c9"), "no claim c9")
+    refused(session, lambda: session.claim_defer("x", reason="timeout", section=9), "no section 9")
+    session.claim_defer("x", reason="timeout")
+    session.claim_resolve("c1")
+    refused(session, lambda: session.claim_resolve("c1"), "resolved already")
+    refused(session, lambda: session.claim_override("c1", result="partial", because="y"), "already")
+    with pytest.raises(InvalidInput):
+        session.claim_defer("y", reason="no time")
+
+
+@pytest.mark.req("X3-9")
+def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
+    essay: Essay,
+) -> None:
+    session = essay.at_paragraphs()
+    session.agent_start("check", type="fact-checker", task="It is slower")
+    session.agent_timeout("check", error="3 minutes")
+    session.agent_retry("check")
+    session.agent_timeout("check", error="3 minutes")
+    session.claim_defer("It is slower", reason="timeout", section=1)
+    assert essay.file["deferred_verifications"][0]["reason"] == "timeout"
+    done = session.voice(None, because="timeout")
+    assert done.said == "the voice check of section 1 was skipped: timeout"
+    assert essay.file["stages"]["stage_4"]["sections"][0]["voice_check_score"] is None
+    assert done.said in (essay.folder / "voice-check-log.md").read_text()
+
+
+# -- voice, calibration, pushback --------------------------------------------------------------
+
+
+@pytest.mark.req("X3-7")
+def test_every_voice_score_asks_for_an_action_of_its_own(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    actions = [session.voice(score).action for score in (1, 2, 3, 4, 5)]
+    assert len(set(actions)) == 5 and all(actions)
+    assert session.voice(4.5).action == actions[3]
+    assert essay.file["stages"]["stage_4"]["sections"][0]["voice_check_score"] == 4.5
+
+
+@pytest.mark.req("X3-7")
+def test_calibration_is_asked_on_the_first_result_only(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    assert "holdfast calibrate" in session.voice(3).ask
+    assert session.voice(4).ask == ""
+    session.calibrate(4, notes="shorter sentences", reference="hybrid")
+    assert essay.file["voice_calibration"] == {
+        "first_assessment_user_rating": 4,
+        "calibration_notes": "shorter sentences",
+        "voice_reference_mode": "hybrid",
+    }
+    refused(session, lambda: session.calibrate(2), "is calibrated")
+    session.calibrate(2, again=True)
+    assert essay.file["voice_calibration"]["first_assessment_user_rating"] == 2
+
+
+def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
+    session = essay.at_paragraphs()
+    acts: list[Callable[[], object]] = [
+        lambda: session.calibrate(0),
+        lambda: session.calibrate(6),
+        lambda: session.voice(0.5),
+        lambda: session.voice(float("nan")),
+        lambda: session.voice(5.1),
+        lambda: session.pushback("none"),
+        lambda: session.section_done(1, verified=-1),
+        lambda: session.output(form.FINAL, voice=9),
+    ]
+    for act in acts:
+        before = seq(session)
+        with pytest.raises(InvalidInput):
+            act()
+        assert seq(session) == before
+
+
+@pytest.mark.req("X3-1", "X3-8")
+def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(hf: Holdfast) -> None:
+    essay = Essay(
+        hf.start("E", workflow="essay", layouts=["essay"], pushback="minimal", id="other")
+    )
+    assert essay.folder.name.startswith("essay-pipeline-")
+    assert essay.file["pushback_level"] == "minimal"
+    essay.session.pushback("light")
+    assert essay.file["pushback_level"] == "light"
+    with pytest.raises(InvalidInput, match="of an essay"):
+        hf.start("F", workflow="feature", pushback="light")
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X3-2")
+def test_the_whole_is_not_approved_before_claims_and_overrides_are_settled(essay: Essay) -> None:
+    session = essay.written()
+    session.claim_defer("It is slower", reason="timeout", section=1)
+    session.claim_defer("It is bigger", reason="timeout", section=1)
+    error = refused(session, lambda: session.approve("G5"), "2 deferred claims are not resolved")
+    assert "c1: It is slower (timeout)" in error.why and "c2" in error.why
+    session.claim_resolve("c1")
+    session.claim_override("c2", result="contested", because="I know")
+    error = refused(session, lambda: session.approve("G5"), "1 override is not confirmed")
+    assert error.legal == ["approve G5 --confirm"]
+    session.approve("G5", confirm=True)
+    assert essay.file["status"] == "completed"
+    assert essay.file["output"]["final_essay_file"].endswith(form.FINAL)
+
+
+@pytest.mark.req("X3-10")
+def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
+    session = essay.written()
+    session.claim_defer("It is slower", reason="timeout", section=1)
+    session.claim_resolve("c1", sources=["a book", "a paper"])
+    session.claim_defer("It is bigger", reason="timeout", section=2)
+    session.claim_override("c2", result="contested", because="I know")
+    for section, score in ((1, 4), (2, 5)):
+        session.voice(score, section=section)
+    began = session.state().core.began_at
+    session.pause()
+    clock.sleep(7200)
+    session.resume()
+    clock.sleep(600)
+    done = session.approve("G5", confirm=True)
+    told = done.summary
+    assert told is not None
+    assert (told.words, told.target_words, told.sections) == (6, 900, 2)
+    assert (told.claims_verified, told.sources, told.voice) == (5, 2, 4.5)
+    assert (told.overrides, told.deferred, told.resolved) == (1, 2, 2)
+    active = (session.state().core.ended_at - began) / 1000 - 7200
+    assert told.seconds == pytest.approx(active, abs=1)
+    output = essay.file["output"]
+    assert (output["total_word_count"], output["sources_verified"]) == (6, 2)
+    assert output["voice_consistency_score"] == 4.5
+
+
+def test_figures_that_are_told_outweigh_those_counted(essay: Essay) -> None:
+    session = essay.written()
+    session.output(form.FINAL, words=1000, sources=7, voice=3.5)
+    told = session.approve("G5").summary
+    assert told is not None and (told.words, told.sources, told.voice) == (1000, 7, 3.5)
+
+
+def test_a_final_essay_that_is_missing_is_told(essay: Essay) -> None:
+    session = essay.written()
+    session.output(form.FINAL)
+    (essay.folder / form.FINAL).unlink()
+    refused(session, lambda: session.approve("G5"), "the final essay is missing")
+    refused(session, lambda: session.output("elsewhere.md"), "there is no elsewhere.md")
+    with pytest.raises(InvalidInput, match="outside"):
+        session.output("../other.md")
+
+
+@pytest.mark.req("X3-2")
+def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
+    session = essay.session
+    refused(session, lambda: session.phase_done(1, {"approved": True}), "approved by its user")
+    refused(session, lambda: session.task_done("stage-1"), "by passing its checkpoint")
+    error = refused(session, lambda: session.complete(), "the plan is at stage 1 of 4")
+    assert error.legal[0] == "approve G1"
+
+
+def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(hf: Holdfast) -> None:
+    plain = hf.start("plain", id="plain")
+    refused(plain, lambda: plain.approve("G1"), "is no essay")
+    session = hf.start("E", workflow="essay", id="e")
+    session.pause()
+    refused(session, lambda: session.approve("G1"), "does not allow that now")
+    refused(session, lambda: session.pushback("light"), "does not allow that now")
+
+
+# -- durable, once, together -------------------------------------------------------------------
+
+
+def test_every_verb_is_one_append_and_one_with_its_key(
+    essay: Essay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = essay.session
+    essay.write(form.THESIS, THESIS)
+    essay.write(form.OUTLINE, OUTLINE)
+    for number in (1, 2):
+        essay.write(form.ARGUMENTS.format(number), MAP)
+    essay.write(form.DRAFT, DRAFT)
+    essay.write(form.FINAL, "words")
+    verbs: list[Callable[[str], Any]] = [
+        lambda k: session.pushback("light", key=k),
+        lambda k: session.approve("G1", key=k),
+        lambda k: session.approve("G2", key=k),
+        lambda k: session.section_done(1, key=k),
+        lambda k: session.approve("G3.1", key=k),
+        lambda k: session.section_add(3, key=k),
+        lambda k: session.section_start(2, key=k),
+        lambda k: session.claim_defer("x", reason="timeout", key=k),
+        lambda k: session.claim_resolve("c1", key=k),
+        lambda k: session.section_start(1, stage=4, key=k),
+        lambda k: session.paragraph_done(1, section=1, key=k),
+        lambda k: session.voice(4, section=1, key=k),
+        lambda k: session.voice(None, section=1, key=k),
+        lambda k: session.calibrate(4, key=k),
+        lambda k: session.output(form.FINAL, key=k),
+    ]
+    store, appends = session.home.store, list[str]()
+    append = store.append
+
+    def counted(name: str, *rest: Any, **more: Any) -> None:
+        appends.append(name)
+        append(name, *rest, **more)
+
+    monkeypatch.setattr(store, "append", counted)
+    for number, verb in enumerate(verbs):
+        before = len(appends)
+        first = verb(f"k{number}")
+        assert len(appends) == before + 1
+        again = verb(f"k{number}")
+        assert session.repeated and again.event.id == first.event.id
+    used = seq(session)
+    with pytest.raises(Refused, match="was used for something else"):
+        session.approve("G2", key="k0")
+    assert seq(session) == used
+
+
+def test_two_processes_cannot_both_pass_a_gate_or_take_one_claim_id(
+    essay: Essay, clock: FakeClock, tmp_path: Path
+) -> None:
+    where = str(tmp_path / "project")
+    with holdfast.open(str(tmp_path / "home"), cwd=where, clock=clock) as other:
+        essay.write(form.THESIS, THESIS)
+        second = other.session("it")
+        essay.session.claim_defer("one", reason="timeout")
+        assert second.claim_defer("two", reason="timeout").claim == "c2"
+        second.approve("G1")
+        refused(essay.session, lambda: essay.session.approve("G1"), "approved already")
+
+
+def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> None:
+    session = essay.written()
+    session.claim_defer("x", reason="timeout", section=1)
+    session.claim_resolve("c1", sources=["a book"])
+    session.voice(5, section=1)
+    session.calibrate(5, notes="n", reference="sample")
+    session.pushback("light")
+    session.approve("G5")
+    known = {field.name for field in form.FIELDS}
+    for stage in form.SECTIONED:
+        known |= {name for n in (1, 2) for name, _ in form.section_fields(stage, n)}
+    ours = {row.key for row in session._rows("attribute") if row.key.startswith("essay.")}
+    ours = {k for k in ours if not k.startswith(("essay.source.", "essay.claim."))}
+    assert ours <= known and len(ours) > 15
+    words = (choice.PUSHBACK, choice.DEFER_REASONS, choice.VOICE_MODES)
+    assert words == (form.PUSHBACK, form.DEFER_REASONS, form.VOICE_MODES)
+
+
+# -- logs and looking --------------------------------------------------------------------------
+
+
+@pytest.mark.req("S3-14", "S3-39", "S3-78", "S3-82", "S3-84", "S3-85")
+def test_the_logs_tell_what_the_verbs_recorded(essay: Essay) -> None:
+    session = essay.written()
+    session.claim_defer("It is slower", reason="timeout", section=1)
+    session.claim_override("c1", result="contested", because="I know")
+    session.voice(4, section=1)
+    session.calibrate(4)
+    logs = {
+        "stage-1-development-log.md": ["the thesis is approved"],
+        "stage-4-paragraph-log.md": [
+            "paragraph 2 of section 1 is approved",
+            "section 2 is written",
+        ],
+        "fact-check-log.md": ["It is slower", "although it is contested, because I know"],
+        "voice-check-log.md": ["voice of section 1: 4/5", "rates the voice 4/5"],
+    }
+    for name, parts in logs.items():
+        text = (essay.folder / name).read_text()
+        assert text.startswith("# ") and all(part in text for part in parts)
+        assert all(line.startswith("- 2") for line in text.splitlines()[1:])
+    assert essay.file["stages"]["stage_1"]["development_log"].endswith("development-log.md")
+    assert essay.file["stages"]["stage_4"]["paragraph_log"].endswith("paragraph-log.md")
+    (report,) = session.home.check(str(essay.folder))
+    assert not [f for f in report.findings if f.severity == ERROR]
+
+
+def test_a_log_holds_no_secret(essay: Essay) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    essay.session.claim_defer(f"The token is {secret}", reason="timeout")
+    assert secret not in (essay.folder / "fact-check-log.md").read_text()
+    assert secret not in (essay.folder / form.STATE).read_text()
+
+
+@pytest.mark.req("X3-8")
+def test_the_essay_so_far_is_the_latest_that_is_written(essay: Essay) -> None:
+    session = essay.session
+    refused(session, lambda: session.essay_show(), "nothing of the essay is written yet")
+    essay.write(form.THESIS, THESIS)
+    assert session.essay_show()[1] == THESIS
+    essay.at_sections()
+    assert session.essay_show() == (str(essay.folder / form.DRAFT), DRAFT)
+
+
+@pytest.mark.req("X3-8", "S3-119", "S3-125")
+def test_an_essay_in_the_project_needs_no_folder_of_its_own(hf: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "essay"
+    folder.mkdir()
+    session = hf.start("E", workflow="essay", target="essay", id="e")
+    (folder / form.THESIS).write_text(THESIS)
+    (folder / form.OUTLINE).write_text(OUTLINE)
+    session.approve("G1")
+    session.approve("G2")
+    assert essays.pause_message(hf, "e") == (
+        "Session paused at Stage 3, Section 1. "
+        "To resume, invoke essay-pipeline and select this session."
+    )
+    assert essays.resume_summary(hf, "e").startswith("Resuming at Stage 3.")
+    assert sorted(path.name for path in folder.iterdir()) == [form.THESIS, form.OUTLINE]
+    assert essays.discrepancies(hf, "e") == []
+    (folder / form.THESIS).unlink()
+    (told,) = essays.discrepancies(hf, "e")
+    assert form.THESIS in told
+
+
+@pytest.mark.req("S3-109", "S3-113", "S3-115", "S3-124")
+def test_a_state_that_its_files_contradict_is_told_when_it_is_loaded(essay: Essay) -> None:
+    session = essay.at_sections()
+    assert essays.discrepancies(session.home, session.id) == []
+    (essay.folder / form.OUTLINE).unlink()
+    (told,) = essays.discrepancies(session.home, session.id)
+    assert told == f"{form.OUTLINE} does not exist in the session's folder"
+
+
+def test_an_adopted_essay_goes_on_with_the_same_verbs(essay: Essay, tmp_path: Path) -> None:
+    essay.at_sections()
+    essay.session.home.reflect("it", force=True)
+    with holdfast.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path / "project")) as other:
+        (taken,) = other.adopt(str(essay.folder))
+        session = other.session(taken.session)
+        session.section_done(1)
+        session.approve("G3.1")
+        assert [one.arguments for one in session.section_list()] == ["done", "running"]
+    assert essay.file["stages"]["stage_3"]["sections"][0]["status"] == "completed"
+
+
+# -- going back --------------------------------------------------------------------------------
+
+
+@pytest.mark.req("X3-8")
+def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
+    essay: Essay,
+) -> None:
+    session = essay.at_paragraphs()
+    session.paragraph_done(1)
+    session.section_start(2)
+    essay.write(form.THESIS, THESIS.replace("argument", "explainer"))
+    session.revisit_apply("stage-1", because="it explains more than it argues")
+    stages = essay.file["stages"]
+    assert essay.file["current_stage"] == 1 and session.status()["phase"]["current"] == 1
+    assert [stages[f"stage_{n}"]["status"] for n in (1, 2, 3, 4)] == [
+        "in_progress",
+        *["not_started"] * 3,
+    ]
+    assert stages["stage_4"]["current_section"] is None
+    assert (essay.folder / "stage-4-draft.v1.md").read_text() == DRAFT
+    session.approve("G1")
+    essay.write(form.OUTLINE, "### Section 1: Then (~300 words)\n")
+    session.approve("G2")
+    assert [(one.number, one.title) for one in session.section_list()] == [(1, "Then")]
+    essay.write(form.ARGUMENTS.format(1), MAP)
+    session.section_done(1)
+    assert session.approve("G3.1").missing == []
+    session.approve("G3-Final")
+    essay.write(form.DRAFT, DRAFT)
+    session.paragraph_done(1, last=True)
+    session.approve("G4-Section")
+    essay.write(form.FINAL, "Words.")
+    assert session.approve("G5").summary is not None
+    (report,) = session.home.check(str(essay.folder))
+    assert not [f for f in report.findings if f.severity == ERROR]
+
+
+@pytest.mark.req("X3-8")
+def test_after_a_minor_revisit_everything_is_approved_once_more(essay: Essay) -> None:
+    session = essay.written()
+    essay.write(form.THESIS, THESIS.replace("a choice", "our choice"))
+    session.revisit_apply("stage-1", impact="minor", because="reworded")
+    assert essay.file["stages"]["stage_2"]["status"] == "needs_review"
+    refused(session, lambda: session.approve("G5"), "cannot be approved yet")
+    session.approve("G1")
+    session.approve("G2")
+    for section in (1, 2):
+        session.approve("G3", section=section)
+    session.approve("G3-Final")
+    for section in (1, 2):
+        session.approve("G4-Section", section=section)
+    session.approve("G5")
+    assert essay.file["status"] == "completed"
+
+
+@pytest.mark.req("X3-8")
+def test_an_essay_in_the_project_can_be_revisited_too(hf: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "essay"
+    folder.mkdir()
+    session = hf.start("E", workflow="essay", target="essay", id="e")
+    (folder / form.THESIS).write_text(THESIS)
+    (folder / form.OUTLINE).write_text(OUTLINE)
+    session.approve("G1")
+    session.approve("G2")
+    (folder / form.THESIS).write_text(THESIS.replace("argument", "explainer"))
+    session.revisit_apply("stage-1", because="another direction")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        form.THESIS,
+        "stage-1-thesis.v1.md",
+        "stage-2-outline.v1.md",
+    ]
+    assert (folder / "stage-1-thesis.v1.md").read_text() == THESIS

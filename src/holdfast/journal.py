@@ -297,7 +297,9 @@ class _Writing:
         at: int | Sequence[int | None] | None = None,
     ) -> None:
         self._clock, self._view, self._fresh = clock, view, fresh
-        self._actor, self._id, self._at = actor, id, at
+        self._actor, self._key, self._at = actor, id, at
+        # What is recorded together shares the beginning of its ids: `undo` takes all of it back.
+        self._id = id or new_id(clock)
         self._entries: list[Entry] = []
         self.state = state
         self.events: list[Event] = []
@@ -309,7 +311,7 @@ class _Writing:
         return self._batch()
 
     def take(self, moves: Sequence[Body], rule: Rule) -> None:
-        """Decide each move and let it take effect; the very last event carries the id."""
+        """Decide each move and let it take effect; the very last event has the id itself."""
         times = [self._at] * len(moves) if not isinstance(self._at, Sequence) else self._at
         for left, move, at in zip(reversed(range(len(moves))), moves, times, strict=True):
             *implied, asked = rule(self.state, move)
@@ -318,7 +320,7 @@ class _Writing:
             self._record(asked, self._part() if left else self._id, at)
 
     def _part(self) -> str:
-        return f"{self._id}-{len(self.events) + 1}" if self._id else ""
+        return f"{self._id}-{len(self.events) + 1}"
 
     def _record(self, body: Body, id: str, at: int | None) -> None:
         now = self._clock.now() if at is None else at
@@ -327,14 +329,15 @@ class _Writing:
             body,
             session=self._view.session,
             device=self._device,
-            id=id or new_id(self._clock),
+            id=id,
             # A clock gone mad must not make an event that nobody can read.
             at=max(-_LAST_MS, min(now, _LAST_MS)),
             actor=self._actor,
             salt=self._clock.random(ev.SALT_BYTES),
         )
         event = msgspec.structs.replace(event, seq=self._view.seq + len(self.events) + 1)
-        self._entries.append(Entry(sealed.header, sealed.salt, sealed.data, id or None))
+        key = id if self._key else None
+        self._entries.append(Entry(sealed.header, sealed.salt, sealed.data, key))
         self._take_effect(event)
         self.events.append(event)
 

@@ -269,15 +269,16 @@ class Session:
         return self.record(AttributeSet(key=name, value=value), key=key)
 
     def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
-        """Withdraw an event (the last one unless named); undoing the undo brings it back."""
+        """Withdraw what was recorded last, or with the event named; undoing that brings it back."""
         if event == "":
             raise InvalidInput("no event is named", why="an empty variable, perhaps")
         from holdfast.model.event import EventRetracted
-        from holdfast.timeline import undo_target
+        from holdfast.timeline import undo_targets
 
         with self.home.store.view(self.id) as view:
-            target = undo_target(list(self.home.journal.events(view)), str(event or ""))
-        return self.record(EventRetracted(event=target, because=because), key=key)
+            taken = undo_targets(list(self.home.journal.events(view)), str(event or ""))
+        bodies = [EventRetracted(event=each.id, because=because) for each in taken]
+        return self.record(*bodies, key=key)
 
     # -- proofs --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ time. The state at a point is the fold of what had arrived by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from holdfast.model.event import (
     Unknown,
 )
 from holdfast.model.fold import command_text, fold
+from holdfast.model.merge import KEPT
 from holdfast.model.rules import check_undo, check_undo_of_task
 from holdfast.model.state import Line, State
 from holdfast.model.summary import progress
@@ -183,25 +184,38 @@ def find_event(events: Sequence[Event], text: str) -> Event:
     raise InvalidInput(f"there is no event {text}", hint="see them with: holdfast log")
 
 
-def undo_target(events: Sequence[Event], text: str) -> str:
-    """The id of the event to withdraw: the one named, else the last that can be."""
+def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
+    """The events to withdraw: those recorded with the one named, else with the last that can be."""
     gone = merge.retracted(merge.in_order(events))
-    if text:
-        event = find_event(events, text)
+    last = find_event(events, text) if text else _last_done(events, gone)
+    if last.id in gone:
+        raise Refused(f"event {last.seq} is withdrawn already", hint="holdfast log")
+    taken = [event for event in _together(events, last) if event.id not in gone]
+    others = [event for event in events if event not in taken and event.id not in gone]
+    for event in taken:
         check_undo(event.kind)
-        if event.id in gone:
-            raise Refused(f"event {event.seq} is withdrawn already", hint="holdfast log")
         if isinstance(event.body, StepAdded):
-            others = [e for e in events if e.id not in gone and e.id != event.id]
             check_undo_of_task(event.body.step, others)
-        return event.id
-    for event in reversed(events):
-        if event.kind in ("session.started", "session.adopted"):
-            break
-        # Picking a session up is not what people mean to take back.
-        if event.kind not in _PASSED_OVER and event.id not in gone:
-            return event.id
-    raise Refused("there is nothing to undo", hint="holdfast log")
+    return taken
+
+
+def _last_done(events: Sequence[Event], gone: Collection[str]) -> Event:
+    # Picking a session up is not what people mean to take back.
+    done = (e for e in reversed(events) if e.kind not in _PASSED_OVER and e.id not in gone)
+    last = next(done, None)
+    if last is None or any(event.kind in KEPT for event in _together(events, last)):
+        raise Refused("there is nothing to undo", hint="holdfast log")
+    return last
+
+
+def _together(events: Sequence[Event], last: Event) -> list[Event]:
+    """What was recorded in one go with its last event; see `journal`."""
+    device, part = last.head.device, f"{last.id}-"
+    return [
+        event
+        for event in events
+        if event is last or (event.id.startswith(part) and event.head.device == device)
+    ]
 
 
 def until(events: Sequence[Event], point: str, now: int, naive: str) -> Sequence[Event]:

@@ -179,3 +179,18 @@ def test_of_many_processes_that_hand_in_a_phase_one_passes_it(planned: Cli) -> N
     assert sum("Cannot complete phase 0, current phase is 1" in one for one in told) == 3
     kinds = [line["kind"] for line in planned.ok("log", "--json").lines]
     assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1
+
+
+def test_undo_takes_a_passed_phase_back_and_brings_it_again(cli: Cli) -> None:
+    cli.ok("start", "Build it", "--workflow", "feature")
+    assert "nothing to undo" in cli("undo").err
+    first = cli.json("status")["phase"]["current"]
+    cli.ok("phase", "done", str(first), "--override", "--because", "known")
+    assert "phase start" in cli.ok("log").out
+    cli.ok("undo")
+    assert (
+        cli.json("status")["phase"] | {"current": first, "completed": []}
+        == (cli.json("status")["phase"])
+    )
+    cli.ok("undo", str(cli.json("status")["seq"]))
+    assert cli.json("status")["phase"]["completed"] == [first]

@@ -416,3 +416,24 @@ def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> N
     cli.ok("undo", "3")
     cli.ok("undo", "2")
     assert cli.json("task")["tasks"] == []
+
+
+def test_undo_takes_back_all_that_a_command_recorded(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("task", "add", "write it")
+    cli.ok("task", "block", "t1", "--because", "no design")
+    said = cli.ok("undo").out
+    assert "withdrawn: #3 task start t1, #4 blocked t1 – no design" in said
+    assert cli.json("task")["tasks"][0]["status"] == "pending"
+    assert "holdfast undo 6" in said
+    cli.ok("undo", "6")
+    assert cli.json("task")["tasks"][0]["status"] == "blocked"
+    assert cli.ok("verify").code == 0
+
+
+def test_undo_of_a_completion_leaves_a_session_paused_that_was(cli: Cli) -> None:
+    cli.start("Add login")
+    cli.ok("pause")
+    cli.ok("complete")
+    cli.ok("undo")
+    assert cli.json("status")["status"] == "paused"

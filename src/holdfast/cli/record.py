@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
+    from holdfast.model.event import Event
     from holdfast.session import Session
 
 _SAID = 60
@@ -217,20 +218,22 @@ def _undo_arguments(parser: Parser) -> None:
 def run_undo(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf, finished=True)
     event = session.undo(options.event, because=options.because, key=options.key)
-    said = "" if screen.json else _withdrawn(session, getattr(event.body, "event", ""))
+    said = "" if screen.json else _withdrawn(session, event)
     confirm(session, event, screen, said)
     line = screen.as_typed(f"holdfast undo {event.seq}")
     screen.done(("  to bring it back: ", "dim"), (line, "cyan"))
 
 
-def _withdrawn(session: Session, id: str) -> str:
+def _withdrawn(session: Session, last: Event) -> str:
+    """What an undo took back, by its last event: all that was recorded together."""
     from holdfast.cli.words import about
 
-    for line in session.log():
-        if line.event.id == id:
-            word, text = about(line)
-            return shorten(f"withdrawn: #{line.event.seq} {word} {text}", 2 * _SAID)
-    return "withdrawn"
+    lines = list(session.log())
+    ours = [line.event for line in lines if line.event.id.startswith(last.id)]
+    gone = {getattr(event.body, "event", "") for event in ours}
+    told = [(line.event.seq, *about(line)) for line in lines if line.event.id in gone]
+    words = [f"#{seq} {word} {text}" for seq, word, text in told]
+    return shorten(f"withdrawn: {', '.join(words)}", 2 * _SAID)
 
 
 COMMANDS = {

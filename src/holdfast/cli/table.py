@@ -31,7 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "artifact": ("record", "keep a file's content with the session"),
         "tokens": ("record", "keep how many tokens the context holds"),
         "compressed": ("record", "keep that the context was compressed"),
-        "undo": ("record", "withdraw the last event, or the one named"),
+        "undo": ("record", "take the last command back, or an event"),
         "rename": ("life", "give the session another goal"),
         "model": ("life", "keep which model works on the session"),
         "attr": ("life", "set an attribute of your own"),

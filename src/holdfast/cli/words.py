@@ -26,7 +26,16 @@ def about(line: LogLine) -> tuple[str, str]:
         return word, _join(f"#{line.target}", body.because)
     if kind == "SessionArchived" and not body.archived:
         return "unarchived", ""
-    return (event.kind, _raw(body)) if kind == "Unknown" else (word, say(body))
+    if kind == "Unknown":
+        return event.kind, _raw(body)
+    return _as_unit(word, getattr(body, "step", "")), say(body)
+
+
+def _as_unit(word: str, step: str) -> str:
+    """Steps of a plan go by their own names: `phase start`, where others are tasks."""
+    unit = step.rpartition("/")[2].partition("-")[0]
+    is_planned = word.startswith("task") and unit in ("phase", "stage", "section")
+    return word.replace("task", unit) if is_planned else word
 
 
 def word_of(kind: str) -> str:

@@ -330,6 +330,9 @@ def check_undo(kind: str) -> None:
         raise Refused("an aborted session stays aborted", hint=hint)
     if kind in KEPT:
         raise Refused("this cannot be undone", why="without it there is no session")
+    if kind == "step.revisited":
+        hint = "holdfast revisit --undo"
+        raise Refused("a revisit is not taken back like this", why="it moved files too", hint=hint)
 
 
 def check_undo_of_task(task: str, others: Sequence[Event]) -> None:

@@ -28,7 +28,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.essay import form
 from holdfast.layout.essay.impact import stage_of_file, told
 from holdfast.model import event as ev
-from holdfast.model.essay import POSITION, is_essay
+from holdfast.model.essay import is_essay
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import in_order, retracted
 from holdfast.model.plan import Phase, from_snapshot, number_of
@@ -43,7 +43,7 @@ from holdfast.model.revisit import (
     likeness,
     verdicts_of,
 )
-from holdfast.model.state import Artifact, State, Step
+from holdfast.model.state import POSITION, Artifact, State, Step
 from holdfast.session import Session
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding

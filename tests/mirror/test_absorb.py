@@ -46,6 +46,22 @@ def test_an_edit_is_taken_up_before_the_command_is_decided(make: Make) -> None:
     assert project.suspended == "" and project.kinds("user")[-1] == "step.started"
 
 
+def test_the_task_that_a_file_says_is_at_work_comes_next_until_another_begins(make: Make) -> None:
+    project = with_tasks(make, AI_SESSION)
+    project.session.task_start("t1")
+    project.edit(lambda v: v["current_state"].update(active_task="t2"))
+    assert project.session.status()["next"].startswith("start t2")
+    project.session.note("next")
+    assert project.session.status()["next"].startswith("start t2")
+    assert project.read()["current_state"]["active_task"] == "t2"
+    project.clock.sleep(1)
+    project.session.task_start("t2")
+    project.session.task_add("Task t3", id="t3")
+    project.clock.sleep(1)
+    project.session.task_start("t3")
+    assert project.read()["current_state"]["active_task"] == "t3"
+
+
 def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,7 +71,8 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         claims=[_claim_fact(row) for row in _rows(state, "claim", st.Claim)],
         artifacts=[row.path for row in _rows(state, "artifact", st.Artifact)],
     )
-    facts.position = _position(facts, attributes.pop("position", None))
+    attributes.pop(st.POSITION, None)
+    facts.position = _position(state, facts)
     attributes.pop("model", None)
     attributes.pop("progress", None)
     facts.attributes = attributes
@@ -143,13 +144,13 @@ def _text(value: Scalar) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _position(facts: Facts, chosen: Scalar) -> str:
-    """What is being worked on: what someone said, while it is open; else what runs."""
-    open_steps = [s for s in facts.steps if s.status not in st.CLOSED_UNITS]
-    if any(step.id == chosen for step in open_steps):
-        return cast(str, chosen)
-    running = [s.id for s in open_steps if s.status == "running"]
-    return running[-1] if running else ""
+def _position(state: st.State, facts: Facts) -> str:
+    """What is being worked on: what someone said last, while it is open; else what runs."""
+    running = [s for s in facts.steps if s.status == "running"]
+    chosen = state.chosen(max((s.started_at or 0 for s in running), default=0))
+    if chosen is not None:
+        return chosen.id
+    return running[-1].id if running else ""
 
 
 def _step_fact(row: st.Step) -> StepFact:

@@ -26,12 +26,19 @@ from holdfast.errors import InvalidInput, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.model.rules import check_working
-from holdfast.model.state import Artifact, Attribute, Checkpoint, Claim, State, Step
+from holdfast.model.state import (
+    POSITION,
+    Artifact,
+    Attribute,
+    Checkpoint,
+    Claim,
+    State,
+    Step,
+)
 from holdfast.sha import digest_of
 from holdfast.text import shorten
 
 WORKFLOW = "essay"
-POSITION = "position"
 MOST_SECTIONS = 999
 SOURCE = "source."
 """Begins the names of attributes that each hold one source."""

@@ -19,6 +19,8 @@ from msgspec import Struct
 from holdfast.model.number import last_number, number_of
 
 CLOSED_UNITS = frozenset({"done", "skipped"})
+POSITION = "position"
+"""The attribute that says which step is being worked on."""
 
 
 class Chain(Struct, array_like=True):
@@ -424,6 +426,14 @@ class State:
     def agent(self, key: str) -> Agent | None:
         row = self.rows.get("agent", key)
         return row if isinstance(row, Agent) else None
+
+    def chosen(self, since: int) -> Step | None:
+        """The open step that someone said is being worked on, unless another began after that."""
+        row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
+        if not isinstance(row, Attribute) or row.at < since or not isinstance(row.value, str):
+            return None
+        step = self.step(row.value)
+        return step if step is not None and step.is_open else None
 
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""

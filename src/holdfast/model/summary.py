@@ -188,10 +188,22 @@ def _after_the_last_phase(state: State) -> str:
 def _do_a_step(state: State) -> str:
     if "step" not in state.core.counts:
         return ""
+    chosen = _chosen(state)
     for verb, statuses in _STEP_VERBS:
-        if step := first_step(state, *statuses):
+        if chosen is not None and chosen.status in statuses:
+            return _speak_of(verb, chosen)
+        if chosen is None and (step := first_step(state, *statuses)):
             return _speak_of(verb, step)
     return ""
+
+
+def _chosen(state: State) -> Step | None:
+    """The step that someone named as the one at work, in a file perhaps."""
+    if state.chosen(0) is None:
+        return None
+    rows = state.rows.select("step", open_only=True, limit=_MANY)
+    began = [r.started_at for r in rows if isinstance(r, Step) and r.status == "running"]
+    return state.chosen(max(began, default=0))
 
 
 def _speak_of(verb: str, step: Step) -> str:

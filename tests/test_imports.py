@@ -33,7 +33,7 @@ ALLOWED = {
     "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",
-    "files": "errors clock",
+    "files": "errors clock sha",
     "mount": "",
     "config": "errors clock files redact text",
     "place": "errors clock files",

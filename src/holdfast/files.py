@@ -276,11 +276,11 @@ def staged_together(
     opened = [each for each in begun if not isinstance(each, HoldfastError)]
     failed = dict(zip((fd for fd, _ in opened), _synced([fd for fd, _ in opened]), strict=True))
     made: list[str | HoldfastError] = []
-    for (path, _), each in zip(new, begun, strict=True):
+    for (path, data), each in zip(new, begun, strict=True):
         if isinstance(each, HoldfastError):
             made.append(each)
             continue
-        made.append(_set_aside(path, *each, failed[each[0]]))
+        made.append(_set_aside(path, data, *each, failed[each[0]]))
     return made
 
 
@@ -318,8 +318,10 @@ def swap(
         raise failure(error, "write", path) from error
 
 
-def _set_aside(path: str, fd: int, temporary: str, error: OSError | None) -> str | HoldfastError:
-    aside = _temporary_name(path, _SWAPPED)
+def _set_aside(
+    path: str, data: bytes, fd: int, temporary: str, error: OSError | None
+) -> str | HoldfastError:
+    aside = _temporary_name(path, f".{_mark(data)}{_SWAPPED}")
     try:
         os.close(fd)
         if error is not None:
@@ -419,6 +421,20 @@ def put_back(aside: str, path: str) -> None:
 def displaced(path: str) -> list[str]:
     """Files that an exchange of `path` left beside it because its process died."""
     return _beside(path, _SWAPPED)
+
+
+def is_staged(aside: str, data: bytes) -> bool:
+    """Whether what lies aside never changed places: its name says what it was made with.
+
+    After a power cut nothing else may know that these bytes are ours.
+    """
+    return aside.endswith(f".{_mark(data)}{_SWAPPED}")
+
+
+def _mark(data: bytes) -> str:
+    from holdfast.sha import digest_of
+
+    return digest_of(data)[:12]
 
 
 def unfinished(path: str) -> list[str]:

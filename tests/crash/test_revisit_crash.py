@@ -22,6 +22,12 @@ def test_a_revisit_is_whole_after_sampled_faults(
 
 
 @pytest.mark.soak
+def test_our_own_bytes_are_known_after_a_disk_that_failed_and_a_power_cut(shim: Path) -> None:
+    sticky = [Fault.EIO_STICKY, Fault.ENOSPC_STICKY]
+    assert_sound(sweep(shim, "tests.crash.revisit:UNDONE", faults=sticky))
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_revisit_is_whole_after_every_fault(
     shim: Path, scenario: str, soak_seconds: float

@@ -81,6 +81,9 @@ class Absorber:
         for aside in files.displaced(path):
             try:
                 data = read(aside)
+                if files.is_staged(aside, data):
+                    files.remove(aside)
+                    continue
                 is_edit = not self._is_ours(binding, name, data)
                 said += self._absorb_bytes(binding, name, data)
                 if is_edit and self._is_ours(binding, name, _there(path)):

@@ -10,7 +10,7 @@ from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
 SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
-SAMPLE = 60
+SAMPLE = 30
 KILLS = [fault for fault in EVERY_FAULT if fault.kills]
 FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
 

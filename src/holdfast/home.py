@@ -463,8 +463,6 @@ class Holdfast:
         unless an `id` is given; `taken_up` tells. `pushback` is how hard the author of an essay
         wants to be questioned: full, unless it is light or minimal.
         """
-        from holdfast.model.event import SessionStarted
-
         goal = clean_input(goal, "goal", limit=2000, lines=False)
         session = clean_id(id, "session id") if id else self._new_id(key)
         if id and self.journal.secrets_in(id):
@@ -474,16 +472,7 @@ class Holdfast:
         origin = self.session(from_session).id if from_session else ""
         plan, blobs = self._plan(workflow, target) if workflow else ((), ())
         plan = [*plan, *self._pushback(plan, pushback)]
-        branch, commit = self.git()
-        body = SessionStarted(
-            goal=goal,
-            mode=mode,
-            from_session=origin,
-            # A folder may have any bytes for a name; what is recorded is text.
-            project=terminal(os.path.basename(self.workspace.tree.main)),
-            git_branch=branch,
-            git_commit=commit,
-        )
+        body = self._beginning(goal, mode, origin)
         started = Session(self, session)
         spot = self.workspace.spot()
 
@@ -503,6 +492,20 @@ class Holdfast:
         for chosen in layouts:
             started.layouts_add(chosen)
         return started
+
+    def _beginning(self, goal: str, mode: str, origin: str) -> Body:
+        from holdfast.model.event import SessionStarted
+
+        branch, commit = self.git()
+        return SessionStarted(
+            goal=goal,
+            mode=mode,
+            from_session=origin,
+            # A folder may have any bytes for a name; what is recorded is text.
+            project=terminal(os.path.basename(self.workspace.tree.main)),
+            git_branch=branch,
+            git_commit=commit,
+        )
 
     def _plan(self, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
         """What begins a plan, and the definition that the session keeps."""

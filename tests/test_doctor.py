@@ -907,7 +907,9 @@ def names_of(kind: str) -> list[str]:
 
 
 def chosen_in(home: Home, session: str) -> None:
-    spot = Spot("/work/shop", "1:2", 0, id="p-1", name="shop", keys=[("path", "/work/shop")])
+    spot = Spot(
+        "/projects/shop", "1:2", 0, id="p-1", name="shop", keys=[("path", "/projects/shop")]
+    )
     home.store.local.settle(spot, session)
 
 
@@ -929,7 +931,7 @@ def test_any_table_that_was_dropped_is_told_and_mended(home: Home, table: str, s
         assert left == [] and everything(home) == before
         assert all(home.is_sound(session) for session in before)
     if table not in ("event", "tree", "blob"):
-        tree = home.store.local.tree("/work/shop")
+        tree = home.store.local.tree("/projects/shop")
         assert tree is not None and tree[2] == "s-2"
     assert mended(home).done == []
     home.start("afterwards")

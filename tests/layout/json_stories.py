@@ -106,7 +106,7 @@ facts = st.builds(
     updated_at=moments,
     device=filled.filter(lambda text: text != "unknown"),
     project=filled,
-    project_path=filled.map(lambda text: f"/work/{text}"),
+    project_path=filled.map(lambda text: f"/projects/{text}"),
     git_branch=filled,
     git_commit=st.just("a" * 40),
     steps=st.lists(steps, max_size=4),

@@ -80,6 +80,22 @@ def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> Non
     assert project.disputes() == []
 
 
+def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make: Make) -> None:
+    project = with_tasks(make)
+    stale = project.read()
+    project.edit(lambda value: value.update(x_hers={"deep": ["kept"]}))
+    project.session.task_add("More")
+    stale["x_his"] = "kept too"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.again().home.mirror.absorb(project.session.id)
+    project.again().note("next")
+    now = project.read()
+    assert (now["x_hers"], now["x_his"]) == ({"deep": ["kept"]}, "kept too")
+    before = everything(project.folder)
+    project.again().home.reflect(project.session.id, force=True)
+    assert everything(project.folder) == before
+
+
 @pytest.mark.parametrize("layout", ALL)
 def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, layout: str) -> None:
     project = make(layout)

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
 
+from holdfast import files
 from holdfast.clock import Clock
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project, leftovers
+from tests.mirror.support import Project, leftovers, swap_in
 
 EDITS = 300
 SECONDS = 90
@@ -36,7 +39,10 @@ for number in range(count):
         new = {"decision": f"edit {number}", "rationale": "", "timestamp": stamp}
     else:
         new = f"edit {number}"
-    value[key].append(new)
+    if key:
+        value[key].append(new)
+    else:
+        value[new] = "theirs"
     time.sleep(chance.random() * 0.004)
     with open(path + ".theirs", "w") as file:
         json.dump(value, file, indent=2)
@@ -88,6 +94,14 @@ def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
     assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
 
 
+def test_every_key_that_nobody_knows_stays_while_we_write(make: Make) -> None:
+    project = make("craft")
+    project.clock = Clock()
+    project.again()
+    write_until_over(project, editor(project.place, "", EDITS // 3))
+    assert {f"edit {n}" for n in range(EDITS // 3)} <= project.read().keys()
+
+
 WRITER = """
 import sys, holdfast
 with holdfast.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
@@ -114,3 +128,57 @@ def test_writers_of_one_session_never_take_each_other_for_strangers(make: Make) 
     current = project.folder / ".claude/orchestrator-session.json"
     assert set(project.read(current)["pending_tasks"]) == wanted
     assert leftovers(project.folder) == []
+
+
+# -- step by step ------------------------------------------------------------------------------
+
+
+class Stepwise:
+    """An editor whose turns come right before and right after each exchange of ours."""
+
+    def __init__(self, project: Project, patch: pytest.MonkeyPatch, turns: Sequence[int]) -> None:
+        self._project, self._turns = project, list(turns)
+        self._step, self._number, self._read = 0, 0, b""
+        real = files._swap
+
+        def swap(aside: str, path: str) -> bool:
+            self._turn()
+            was_there = real(aside, path)
+            self._turn()
+            return was_there
+
+        patch.setattr(files, "_swap", swap)
+
+    def _turn(self) -> None:
+        """Read at every other of its turns, and at the next write what was read and a key."""
+        place = self._project.place
+        while self._turns and self._turns[0] == self._step:
+            self._turns.pop(0)
+            if len(self._turns) % 2:
+                self._read = place.read_bytes()
+                continue
+            self._number += 1
+            key = b"x%d" % self._number
+            swap_in(place, self._read.replace(b"{", b'{\n  "%s": "theirs",' % key, 1))
+        self._step += 1
+
+    @property
+    def made(self) -> set[str]:
+        return {f"x{number + 1}" for number in range(self._number)}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [*combinations_with_replacement(range(3), 4), (0, 2, 3, 3), (1, 2, 4, 4), (2, 2, 3, 4)],
+    ids=str,
+)
+def test_a_key_that_nobody_knows_survives_an_editor_in_any_step(
+    make: Make, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
+) -> None:
+    project = make("craft")
+    editor = Stepwise(project, monkeypatch, turns)
+    project.session.task_add("Ours")
+    project.session.note("next")
+    project.session.note("after that")
+    assert editor.made <= project.read().keys() and "Ours" in project.read()["pending_tasks"]
+    assert leftovers(project.folder) == [] and project.home.mirror.pending(project.session.id) == []

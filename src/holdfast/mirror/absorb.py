@@ -2,7 +2,9 @@
 
 An edit is compared with the rendering that it was most likely made from, and what it changed is
 recorded with the actor `file:LAYOUT`. Bytes that an exchange displaced are looked at in the same
-way. Absorbing never by itself writes a file.
+way. Keys that we do not know and comments are no events: those of an edit that was not made from
+our newest rendering are *owed*, and the file that is written next has them. Absorbing never by
+itself writes a file.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast import files
 from holdfast.errors import InvalidInput
 from holdfast.layout import Tree
+from holdfast.layout import tree as trees
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import Changes, changes, nearest
 from holdfast.layout.translate import Move
@@ -28,7 +33,7 @@ from holdfast.mirror.desk import (
     paths_of,
     read,
 )
-from holdfast.mirror.look import Look, Looker, folders_of
+from holdfast.mirror.look import Look, Looker, Read, folders_of
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
 from holdfast.store.bound import Binding
@@ -57,7 +62,12 @@ class Absorber:
         edited = _edited(looks)
         if edited:
             said += self._absorb_trees(binding, looks, edited)
-            self._remember(binding, looks, UNKNOWN)
+            owed = [self._owed(binding, look) for look in looks if look.name in edited]
+            made = {each.name: each for each in owed if each}
+            self._remember(binding, [*looks, *made.values()], UNKNOWN)
+            looks = [
+                look.behind(made[look.name].read) if look.name in made else look for look in looks
+            ]
         return looks, said
 
     def pending(self, binding: Binding) -> list[Move]:
@@ -86,9 +96,9 @@ class Absorber:
                     continue
                 is_edit = not self._is_ours(binding, name, data)
                 said += self._absorb_bytes(binding, name, data)
-                if is_edit and self._is_ours(binding, name, _there(path)):
-                    # Keys that we do not know and comments are no events: it gets its name back.
-                    # Not before: whoever read our file may write over it the next moment.
+                if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
+                    # Secrets are not remembered, so that it could not be owed: it gets its name
+                    # back. Not before: whoever read our file may write over it the next moment.
                     files.put_back(aside, path)
                     said += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
@@ -103,6 +113,9 @@ class Absorber:
         digest = "" if data is None else sha256(data).hexdigest()
         return any(rendering.digest == digest for rendering in known)
 
+    def _has_secrets(self, data: bytes) -> bool:
+        return bool(self._desk.journal.secrets_in(data.decode("utf-8", "replace")))
+
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
         """Take up bytes that an exchange displaced, if they are not ours."""
         digest = sha256(data).hexdigest()
@@ -116,8 +129,23 @@ class Absorber:
         self._looker.understand(look)
         self._looker.require_ours(binding, looks)
         said = self._absorb_trees(binding, looks, {name: look.value})
-        self._remember(binding, [look], UNKNOWN)
+        # It is in its place no more, so all that it says is owed.
+        owed = self._owed(binding, look) or replace(look, verdict="owed")
+        self._remember(binding, [look, owed], UNKNOWN)
         return said
+
+    def _owed(self, binding: Binding, look: Look) -> Look | None:
+        """What an edit would have made of our newest rendering; None if it was made from that."""
+        said = self._desk.bound.said(binding, look.name)
+        newest, near = self._looker.newest(binding, look), nearest(look.data or b"", said)
+        if newest is None or near is None or near == newest.document.data or look.read is None:
+            return None
+        value, _ = trees.merge(parsed(look.name, near).value, look.value, newest.value)
+        document = look.read.document.rewritten(value)
+        if document.data == look.data:
+            return None
+        digest = sha256(document.data).hexdigest()
+        return Look(look.name, look.path, document.data, digest, "owed", read=Read(document, value))
 
     def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
         found = self._changes(binding, looks, edited)
@@ -200,5 +228,5 @@ def _summary(edited: Tree, found: Changes) -> str:
     return text
 
 
-def _there(path: str) -> bytes | None:
+def _at(path: str) -> bytes | None:
     return files.read_optional(path, MAX_BYTES, follow=False)

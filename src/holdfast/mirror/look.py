@@ -1,7 +1,8 @@
 """Look: the files of a binding as they are found, and whose they are.
 
 Bytes found in a file are *ours*, *rewound* (a rendering from earlier: some tool put it back, or we
-died before we wrote the newer one), *missing*, *found* (there before us), or *edited*. The secret
+died before we wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering
+of size 0 is *owed*: no file was it yet, the one that is written next goes on from it. The secret
 is how little has to be done to tell: bytes are compared with those that this process wrote last,
 else by digest with the newest rendering, and only then with all that are remembered; and the same
 bytes are parsed once in a process. What is no plain file of this session suspends its binding.
@@ -16,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import files
 from holdfast.errors import Busy, HoldfastError
@@ -62,6 +64,15 @@ class Look(Struct):
     @property
     def value(self) -> Any:
         return self.read.value if self.read else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is owed to the file."""
+        return self.verdict == "rewound" and self.known[0].size == 0
+
+    def behind(self, newest: Read | None) -> Look:
+        """The file as if it had what is owed to it, as far as that is known."""
+        return replace(self, read=newest, verdict="behind") if newest else self
 
 
 class Looker:
@@ -181,6 +192,20 @@ class Looker:
         while len(self._read_before) >= _DOCUMENTS:
             del self._read_before[next(iter(self._read_before))]
         self._read_before[kind, digest] = known
+
+    def newest(self, binding: Binding, look: Look) -> Read | None:
+        """What our newest rendering says; None for a log, and where it was not kept as it was."""
+        kind = kind_of(look.name)
+        if kind == "jsonl" or not look.known:
+            return None
+        digest = look.known[0].digest
+        if (kind, digest) not in self._read_before:
+            data = next(iter(self._bound.said(binding, look.name)), b"")
+            if sha256(data).hexdigest() != digest:
+                return None
+            document = parsed(look.name, data)
+            self.keep(kind, digest, Read(document, document.value))
+        return self._read_before[kind, digest]
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
         """Files that we did not write must be of this session, and of a version that we know."""

@@ -48,6 +48,11 @@ class Change(Struct):
     staged: str | HoldfastError = ""
     """The name of the new file beside its place, or why there is none; empty for a log's lines."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether our newest rendering of the file is another."""
+        return self.look.verdict == "behind" or self.data != self.look.data
+
 
 class Plan(Struct):
     """What has to be done so that a binding's files say what the journal says."""
@@ -81,16 +86,20 @@ class Renderer:
     def plan(self, binding: Binding, looks: list[Look], tell: Tell) -> Plan:
         """What the files should be; where all is as we left it, of the logs only what is new."""
         brief = binding.mirrored != UNKNOWN and all(look.verdict == "ours" for look in looks)
+        looks = [
+            look.behind(self._looker.newest(binding, look)) if look.is_behind else look
+            for look in looks
+        ]
         told = tell(binding.mirrored if brief else 0)
         facts = replace(told.facts, native_id=binding.native)
         tree = self._tree(binding, looks, facts, brief=brief)
         made = [
-            (look, each)
+            _change(look, each)
             for look in _ordered(binding, looks)
             if (each := self._made(binding, look, tree.get(look.name)))
         ]
-        changes = [_change(look, each) for look, each in made if each.document.data != look.data]
-        notes = [self._note(change) for change in changes]
+        changes = [change for change in made if change.data != change.look.data]
+        notes = [self._note(change) for change in made if change.is_new]
         return Plan(binding, looks, changes, facts, told.seq, told.status, notes)
 
     def _tree(self, binding: Binding, looks: Sequence[Look], facts: Facts, *, brief: bool) -> Tree:
@@ -112,7 +121,8 @@ class Renderer:
 
     def _made(self, binding: Binding, look: Look, value: Any) -> Read | None:
         """What the file should be; None for one that the layout does not want, or that is so."""
-        if value is None or (look.read is not None and look.value == value):
+        is_so = look.read is not None and look.verdict != "behind" and look.value == value
+        if value is None or is_so:
             return None
         kind = kind_of(look.name)
         if kind == "jsonl":
@@ -141,7 +151,8 @@ class Renderer:
         # The beginning of a log is always in the file itself.
         kept = b"" if kind == "jsonl" else self._keepable(kind, data, change.made)
         self._looker.keep(kind, change.digest, change.made)
-        return change.look.name, change.digest, len(data), kept
+        size = 0 if change.look.verdict == "owed" else len(data)
+        return change.look.name, change.digest, size, kept
 
     def _keepable(self, kind: str, data: bytes, made: Read) -> bytes:
         """What may be remembered of a file: not the secrets that someone wrote into it."""

@@ -19,6 +19,7 @@ PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error", "inactivit
 CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")
 COMMAND_STATUSES = ("success", "failure")
+ROLES = ("user", "machine", "agent")
 
 
 def undecided(what: str, chosen: str, options: list[str]) -> list[str]:

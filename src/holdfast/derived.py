@@ -128,7 +128,7 @@ def listing(state: State) -> dict[str, object]:
 
 def content_of(body: Body) -> str:
     """The SHA-256 of what is kept beside an event, or an empty string."""
-    if isinstance(body, ev.NoteAdded | ev.EvidenceObserved | ev.Verdict):
+    if isinstance(body, ev.NoteAdded | ev.MessageSent | ev.EvidenceObserved | ev.Verdict):
         return body.blob
     if isinstance(body, ev.PlanSet):
         return body.snapshot
@@ -136,7 +136,7 @@ def content_of(body: Body) -> str:
 
 
 def searchable(stored: Stored) -> tuple[str, str] | None:
-    """(kind, text) of an event that people search for: goals, notes, decisions, errors, titles."""
+    """(kind, text) of an event that people search for: what someone said, decided or named."""
     event = read(stored)
     fields = _SEARCHED.get(event.kind)
     if fields is None or isinstance(event.body, ev.Unknown | ev.Erased):
@@ -151,6 +151,7 @@ _SEARCHED = {
     "session.adopted": ("goal",),
     "session.renamed": ("goal",),
     "note.added": ("text",),
+    "message.sent": ("text",),
     "decision.made": ("what", "because", "chosen", "options"),
     "error.raised": ("message",),
     "agent.started": ("task",),

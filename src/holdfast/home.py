@@ -627,7 +627,7 @@ class Holdfast:
         return chosen
 
     def search(self, words: str, *, limit: int = 20) -> Listings:
-        """Where all the words occur in goals, notes, decisions, errors and titles."""
+        """Where all the words occur in goals, notes, messages, decisions, errors and titles."""
         from holdfast.derived import searchable
 
         found = self.store.search(words, text_of=searchable, limit=limit)

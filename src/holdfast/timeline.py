@@ -22,6 +22,7 @@ from holdfast.model.event import (
     CommandRan,
     Event,
     EventRetracted,
+    MessageSent,
     NoteAdded,
     StepAdded,
     Unknown,
@@ -61,7 +62,7 @@ class Change(Struct, frozen=True):
 
 
 def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> Iterator[LogLine]:
-    """Events as the log shows them; with `full`, notes whose text is kept apart are whole."""
+    """Events as the log shows them; with `full`, text that is kept apart is whole."""
     gone, several = _retracted(journal, view), len(journal.state(view).core.chains) > 1
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
@@ -75,7 +76,7 @@ def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> 
 
 def _whole(event: Event, journal: Journal) -> Event:
     body = event.body
-    if not isinstance(body, NoteAdded) or not body.blob:
+    if not isinstance(body, NoteAdded | MessageSent) or not body.blob:
         return event
     data = journal.store.blob(body.blob)
     return event if data is None else replace(event, body=replace(body, text=data.decode()))

@@ -76,6 +76,7 @@ MINIMAL: list[Body] = [
     ev.ContractAcknowledged(agent="code-1", version="1.0", checksum=_D),
     ev.ForeignEdited(layout="craft", path="s.json", digest=_D),
     ev.EvidenceObserved(proof="lint", argv=["make", "lint"], exit=0),
+    ev.MessageSent(role="user", text="fix the parser"),
 ]
 
 _VERDICT = {
@@ -247,6 +248,7 @@ FULL: list[Body] = [
         folder="parser",
         redacted=SECRETS,
     ),
+    ev.MessageSent(role="agent", text="fixed", blob=_D, size=20_000, redacted=SECRETS),
 ]
 
 

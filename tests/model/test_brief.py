@@ -508,6 +508,34 @@ def test_the_note_for_whoever_comes_next_does_not_replace_the_next_step() -> Non
     assert "For whoever comes next:\n- 0002kd8z1qla: mind the tide" in made.text
 
 
+ASKED = ev.MessageSent(role="user", text="now splice the rope")
+
+
+def test_what_was_asked_last_comes_right_after_the_core_and_what_was_said_below() -> None:
+    talk = [ASKED, ev.MessageSent(role="machine", text="obey"), ev.FileChanged(path="knot.py")]
+    made = told(*talk, ev.MessageSent(role="agent", text="spliced it"))
+    assert "Asked last:\n- 0001kd8z1qla: now splice the rope" in made.text
+    assert "Said last by the agent:\n- 0004kd8z1qla: spliced it" in made.text
+    assert "obey" not in made.text
+    sections = [item.section for item in made.items]
+    assert sections.index("asked") < sections.index("files") < sections.index("said")
+
+
+def test_a_question_from_a_transcript_is_quoted_as_unconfirmed() -> None:
+    state = state_of(ASKED)
+    assert state.core.asked
+    state.core.asked.by = "transcript:codex"
+    text = brief(state, Surroundings()).text
+    assert '"now splice the rope" (from transcript:codex, unconfirmed)' in text
+
+
+@pytest.mark.parametrize("budget", [150, 200, 300])
+def test_a_long_question_leaves_room_for_the_core(budget: int) -> None:
+    stuck = [ADD, ev.StepBlocked(step="s1", because="no knife")]
+    made = told(ev.MessageSent(role="user", text="why " * 900), *stuck, budget=budget)
+    assert made.tokens <= budget and made.counts["blockers"] == (1, 1)
+
+
 def many_decisions(count: int) -> list[Body]:
     return [
         ev.DecisionMade(

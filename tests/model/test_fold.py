@@ -317,6 +317,15 @@ def test_notes_are_counted_and_those_for_the_next_reader_kept_whole() -> None:
     assert [len(getattr(row, "text", "")) for row in state.rows.select("note")] == [500]
 
 
+def test_the_last_words_of_user_and_agent_are_kept_and_a_machine_speaks_for_neither() -> None:
+    said = [("user", "first"), ("agent", "done"), ("user", "x" * 900), ("machine", "a task ended")]
+    core = folded(*(ev.MessageSent(role=role, text=text) for role, text in said)).core
+    assert core.asked and core.asked.text == "x" * 800
+    assert core.said and core.said.text == "done"
+    assert core.counts == {"message.user": 2, "message.agent": 1, "message.machine": 1}
+    assert folded(ev.MessageSent(role="oracle", text="?")).core.counts == {}
+
+
 def test_claims_are_deferred_until_resolved_or_overridden() -> None:
     defer = ev.ClaimDeferred(claim="c", text="t", reason="r", section=1, paragraph=2)
     assert len(folded(defer).rows.select("claim", open_only=True)) == 1

@@ -279,6 +279,7 @@ FACTS = {
     "artifact.versioned",
     "command.ran",
     "evidence.observed",
+    "message.sent",
     "context.measured",
     "context.compressed",
     "error.raised",

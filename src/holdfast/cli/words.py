@@ -72,6 +72,10 @@ def _note(body: Any) -> str:
     return f"{body.text}… ({body.size:,} bytes; all of it: holdfast log --full)"
 
 
+def _message(body: Any) -> str:
+    return f"{body.role}: {_note(body)}"
+
+
 def _paused(body: Any) -> str:
     asked = body.reason == PAUSE_REASONS[0] and body.context
     return _join("" if asked else plainly(body.reason), body.context)
@@ -194,4 +198,5 @@ _SAID: dict[str, tuple[str, Say]] = {
     "contract.acknowledged": ("contract", _field("agent", "version")),
     "foreign.edited": ("edited", _field("path", "cause")),
     "evidence.observed": ("proof", _proof),
+    "message.sent": ("message", _message),
 }

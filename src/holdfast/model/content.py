@@ -13,6 +13,7 @@ _FIELD = {
     "artifact.saved": "digest",
     "artifact.versioned": "digest",
     "note.added": "blob",
+    "message.sent": "blob",
     "plan.set": "snapshot",
     "evidence.observed": "blob",
     "checkpoint.passed": "blob",

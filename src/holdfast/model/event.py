@@ -440,6 +440,17 @@ class EvidenceObserved(Body, frozen=True):
     folder: str = ""
 
 
+class MessageSent(Body, frozen=True):
+    """What was said in a conversation: by a `user`, by the `agent`, or by a `machine` that put it
+    into a user's mouth. `blob` names the whole text when only its beginning fits into the event.
+    """
+
+    role: str
+    text: str
+    blob: str = ""
+    size: int = 0
+
+
 class Unknown(Body, frozen=True):
     """A kind of a newer version, or data that no longer fits its kind: kept, shown, not folded."""
 
@@ -504,6 +515,7 @@ KINDS: dict[str, type[Body]] = {
     "contract.acknowledged": ContractAcknowledged,
     "foreign.edited": ForeignEdited,
     "evidence.observed": EvidenceObserved,
+    "message.sent": MessageSent,
 }
 KIND_OF: dict[type[Body], str] = {body: kind for kind, body in KINDS.items()}
 

@@ -28,7 +28,7 @@ _SLACK = 4
 
 _WEIGHTS = {"next": 0.5, "goal": 0.35, "where": 0.15}
 """What each field may take of the room, the most valuable first: what one leaves, the next has."""
-_WIDE = {"for_next": 3}
+_WIDE = {"for_next": 3, "asked": 2}
 """Sections whose entries may be longer than others'."""
 
 

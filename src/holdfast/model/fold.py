@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.choice import STATUSES
+from holdfast.choice import ROLES, STATUSES
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import (
@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -67,6 +67,8 @@ CONFLICT = "conflict: "
 TOKEN = "[redacted:"
 """Begins what stands in the place of a secret."""
 _LINE = 160
+_WORDS = 800
+"""How much of the last message is kept beside the journal."""
 
 
 def fold(events: Iterable[Event]) -> State:
@@ -660,6 +662,17 @@ def _note(state: State, event: Event, body: ev.NoteAdded) -> None:
     state.put("note", row)
 
 
+def _message(state: State, event: Event, body: ev.MessageSent) -> None:
+    core = state.core
+    if body.role in ROLES:
+        core.count(f"message.{body.role}")
+    line = Line(event.id, event.head.at, event.head.actor, body.text[:_WORDS])
+    if body.role == "user":
+        core.asked = line
+    elif body.role == "agent":
+        core.said = line
+
+
 def _deferred(state: State, event: Event, body: ev.ClaimDeferred) -> None:
     row = Claim(
         rank=state.core.events,
@@ -813,4 +826,5 @@ _HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {
     ev.ContractAcknowledged: _acknowledged,
     ev.ForeignEdited: _edited,
     ev.EvidenceObserved: _observed,
+    ev.MessageSent: _message,
 }

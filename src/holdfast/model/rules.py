@@ -20,6 +20,7 @@ from holdfast.choice import (
     FINISHED,
     MODES,
     PAUSE_REASONS,
+    ROLES,
     STATUSES,
 )
 from holdfast.errors import InvalidInput, Outdated, Refused
@@ -151,6 +152,7 @@ _CHOICES: dict[tuple[type[Body], str], tuple[str, ...]] = {
     (ev.ErrorRaised, "category"): CATEGORIES,
     (ev.FileChanged, "action"): ACTIONS,
     (ev.CommandRan, "status"): COMMAND_STATUSES,
+    (ev.MessageSent, "role"): ROLES,
 }
 
 

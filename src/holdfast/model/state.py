@@ -44,7 +44,8 @@ class Core(Struct, omit_defaults=True):
 
     `phase` is the current one of a plan, always one that exists. `phases_done` has for each
     completed phase how long it was worked on, in milliseconds, -1 if nobody knows. `away_ms` is
-    all time in which nobody worked: pauses, and between an end and a reopening.
+    all time in which nobody worked: pauses, and between an end and a reopening. `asked` is what
+    a user asked last, `said` the agent's last words of a turn.
     """
 
     session: str = ""
@@ -100,6 +101,8 @@ class Core(Struct, omit_defaults=True):
     phases_done: dict[int, int] = {}
     phase_verdicts: dict[int, str] = {}
     away_ms: int = 0
+    asked: Line | None = None
+    said: Line | None = None
 
     @property
     def is_phased(self) -> bool:

@@ -299,6 +299,23 @@ def _for_next(known: Known) -> Topic:
     return Topic("for_next", "For whoever comes next", found, known.state.count("note"), LOG)
 
 
+def _asked(known: Known) -> Topic:
+    return _last_words(known, "asked", "Asked last", known.core.asked, "user")
+
+
+def _spoken(known: Known) -> Topic:
+    return _last_words(known, "said", "Said last by the agent", known.core.said, "agent")
+
+
+def _last_words(known: Known, name: str, title: str, line: Line | None, role: str) -> Topic:
+    if line is None:
+        return Topic(name, title, [], 0)
+    tail = known.when(line.at)
+    entry = said(known, short(line.event), line.text, line.by, tail=tail, label=name)
+    total = known.state.count(f"message.{role}")
+    return Topic(name, title, [entry], min(1, total), LOG)
+
+
 def _when_by(known: Known, said: Note | Line) -> str:
     plain = said.by in ("", "cli", "user", "mcp") or is_unconfirmed(said.by)
     return ("" if plain else f" (by {said.by})") + known.when(said.at)
@@ -714,6 +731,7 @@ def span(ms: int) -> str:
 _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _blockers,
     _unknown,
+    _asked,
     _for_next,
     _verify,
     _disputes,
@@ -726,6 +744,7 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _proven,
     _done,
     _files,
+    _spoken,
     _notes,
     _commands,
     _compaction,

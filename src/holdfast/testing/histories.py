@@ -333,6 +333,7 @@ _BODIES: list[tuple[int, Callable[[Random], Body]]] = [
     (1, lambda r: ev.ContextCompressed(summary=r.choice(("", "so far so good")))),
     (1, lambda r: ev.ErrorRaised(message="oh", category="resource")),
     (4, lambda r: ev.NoteAdded(text="a note", for_next=r.random() < 0.3, redacted=["aws"])),
+    (1, lambda r: ev.MessageSent(role=r.choice(("user", "machine", "agent")), text="go on")),
     (1, lambda r: ev.ClaimDeferred(claim="c1", text="sure?", reason="no source")),
     (1, lambda r: ev.ClaimResolved(claim="c1")),
     (1, lambda r: ev.ClaimOverridden(claim="c1", result="kept", because="I know")),

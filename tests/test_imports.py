@@ -56,13 +56,12 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "choice clock timing store.local",
+    "view": "choice clock derived errors home session timing store.local",
     "child": "errors clock",
     "inputs": "holdfast errors git place",
-    "expiry": "errors home layout.* model.* session workspace",
-    "revisit": "holdfast errors clock essay files home layout.* model.* place session sha"
-    " store.bound",
-    "prove": "holdfast errors child clock config home inputs model.* place session sha text",
+    "expiry": "errors home layout.* model.* verb workspace",
+    "revisit": "holdfast errors clock essay files home layout.* model.* place sha store.bound verb",
+    "prove": "holdfast errors child clock config home inputs model.* place sha text verb",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",
@@ -77,27 +76,31 @@ ALLOWED = {
     "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
-    " store.bound",
+    " store.bound verb",
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
-    "phase": "errors clock evidence session touch model.* store",
+    "phase": "holdfast errors clock evidence prove touch verb model.* store",
     "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
-    " session text touch",
+    " text touch verb",
     # façade: two halves of one, a home and its sessions
-    "survey": "place process prove session text model.* store.local",
-    "home": "holdfast errors adopt backup choice cleanup clock config contract convert derived"
+    "survey": "place process prove text verb model.* store.local",
+    "beginning": "holdfast errors choice clock home model.* place process session sha"
+    " text workflow",
+    "verb.agent": "model.event session text",
+    "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
+    " revisit store verb.*",
+    "home": "holdfast errors adopt backup beginning cleanup clock config contract convert derived"
     " doctor essay expiry files found glance journal layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore revisit"
-    " session sha soundness store store.bound store.local text timeline view workflow workspace"
+    " session soundness store store.bound store.local text timeline verb view workflow workspace"
     " model.*",
-    "session": "holdfast errors sha backup essay home journal layout.ai_session model.* phase place"
-    " pipeline process prove rebuild recover revisit child expiry"
-    " derived soundness store"
-    " store.bound store.local survey text timeline touch view",
+    "session": "holdfast errors sha backup essay home layout.ai_session model.* place process"
+    " rebuild recover expiry soundness store store.bound store.local survey text timeline touch"
+    " verb.* view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     # public names, surfaces, and what is shipped for the tests of others
-    "holdfast": "errors home kinds session",
+    "holdfast": "errors home kinds session verb.agent",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
     " doctor backup phase pipeline"
@@ -132,7 +135,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text timing view workspace store.*
+    session sha text timing verb verb.essay verb.plan view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

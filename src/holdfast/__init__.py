@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         StoreFailed,
     )
     from holdfast.home import Holdfast, open
-    from holdfast.session import AgentRun, Session
+    from holdfast.session import Session
+    from holdfast.verb.agent import AgentRun
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ _HOME = {
     "open": "home",
     "Holdfast": "home",
     "Session": "session",
-    "AgentRun": "session",
+    "AgentRun": "verb.agent",
     "HoldfastError": "errors",
     "Busy": "errors",
     "Damaged": "errors",
@@ -78,7 +79,8 @@ def __getattr__(name: str) -> object:
 def _guard_verbs() -> None:
     from holdfast.home import Holdfast
     from holdfast.kinds import guard
-    from holdfast.session import AgentRun, Session
+    from holdfast.session import Session
+    from holdfast.verb.agent import AgentRun
 
     for owner in (Holdfast, Session, AgentRun):
         guard(owner)

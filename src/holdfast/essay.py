@@ -26,6 +26,7 @@ from holdfast.place import relative
 from holdfast.recover import Unusable
 from holdfast.session import Session
 from holdfast.store.bound import Binding
+from holdfast.verb import Recorder
 
 MAX_PARTIAL = 4 * 1024 * 1024
 _LIMIT = 16 * 1024 * 1024
@@ -129,7 +130,7 @@ def binding_of(home: Holdfast, session: str) -> Binding | None:
     return next((b for b in bound if b.layout == "essay"), None)
 
 
-def state_of(session: Session) -> State:
+def state_of(session: Recorder) -> State:
     """The session's state, to be looked at when its store no longer is."""
     with session.home.store.view(session.id) as view:
         state = session.home.journal.state(view)

@@ -17,7 +17,7 @@ from holdfast.layout.essay.show import ABANDONED_AFTER, HOUR, PAUSE_AFTER
 from holdfast.model.event import PlanSet, SessionPaused
 from holdfast.model.plan import Expiry, from_snapshot
 from holdfast.model.state import State
-from holdfast.session import Session
+from holdfast.verb import Recorder
 from holdfast.workspace import is_open
 
 _ESSAY = Expiry(PAUSE_AFTER / HOUR, ABANDONED_AFTER / HOUR)
@@ -42,7 +42,7 @@ class Idle(Struct, frozen=True):
     choices: list[Choice] = []
 
 
-def look(session: Session) -> Idle:
+def look(session: Recorder) -> Idle:
     """What inactivity means for a session now. Changes nothing."""
     home = session.home
     with home.store.view(session.id) as view:
@@ -62,7 +62,7 @@ def _judged(idle: int, limits: Expiry) -> str:
     return "active"
 
 
-def _is_held(session: Session) -> bool:
+def _is_held(session: Recorder) -> bool:
     """Whether some process works on it: then silence is no inactivity."""
     held = session.home.workspace.holders(session.id)
     mine = session.home.own_processes()
@@ -77,7 +77,7 @@ def _choices(session: str) -> list[Choice]:
     ]
 
 
-def _limits(session: Session, view: object, state: State) -> Expiry:
+def _limits(session: Recorder, view: object, state: State) -> Expiry:
     home = session.home
     own = _of_workflow(home, view) if state.core.workflow else Expiry()
     bound = home.store.bound.bindings(session.id)
@@ -105,7 +105,7 @@ def _of_workflow(home: Holdfast, view: object) -> Expiry:
     return Expiry()
 
 
-def enforce(session: Session) -> None:
+def enforce(session: Recorder) -> None:
     """Record that a session was paused by inactivity, as of the moment it was."""
     found = look(session)
     hours = found.limits.pause_hours

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 
-from holdfast import clock as clocks
 from holdfast import files
 from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.session import Session
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
-from holdfast.text import clean_id, clean_input, terminal
-from holdfast.view import listing
+from holdfast.text import terminal
+from holdfast.view import listing, look
 from holdfast.workspace import Workspace, find_session
 
 TYPE_CHECKING = False
@@ -42,12 +40,14 @@ if TYPE_CHECKING:
     from holdfast.layout.translate import Move
     from holdfast.live import Live
     from holdfast.mirror import Mirror
-    from holdfast.model.event import Body, Event
+    from holdfast.model.event import Event
     from holdfast.model.plan import Workflow
     from holdfast.recover import Case
     from holdfast.restore import Outcome
+    from holdfast.session import Session
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
+    from holdfast.verb import Recorder
     from holdfast.workflow import Checked
     from holdfast.workflow import Listed as ListedWorkflow
 
@@ -94,14 +94,6 @@ def open(
 _HOUR = 3_600_000
 _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
-
-
-class _AlreadyOpen(Exception):
-    """There is an open session of the same workflow on the same target: that one is meant."""
-
-    def __init__(self, session: str) -> None:
-        super().__init__(session)
-        self.session = session
 
 
 class Holdfast:
@@ -210,7 +202,7 @@ class Holdfast:
         """Whether there may be files of the session; the mirror, once loaded, knows best."""
         return self._mirror is not None or self.store.local.is_bound(session)
 
-    def expire(self, session: Session) -> None:
+    def expire(self, session: Recorder) -> None:
         """Note that a session was paused by inactivity; looked at once an hour at most."""
         now = self.clock.now()
         if now < self._expires_again.get(session.id, now):
@@ -463,129 +455,25 @@ class Holdfast:
         unless an `id` is given; `taken_up` tells. `pushback` is how hard the author of an essay
         wants to be questioned: full, unless it is light or minimal.
         """
-        goal = clean_input(goal, "goal", limit=2000, lines=False)
-        session = clean_id(id, "session id") if id else self._new_id(key)
-        if id and self.journal.secrets_in(id):
-            raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
-        if target and not workflow:
-            raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
-        origin = self.session(from_session).id if from_session else ""
-        plan, blobs = self._plan(workflow, target) if workflow else ((), ())
-        plan = [*plan, *self._pushback(plan, pushback)]
-        body = self._beginning(goal, mode, origin)
-        started = Session(self, session)
-        spot = self.workspace.spot()
+        from holdfast.beginning import begin
 
-        def look() -> None:
-            if plan and not id:
-                self._yield_to_open(plan, session)
-
-        try:
-            look()
-            for chosen in layouts:
-                kind, _, native = chosen.partition(":")
-                self.mirror.require_place(session, kind, native)
-            # Once more under the writer lock: two that begin the same must not both see none.
-            started.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
-        except _AlreadyOpen as other:
-            return self._take_up_again(other.session, layouts)
-        for chosen in layouts:
-            started.layouts_add(chosen)
-        return started
-
-    def _beginning(self, goal: str, mode: str, origin: str) -> Body:
-        from holdfast.model.event import SessionStarted
-
-        branch, commit = self.git()
-        return SessionStarted(
-            goal=goal,
+        return begin(
+            self,
+            goal,
             mode=mode,
-            from_session=origin,
-            # A folder may have any bytes for a name; what is recorded is text.
-            project=terminal(os.path.basename(self.workspace.tree.main)),
-            git_branch=branch,
-            git_commit=commit,
+            id=id,
+            from_session=from_session,
+            layouts=layouts,
+            workflow=workflow,
+            target=target,
+            pushback=pushback,
+            key=key,
         )
-
-    def _plan(self, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
-        """What begins a plan, and the definition that the session keeps."""
-        from holdfast import workflow as workflows
-        from holdfast.model.phase import begin
-        from holdfast.model.plan import snapshot
-        from holdfast.sha import digest_of
-
-        root = self.workspace.tree.root
-        if self._cwd and workflows.is_path(workflow):
-            workflow = os.path.join(self._cwd, os.path.expanduser(workflow))
-        found = workflows.find(workflow, root)
-        data = snapshot(found)
-        inside = self._target(target, root) if target else ""
-        digest = digest_of(data)
-        return begin(found, target=inside, snapshot=digest), [(digest, data)]
-
-    @staticmethod
-    def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
-        from holdfast.choice import PUSHBACK
-        from holdfast.model.essay import WORKFLOW, name_of
-        from holdfast.model.event import AttributeSet
-
-        if not level:
-            return []
-        if level not in PUSHBACK:
-            raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
-        if not plan or getattr(plan[0], "workflow", "") != WORKFLOW:
-            raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
-        return [AttributeSet(key=name_of("pushback_level"), value=level)]
-
-    def _target(self, target: str, root: str) -> str:
-        from holdfast.place import relative
-
-        inside = relative(target, root, cwd=self._cwd)
-        real = os.path.realpath(os.path.join(root, inside))
-        if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
-            why = "a link leads out of the project"
-            raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
-        return inside
-
-    def _yield_to_open(self, plan: Sequence[Body], session: str) -> None:
-        if (like := self._open_like(plan)) and like != session:
-            raise _AlreadyOpen(like)
-
-    def _open_like(self, plan: Sequence[Body]) -> str:
-        """The open session of this project with the same workflow on the same target, if any."""
-        from json import loads
-
-        from holdfast.model.event import PlanSet
-        from holdfast.model.summary import plan_key
-
-        body = plan[0] if plan else None
-        key = plan_key(body.workflow, body.target) if isinstance(body, PlanSet) else ""
-        for row in self.workspace.listed_open() if key else ():
-            if row["sound"] and loads(str(row["summary"])).get("plan", {}).get("key") == key:
-                return str(row["id"])
-        return ""
-
-    def _take_up_again(self, session: str, layouts: Sequence[str]) -> Session:
-        found = Session(self, session)
-        found.resume()
-        bound = {binding.layout for binding in found.layouts_list()}
-        for chosen in layouts:
-            if chosen.partition(":")[0] not in bound:
-                found.layouts_add(chosen)
-        found.taken_up = True
-        return found
-
-    def _new_id(self, key: str) -> str:
-        """A fresh id; with a key the one that the same key gives again in this folder."""
-        if not key:
-            return clocks.short_id(self.clock)
-        from holdfast.process import machine_id
-
-        where = (machine_id(), self.settings.home, self.workspace.tree.root)
-        return f"k{clocks.derived_id('start', *where, key)[:15]}"
 
     def session(self, text: str) -> Session:
         """The session an id means; it may be shortened while it is unique."""
+        from holdfast.session import Session
+
         return Session(self, find_session(self.store, text))
 
     def current(self, *, open_only: bool = False) -> Session:
@@ -593,9 +481,18 @@ class Holdfast:
 
         Raises `NoSession` with the open ones when that would be a guess.
         """
+        from holdfast.session import Session
+
+        return Session(self, self._current(open_only=open_only))
+
+    def _current(self, *, open_only: bool = False) -> str:
         if self.settings.session:
-            return self.session(self.settings.session)
-        return Session(self, self.workspace.require(open_only=open_only))
+            return find_session(self.store, self.settings.session)
+        return self.workspace.require(open_only=open_only)
+
+    def status(self) -> dict[str, Any]:
+        """Where the session meant here stands, without loading what else a session can do."""
+        return look(self, self._current())
 
     def list(
         self, *, all: bool = False, archived: bool = False, status: str = "", limit: int = -1

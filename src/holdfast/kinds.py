@@ -32,9 +32,10 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
 
 def guard(owner: type) -> None:
     """Let every public method of a class refuse values of a wrong kind; twice is once."""
-    for name, method in list(vars(owner).items()):
-        if not (name.startswith("_") or hasattr(method, "__wrapped__")) and callable(method):
-            setattr(owner, name, _guarded(method))
+    for part in owner.__mro__[:-1]:
+        for name, method in list(vars(part).items()):
+            if not (name.startswith("_") or hasattr(method, "__wrapped__")) and callable(method):
+                setattr(part, name, _guarded(method))
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:

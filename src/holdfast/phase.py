@@ -13,6 +13,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast import prove
 from holdfast.clock import iso
 from holdfast.errors import Damaged, InvalidInput, Refused
 from holdfast.evidence import kept
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.model.event import Body, Event
-    from holdfast.session import Session
+    from holdfast.verb import Recorder
 
 _ISSUE = 1_000
 
@@ -82,7 +83,7 @@ class Listed(Struct, frozen=True):
 
 
 def done(
-    session: Session,
+    session: Recorder,
     number: int,
     evidence: Mapping[str, object],
     *,
@@ -107,7 +108,7 @@ def done(
 
 
 def fail(
-    session: Session,
+    session: Recorder,
     number: int,
     evidence: Mapping[str, object],
     *,
@@ -122,13 +123,13 @@ def fail(
     return replace(case.record(ev.CheckpointFailed, key, issue=issue), judgment=None)
 
 
-def retry(session: Session, *, key: str = "") -> Event:
+def retry(session: Recorder, *, key: str = "") -> Event:
     """Begin another attempt at the current phase."""
     again = called_before(session, key, lambda body: isinstance(body, ev.StepStarted))
     return again or session.record(*moves.again(_look(session)[0]), key=key)
 
 
-def rollback(session: Session, number: int, *, because: str = "", key: str = "") -> Event:
+def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
     """Go back to a phase: it and all after it are to be done anew."""
 
     def is_same(body: Body) -> bool:
@@ -152,7 +153,7 @@ def _require_phases(state: State) -> None:
         )
 
 
-def total(session: Session, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
+def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
     """Say how many phases there are; that is said once."""
 
     def is_same(body: Body) -> bool:
@@ -164,7 +165,7 @@ def total(session: Session, count: int, *, names: Sequence[str] = (), key: str =
     return session.record(*moves.resolved(state, workflow, count, names), key=key)
 
 
-def gate(session: Session, number: int, evidence: Mapping[str, object]) -> Asked:
+def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
     """What the gate of a phase asks, and whether what there is would be enough. Changes nothing."""
     state, workflow = _look(session)
     moves.require_plan(state)
@@ -182,7 +183,7 @@ def gate(session: Session, number: int, evidence: Mapping[str, object]) -> Asked
     )
 
 
-def listed(session: Session) -> list[Listed]:
+def listed(session: Recorder) -> list[Listed]:
     """Every phase in its order, with how it stands."""
     with session.home.store.view(session.id) as view:
         state = session._state(view)
@@ -212,7 +213,7 @@ def _listed(state: State, number: int, step: Step) -> Listed:
 
 
 def _case(
-    session: Session,
+    session: Recorder,
     state: State,
     workflow: Workflow | None,
     number: int,
@@ -230,7 +231,7 @@ class _Case:
 
     def __init__(
         self,
-        session: Session,
+        session: Recorder,
         state: State,
         workflow: Workflow | None,
         number: int,
@@ -242,7 +243,7 @@ class _Case:
         self.id = state.core.phase_step(number)
         self.gate = phase.gate if phase else None
         self.outputs = phase.outputs if phase else []
-        self.observed, self.stale = session._observed(self.id)
+        self.observed, self.stale = prove.observed(session, self.id)
         self.judgment = judge(
             self.gate,
             evidence,
@@ -333,7 +334,7 @@ def _outcome(
 # -- what is there -----------------------------------------------------------------------------
 
 
-def _look(session: Session) -> tuple[State, Workflow | None]:
+def _look(session: Recorder) -> tuple[State, Workflow | None]:
     """The state, with what others wrote into its files, and the workflow it keeps."""
     session.home.take_up(session.id)
     with session.home.store.view(session.id) as view:
@@ -350,7 +351,7 @@ def _at_hand(state: State) -> State:
     return State(state.core, rows)
 
 
-def kept_plan(session: Session, state: State) -> Workflow | None:
+def kept_plan(session: Recorder, state: State) -> Workflow | None:
     """The workflow that a session was started with; None for a plan that came with a file."""
     if not state.core.plan:
         return None
@@ -364,7 +365,7 @@ def kept_plan(session: Session, state: State) -> Workflow | None:
     return from_snapshot(data)
 
 
-def called_before(session: Session, key: str, is_same: Callable[[Body], bool]) -> Event | None:
+def called_before(session: Recorder, key: str, is_same: Callable[[Body], bool]) -> Event | None:
     """The last event of the call that used this key before; refused if it was another call."""
     session.repeated = False
     batch = session.home.journal.batch(session.id, key) if key else []
@@ -381,7 +382,7 @@ def called_before(session: Session, key: str, is_same: Callable[[Body], bool]) -
     return batch[-1]
 
 
-def _judged_before(session: Session, number: int, key: str) -> Outcome | None:
+def _judged_before(session: Recorder, number: int, key: str) -> Outcome | None:
     found: list[type[Body]] = []
 
     def is_same(body: Body) -> bool:

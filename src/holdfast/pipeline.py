@@ -33,7 +33,7 @@ from holdfast.touch import saved
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.model.event import Event
-    from holdfast.session import Session
+    from holdfast.verb import Recorder
 
 FACTS, VOICES = "fact-check-log.md", "voice-check-log.md"
 _TITLES = {
@@ -89,7 +89,7 @@ class SectionListed(Struct, frozen=True):
 class _Verb:
     """A verb on its way: its session, the essay's folder, and what goes with the events."""
 
-    def __init__(self, session: Session, key: str) -> None:
+    def __init__(self, session: Recorder, key: str) -> None:
         self.session, self.home, self.key = session, session.home, key
         self.home.take_up(session.id)
         self.binding = essay.binding_of(self.home, session.id)
@@ -192,7 +192,7 @@ def _sets(field: str, value: object = None) -> Same:
 
 
 def approve(
-    session: Session,
+    session: Recorder,
     gate: str,
     *,
     section: int | None = None,
@@ -349,7 +349,7 @@ def _whole(verb: _Verb, *, confirm: bool) -> Act:
 # -- sections ----------------------------------------------------------------------------------
 
 
-def section_add(session: Session, number: int, *, title: str = "", key: str = "") -> Done:
+def section_add(session: Recorder, number: int, *, title: str = "", key: str = "") -> Done:
     if title:
         title = clean_input(title, "title", limit=500, lines=False)
     _require_number(number)
@@ -361,7 +361,7 @@ def section_add(session: Session, number: int, *, title: str = "", key: str = ""
 
 
 def section_start(
-    session: Session, number: int, *, stage: int | None = None, key: str = ""
+    session: Recorder, number: int, *, stage: int | None = None, key: str = ""
 ) -> Done:
     _require_number(number)
     if stage not in (None, 3, 4):
@@ -377,7 +377,7 @@ def section_start(
 
 
 def section_done(
-    session: Session,
+    session: Recorder,
     number: int,
     *,
     map: str = "",
@@ -414,7 +414,7 @@ def _require_number(number: int) -> None:
         raise InvalidInput(f"there is no section {number}", why="sections are counted from 1")
 
 
-def sections(session: Session) -> list[SectionListed]:
+def sections(session: Recorder) -> list[SectionListed]:
     """Every section with how it stands in both stages."""
     state = essay.state_of(session)
     model.require_essay(state)
@@ -445,7 +445,7 @@ def _listed(moves: Moves, number: int) -> SectionListed:
 
 
 def claim_defer(
-    session: Session,
+    session: Recorder,
     text: str,
     *,
     reason: str,
@@ -473,7 +473,7 @@ def claim_defer(
 
 
 def claim_resolve(
-    session: Session,
+    session: Recorder,
     id: str,
     *,
     result: str = "verified",
@@ -493,7 +493,7 @@ def claim_resolve(
     return _Verb(session, key).do(act, is_same, FACTS)
 
 
-def claim_override(session: Session, id: str, *, result: str, because: str, key: str = "") -> Done:
+def claim_override(session: Recorder, id: str, *, result: str, because: str, key: str = "") -> Done:
     _require_word("result", result, FACT_CHECKS)
 
     def is_same(body: Body) -> bool:
@@ -517,7 +517,7 @@ _ASK = "how close does this sound to you, from 1 to 5? holdfast calibrate N"
 
 
 def calibrate(
-    session: Session,
+    session: Recorder,
     rating: int,
     *,
     notes: str = "",
@@ -540,7 +540,7 @@ def calibrate(
 
 
 def voice(
-    session: Session,
+    session: Recorder,
     score: float | None,
     *,
     section: int | None = None,
@@ -576,7 +576,7 @@ def voice(
 
 
 def output(
-    session: Session,
+    session: Recorder,
     file: str,
     *,
     words: int | None = None,
@@ -605,7 +605,7 @@ def words_in(data: bytes) -> int:
     return sum(any(map(str.isalnum, word)) for word in found)
 
 
-def pushback(session: Session, level: str, *, key: str = "") -> Done:
+def pushback(session: Recorder, level: str, *, key: str = "") -> Done:
     _require_word("level", level, PUSHBACK)
     verb = _Verb(session, key)
     log = form.THESIS_LOG if Moves(verb.state).position()[0] == 1 else ""
@@ -623,7 +623,7 @@ _SO_FAR = (
 )
 
 
-def so_far(session: Session) -> tuple[str, str]:
+def so_far(session: Recorder) -> tuple[str, str]:
     """The file that holds most of the essay, and its text."""
     verb = _Verb(session, "")
     model.require_essay(verb.state)

@@ -28,9 +28,9 @@ from holdfast.home import Holdfast
 from holdfast.model.event import Event, EvidenceObserved
 from holdfast.model.plan import UNITS, number_of
 from holdfast.model.state import Proof, State, Step
-from holdfast.session import Session
 from holdfast.sha import digest_of
 from holdfast.text import ID_LIMIT, clean_id, shorten, tame, terminal
+from holdfast.verb import Recorder
 
 MAX_COMMAND = 6000
 MAX_TIMEOUT = 7 * 24 * 3600
@@ -78,7 +78,7 @@ class Standing(Struct, frozen=True):
 
 
 def wanted(
-    session: Session,
+    session: Recorder,
     argv: Sequence[str],
     *,
     phase: str = "",
@@ -128,7 +128,7 @@ def _named(argv: Sequence[str]) -> str:
 
 
 def prove(
-    session: Session, what: Wanted, *, sink: child.Sink | None = None, key: str = ""
+    session: Recorder, what: Wanted, *, sink: child.Sink | None = None, key: str = ""
 ) -> Event:
     """Run a command and keep how it ended, whatever that was.
 
@@ -151,7 +151,7 @@ def prove(
     return event
 
 
-def _asked(session: Session, what: Wanted) -> EvidenceObserved:
+def _asked(session: Recorder, what: Wanted) -> EvidenceObserved:
     """The event as far as it is known before the command runs; secrets are out already."""
     names = session.home.journal.secrets_in(shlex.join(what.argv))
     return EvidenceObserved(
@@ -165,7 +165,7 @@ def _asked(session: Session, what: Wanted) -> EvidenceObserved:
     )
 
 
-def _kept(session: Session, argv: Sequence[str]) -> list[str]:
+def _kept(session: Recorder, argv: Sequence[str]) -> list[str]:
     """The words of a command without secrets; `--password x` is one only together."""
     line = shlex.join(argv)
     clean = session.home.journal.redacted(line)
@@ -175,7 +175,7 @@ def _kept(session: Session, argv: Sequence[str]) -> list[str]:
         return [clean]
 
 
-def _is_used(session: Session, key: str) -> bool:
+def _is_used(session: Recorder, key: str) -> bool:
     with session.home.store.view(session.id) as view:
         return view.find(derived_id(session.id.lower(), key)) is not None
 
@@ -191,7 +191,7 @@ def _require_some(globs: Sequence[str], files: Mapping[str, str]) -> None:
 
 
 def _run(
-    session: Session, what: Wanted, probe: EvidenceObserved, sink: child.Sink | None
+    session: Recorder, what: Wanted, probe: EvidenceObserved, sink: child.Sink | None
 ) -> child.Ended:
     home = session.home
     doing = f"proving {what.proof}: {shlex.join(probe.argv)}"
@@ -210,7 +210,7 @@ def _run(
 
 
 def _observed(
-    session: Session,
+    session: Recorder,
     probe: EvidenceObserved,
     ended: child.Ended,
     files: Mapping[str, str],
@@ -254,7 +254,7 @@ def _end_of(text: str) -> str:
 
 
 def again(
-    session: Session, *, everything: bool = False, sink: child.Sink | None = None
+    session: Recorder, *, everything: bool = False, sink: child.Sink | None = None
 ) -> Iterator[tuple[Standing, Event]]:
     """Run what is stale (or everything) once more, the oldest first; each as it ends."""
     for one in standings(session):
@@ -277,7 +277,7 @@ def again(
 # -- whether it still holds --------------------------------------------------------------------
 
 
-def standings(session: Session, step: str | None = None) -> list[Standing]:
+def standings(session: Recorder, step: str | None = None) -> list[Standing]:
     """Every proof, or those of a step and of none, looked at in full; the oldest first."""
     with session.home.store.view(session.id) as view:
         rows = session.home.journal.state(view).rows.select("proof")
@@ -286,13 +286,18 @@ def standings(session: Session, step: str | None = None) -> list[Standing]:
     return [_standing(session, row) for row in wanted]
 
 
-def observed(session: Session, step: str) -> dict[str, Standing]:
-    """What was observed for a step, by name; its own proofs before those of no step."""
-    found = standings(session, step)
-    return {one.row.proof: one for one in sorted(found, key=lambda one: bool(one.row.step))}
+def observed(session: Recorder, step: str) -> tuple[dict[str, bool], frozenset[str]]:
+    """Evidence for a step that commands showed: how each ended, and which are stale.
+
+    Its own proofs come before those of no step.
+    """
+    found = sorted(standings(session, step), key=lambda one: bool(one.row.step))
+    named = {one.row.proof: one for one in found}
+    ended = {name: one.row.passed for name, one in named.items()}
+    return ended, frozenset(name for name, one in named.items() if one.stale)
 
 
-def _standing(session: Session, row: Proof) -> Standing:
+def _standing(session: Recorder, row: Proof) -> Standing:
     if not row.globs:
         return Standing(row)
     if row.changed:
@@ -308,7 +313,7 @@ def _standing(session: Session, row: Proof) -> Standing:
     return Standing(row, bool(why), why)
 
 
-def glance(session: Session, state: State) -> dict[str, str]:
+def glance(session: Recorder, state: State) -> dict[str, str]:
     """Proofs by id with their word, from a look that takes no longer than drift may.
 
     The newest are looked at first, and only the files that there were: one that is new is
@@ -326,7 +331,7 @@ def glance(session: Session, state: State) -> dict[str, str]:
     return found
 
 
-def _glanced(session: Session, row: Proof, files: int, ms: int) -> str:
+def _glanced(session: Recorder, row: Proof, files: int, ms: int) -> str:
     if not row.globs or not row.passed:
         return Standing(row).word
     if row.changed:
@@ -350,7 +355,7 @@ def _glanced(session: Session, row: Proof, files: int, ms: int) -> str:
 
 
 def _manifest(
-    session: Session, globs: Sequence[str], seen: Mapping[str, place.Seen] | None = None
+    session: Recorder, globs: Sequence[str], seen: Mapping[str, place.Seen] | None = None
 ) -> inputs.Manifest:
     home = session.home
 
@@ -368,7 +373,7 @@ def _manifest(
     )
 
 
-def _seen(session: Session, paths: Sequence[str]) -> dict[str, place.Seen]:
+def _seen(session: Recorder, paths: Sequence[str]) -> dict[str, place.Seen]:
     root, local = session.home.workspace.tree.root, session.home.store.local
     full = {path: os.path.join(root, path) for path in paths}
     found = local.seen_files(session.id, list(full.values()))
@@ -384,7 +389,7 @@ def _ours(home: Holdfast) -> Iterator[str]:
             yield from (path, f"{path}.bak")
 
 
-def _remember(session: Session, now: inputs.Manifest) -> None:
+def _remember(session: Recorder, now: inputs.Manifest) -> None:
     """Keep the stamps, so that the next look need not read every file."""
     root, redacted = session.home.workspace.tree.root, session.home.journal.redacted
     kept = {os.path.join(root, p): seen for p, seen in now.seen.items() if redacted(p) == p}

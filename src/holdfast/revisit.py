@@ -44,9 +44,9 @@ from holdfast.model.revisit import (
     verdicts_of,
 )
 from holdfast.model.state import POSITION, Artifact, State, Step
-from holdfast.session import Session
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
+from holdfast.verb import Recorder
 
 MAX_FILE = 64 * 1024 * 1024
 _MAX_STATE = 16 * 1024 * 1024
@@ -79,7 +79,7 @@ class Kept(Struct, frozen=True):
 # -- looking -----------------------------------------------------------------------------------
 
 
-def look(session: Session, step: str, impact: str = "") -> Look:
+def look(session: Recorder, step: str, impact: str = "") -> Look:
     """What going back to a step would mean. Nothing is changed."""
     if impact and impact not in IMPACTS:
         raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
@@ -92,7 +92,7 @@ def look(session: Session, step: str, impact: str = "") -> Look:
     return Look(found, names, left)
 
 
-def _phases(session: Session, view: Any) -> dict[int, Phase]:
+def _phases(session: Recorder, view: Any) -> dict[int, Phase]:
     """The phases of the plan that the session keeps, by number."""
     for event in session.home.journal.events(view):
         if isinstance(event.body, ev.PlanSet) and event.body.snapshot:
@@ -105,7 +105,7 @@ def _phases(session: Session, view: Any) -> dict[int, Phase]:
 class _Known:
     """A session's steps and files, as far as a revisit needs them."""
 
-    def __init__(self, session: Session, state: State, phases: dict[int, Phase]) -> None:
+    def __init__(self, session: Recorder, state: State, phases: dict[int, Phase]) -> None:
         self._session, self._state, self._phases = session, state, phases
         self._essay = _essay_of(session.home, session.id)
         self._is_essay = self._essay is not None or is_essay(state)
@@ -281,7 +281,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def apply(
-    session: Session, step: str, *, impact: str = "", because: str = "", key: str = ""
+    session: Recorder, step: str, *, impact: str = "", because: str = "", key: str = ""
 ) -> tuple[Look, Event]:
     """Go back to a step: events and chores in one append, then the files."""
     home = session.home
@@ -321,7 +321,7 @@ def apply(
     return found, event
 
 
-def _done_before(session: Session, key: str) -> Event | None:
+def _done_before(session: Recorder, key: str) -> Event | None:
     """The revisit that was recorded under a key, if one was."""
     base = derived_id(session.id.lower(), key)
     with session.home.store.view(session.id) as view:
@@ -382,7 +382,7 @@ def _log(
 # -- undoing -----------------------------------------------------------------------------------
 
 
-def undo(session: Session, *, because: str = "", key: str = "") -> Event:
+def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     """Take the last revisit back: its events are withdrawn, its files get their names again."""
     home = session.home
     home.take_up(session.id)
@@ -415,7 +415,7 @@ def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dic
     return _move(version, full, body.digest)
 
 
-def _last(session: Session) -> tuple[Event, list[Event]]:
+def _last(session: Recorder) -> tuple[Event, list[Event]]:
     """The last revisit that stands, and every event that was recorded with it."""
     with session.home.store.view(session.id) as view:
         events = in_order(session.home.journal.events(view))

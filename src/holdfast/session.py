@@ -1,9 +1,9 @@
-"""One session: every verb of the command line is a method here, under the same name.
+"""One session: every verb of the command line is a method of it, under the same name.
 
 A method that returns has recorded what it says, durably; one that raises has recorded nothing.
 Methods name the stations in order and stop there: what may be done is decided in `model.rules`,
 how it is kept in `journal`, who else is there in `workspace`, what the next reader must know in
-`model.brief`.
+`model.brief`. Verbs that belong to one topic alone are in `verb`.
 
 Every recording method takes a `key`: called again with the same key it records nothing new and
 returns what the first call recorded, so that a caller who does not know whether its call went
@@ -12,98 +12,38 @@ through may simply repeat it.
 
 from __future__ import annotations
 
-from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
+from holdfast.errors import InvalidInput
+from holdfast.verb import given, reason
+from holdfast.verb.essay import EssayVerbs
+from holdfast.verb.plan import PlanVerbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from holdfast.child import Sink
     from holdfast.expiry import Idle
-    from holdfast.home import Holdfast
-    from holdfast.journal import Maker
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event, NoteAdded
-    from holdfast.model.state import Agent, Claim, State, Step
+    from holdfast.model.state import Agent, State
     from holdfast.model.topics import Fence, Surroundings
-    from holdfast.phase import Asked, Listed, Outcome
-    from holdfast.pipeline import Done, SectionListed
-    from holdfast.prove import Standing
     from holdfast.recover import Case
-    from holdfast.revisit import Look
     from holdfast.soundness import Report
-    from holdfast.store import Spot, View
+    from holdfast.store import View
     from holdfast.store.bound import Binding
     from holdfast.store.local import Holder
     from holdfast.timeline import Change, LogLine
+    from holdfast.verb.agent import AgentRun
 
 MAX_NOTE = 1024 * 1024
 _NOTE_IN_EVENT = 6000
-_ERROR = 2000
 _NO_MESSAGE = "no error message was given"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
 
-class Session:
+class Session(PlanVerbs, EssayVerbs):
     """A session of a home, by its id. Cheap to make: nothing is read until it is asked."""
-
-    def __init__(self, home: Holdfast, id: str, actor: str = "") -> None:
-        self.home = home
-        self.id = id
-        self.actor = actor or home.actor
-        self.repeated = False
-        """Whether the last verb found its key used: it recorded nothing new."""
-        self.taken_up = False
-        """Whether it was open already when it was to be started, and was resumed instead."""
-
-    def __repr__(self) -> str:
-        return f"<Session {self.id}>"
-
-    def record(
-        self,
-        *bodies: Body,
-        key: str = "",
-        create: bool = False,
-        at: int | None = None,
-        blobs: Sequence[tuple[str, bytes]] = (),
-        spot: Spot | None = None,
-        made: Maker | None = None,
-        chores: Sequence[str] = (),
-        first: Callable[[], None] | None = None,
-    ) -> Event:
-        """Record events together, if the rules allow them all; returns the last one.
-
-        `at` is when they happened, in milliseconds, if that is not now. `made` makes them of the
-        state in which they are recorded. The verbs below all end here; `first` is a last look at
-        other sessions, under the writer lock.
-        """
-        if not create:
-            self.home.appear(self.id)
-            self.home.take_up(self.id)
-            if not _is_about_the_session(bodies):
-                self.home.expire(self)
-        recorded = self.home.journal.append(
-            self.id,
-            *bodies,
-            actor=self.actor,
-            key=key,
-            create=create,
-            at=at,
-            blobs=blobs,
-            spot=spot,
-            made=made,
-            chores=chores,
-            first=first,
-        )
-        if create:
-            self.home.afterwards(lambda: self.home.appear(self.id))
-        self.home.reflect(self.id, recorded.events[-1].kind)
-        self.home.backup_if_due()
-        self.repeated = recorded.repeated
-        return recorded.events[-1]
 
     # -- what happened -------------------------------------------------------------------------
 
@@ -280,373 +220,12 @@ class Session:
         bodies = [EventRetracted(event=each.id, because=because) for each in taken]
         return self.record(*bodies, key=key)
 
-    # -- proofs --------------------------------------------------------------------------------
-
-    def prove(
-        self,
-        argv: Sequence[str],
-        *,
-        phase: str = "",
-        name: str = "",
-        inputs: Sequence[str] = (),
-        timeout: float | None = None,
-        sink: Sink | None = None,
-        key: str = "",
-    ) -> Event:
-        """Run a command without a shell and keep how it ended, also when it fails.
-
-        `name` is what it proves, `inputs` are patterns of files: once they change, the proof is
-        stale. What it prints is passed to `sink` as it comes. One that cannot be started raises
-        `InvalidInput`, and nothing is recorded.
-        """
-        from holdfast import prove
-
-        what = prove.wanted(self, argv, phase=phase, name=name, globs=inputs, timeout=timeout)
-        return prove.prove(self, what, sink=sink, key=key)
-
-    def prove_again(
-        self, *, all: bool = False, sink: Sink | None = None
-    ) -> Iterator[tuple[Standing, Event]]:
-        """Run what is stale once more, or `all`; what it was before, and what came of it."""
-        from holdfast import prove
-
-        return prove.again(self, everything=all, sink=sink)
-
-    def prove_list(self) -> list[Standing]:
-        """Every proof, and whether it still holds: each of its inputs is looked at."""
-        from holdfast import prove
-
-        return prove.standings(self)
-
-    def _observed(self, step: str) -> tuple[dict[str, bool], frozenset[str]]:
-        """Evidence for a step that commands showed: how each ended, and which are stale."""
-        from holdfast import prove
-
-        found = prove.observed(self, step)
-        ended = {name: one.row.passed for name, one in found.items()}
-        return ended, frozenset(name for name, one in found.items() if one.stale)
-
-    # -- going back ----------------------------------------------------------------------------
-
-    def revisit(self, step: str, *, impact: str = "") -> Look:
-        """What going back to a step would mean for the work after it. Changes nothing."""
-        from holdfast import revisit
-
-        return revisit.look(self, step, impact)
-
-    def revisit_apply(
-        self, step: str, *, impact: str = "", because: str = "", key: str = ""
-    ) -> tuple[Look, Event]:
-        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
-        from holdfast import revisit
-
-        return revisit.apply(self, step, impact=impact, because=because, key=key)
-
-    def revisit_undo(self, *, because: str = "", key: str = "") -> Event:
-        """Take the last revisit back, with its files."""
-        from holdfast import revisit
-
-        return revisit.undo(self, because=because, key=key)
-
-    # -- tasks ---------------------------------------------------------------------------------
-
-    def task_add(
-        self, title: str, *, id: str = "", phase: str = "", agent: str = "", key: str = ""
-    ) -> Event:
-        """Add a task; without an id it is called t1, t2, …"""
-        from holdfast.model.event import StepAdded
-
-        while True:
-            step = id or self._free_task_id()
-            body = StepAdded(step=step, title=title, parent=phase, agent=agent)
-            try:
-                return self.record(body, key=key)
-            except Refused:
-                # Another process may have taken the name in between; then the next one is free.
-                if id or self._free_task_id() == step:
-                    raise
-
-    def _free_task_id(self) -> str:
-        with self.home.store.view(self.id) as view:
-            state = self.home.journal.state(view)
-            number = state.count("step") + 1
-            while state.step(f"t{number}") is not None:
-                number += 1
-        return f"t{number}"
-
-    def task_start(self, id: str, *, agent: str = "", key: str = "") -> Event:
-        """Work on a task begins."""
-        from holdfast.model.event import StepStarted
-
-        return self.record(StepStarted(step=id, agent=agent), key=key)
-
-    def task_done(
-        self, id: str, *, outcome: str = "", files: Sequence[str] = (), key: str = ""
-    ) -> Event:
-        """A task is done, with its outcome and the files it made."""
-        from holdfast.model.event import StepCompleted
-
-        body = StepCompleted(step=id, outcome=outcome, files=[self._inside(f) for f in files])
-        return self.record(body, key=key)
-
-    def task_block(self, id: str, because: str, *, key: str = "") -> Event:
-        """A task cannot go on, for a reason."""
-        from holdfast.model.event import StepBlocked
-
-        return self.record(StepBlocked(step=id, because=_reason(because)), key=key)
-
-    def task_skip(self, id: str, because: str, *, key: str = "") -> Event:
-        """A task is left out, for a reason."""
-        from holdfast.model.event import StepSkipped
-
-        return self.record(StepSkipped(step=id, because=_reason(because)), key=key)
-
-    def task_unblock(self, id: str, *, key: str = "") -> Event:
-        """A blocked task can be taken up again."""
-        from holdfast.model.event import StepUnblocked
-
-        return self.record(StepUnblocked(step=id), key=key)
-
-    def task_list(self) -> list[Step]:
-        """Every task in the order they came up, with its status."""
-        return self._rows("step")
-
-    def _rows(self, table: str) -> list[Any]:
-        with self.home.store.view(self.id) as view:
-            return list(self.home.journal.state(view).rows.select(table))
-
-    def _inside(self, path: str) -> str:
-        from holdfast.place import relative
-
-        return relative(path, self.home.workspace.tree.root)
-
-    # -- phases --------------------------------------------------------------------------------
-
-    def phase_list(self) -> list[Listed]:
-        """The phases of the session's plan, in their order, with how each stands."""
-        from holdfast import phase
-
-        return phase.listed(self)
-
-    def phase_done(
-        self,
-        number: int,
-        evidence: Mapping[str, object] | None = None,
-        *,
-        override: bool = False,
-        because: str = "",
-        key: str = "",
-    ) -> Outcome:
-        """Hand in the current phase with its evidence; the gate says whether it passed.
-
-        A refusal by the gate is recorded as a failed attempt, and returned, not raised. With
-        `override` and a reason the phase passes all the same, if its gate allows that.
-        """
-        from holdfast import phase
-
-        return phase.done(self, number, evidence or {}, override=override, because=because, key=key)
-
-    def phase_fail(
-        self,
-        number: int,
-        evidence: Mapping[str, object] | None = None,
-        *,
-        issue: str = "",
-        key: str = "",
-    ) -> Outcome:
-        """Record that an attempt at the current phase failed, and why."""
-        from holdfast import phase
-
-        return phase.fail(self, number, evidence or {}, issue=issue, key=key)
-
-    def phase_retry(self, *, key: str = "") -> Event:
-        """Begin another attempt at the current phase, after a failed one."""
-        from holdfast import phase
-
-        return phase.retry(self, key=key)
-
-    def phase_rollback(self, number: int, *, because: str = "", key: str = "") -> Event:
-        """Go back to a phase: it and all after it are to be done anew. Reopens what is over."""
-        from holdfast import phase
-
-        return phase.rollback(self, number, because=because, key=key)
-
-    def phase_total(self, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
-        """Say how many phases there are, where the workflow could not; that is said once."""
-        from holdfast import phase
-
-        return phase.total(self, count, names=names, key=key)
-
-    def phase_gate(self, number: int, evidence: Mapping[str, object] | None = None) -> Asked:
-        """What the gate of a phase asks, what there is, and whether it would pass.
-
-        `evidence` is tried together with what was handed in before. Nothing is recorded.
-        """
-        from holdfast import phase
-
-        return phase.gate(self, number, evidence or {})
-
-    # -- essays --------------------------------------------------------------------------------
-
-    def approve(
-        self,
-        gate: str,
-        *,
-        section: int | None = None,
-        paragraph: int | None = None,
-        last: bool = False,
-        confirm: bool = False,
-        key: str = "",
-    ) -> Done:
-        """The user approves what waits at a gate of an essay: G1, G2, G3, G3-Final, G4, …
-
-        G3 and the G4s are for a section, the current one unless named. `last` says that no
-        paragraph follows. `confirm` confirms the user's overrides, which G5 asks for.
-        """
-        from holdfast import pipeline
-
-        return pipeline.approve(
-            self, gate, section=section, paragraph=paragraph, last=last, confirm=confirm, key=key
-        )
-
-    def section_list(self) -> list[SectionListed]:
-        """The sections of an essay, with how each stands in its arguments and its paragraphs."""
-        from holdfast import pipeline
-
-        return pipeline.sections(self)
-
-    def section_add(self, number: int, *, title: str = "", key: str = "") -> Done:
-        """Add a section to an essay by hand; the outline's come with its approval."""
-        from holdfast import pipeline
-
-        return pipeline.section_add(self, number, title=title, key=key)
-
-    def section_start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
-        """Work on a section: on its arguments, or, when they are completed, its paragraphs."""
-        from holdfast import pipeline
-
-        return pipeline.section_start(self, number, stage=stage, key=key)
-
-    def section_done(
-        self,
-        number: int,
-        *,
-        map: str = "",
-        verified: int | None = None,
-        deferred: int | None = None,
-        key: str = "",
-    ) -> Done:
-        """The argument map of a section is there; with G3 approved that completes its arguments.
-
-        How many claims are verified and deferred is counted in the map unless it is told.
-        """
-        from holdfast import pipeline
-
-        return pipeline.section_done(
-            self, number, map=map, verified=verified, deferred=deferred, key=key
-        )
-
-    def paragraph_done(
-        self, number: int, *, section: int | None = None, last: bool = False, key: str = ""
-    ) -> Done:
-        """The user approves a paragraph: the same as G4."""
-        from holdfast import pipeline
-
-        return pipeline.approve(self, "G4", section=section, paragraph=number, last=last, key=key)
-
-    def claim_list(self) -> list[Claim]:
-        """Every claim that was deferred, with what became of it."""
-        return self._rows("claim")
-
-    def claim_defer(
-        self,
-        text: str,
-        *,
-        reason: str,
-        section: int | None = None,
-        paragraph: int | None = None,
-        key: str = "",
-    ) -> Done:
-        """A claim could not be checked now, for one of three reasons; it must be before G5."""
-        from holdfast import pipeline
-
-        return pipeline.claim_defer(
-            self, text, reason=reason, section=section, paragraph=paragraph, key=key
-        )
-
-    def claim_resolve(
-        self, id: str, *, result: str = "verified", sources: Sequence[str] = (), key: str = ""
-    ) -> Done:
-        """A deferred claim is checked, with what came out and the sources that were used."""
-        from holdfast import pipeline
-
-        return pipeline.claim_resolve(self, id, result=result, sources=sources, key=key)
-
-    def claim_override(self, id: str, *, result: str, because: str, key: str = "") -> Done:
-        """The user lets a claim stand although the check says otherwise, for a reason."""
-        from holdfast import pipeline
-
-        return pipeline.claim_override(self, id, result=result, because=because, key=key)
-
-    def calibrate(
-        self,
-        rating: int,
-        *,
-        notes: str = "",
-        reference: str = "",
-        again: bool = False,
-        key: str = "",
-    ) -> Done:
-        """How close the first voice result sounds to the user, 1 to 5; asked once."""
-        from holdfast import pipeline
-
-        return pipeline.calibrate(
-            self, rating, notes=notes, reference=reference, again=again, key=key
-        )
-
-    def voice(
-        self,
-        score: float | None,
-        *,
-        section: int | None = None,
-        because: str = "",
-        key: str = "",
-    ) -> Done:
-        """The voice check of a section, 1 to 5; None when it was skipped, with the reason."""
-        from holdfast import pipeline
-
-        return pipeline.voice(self, score, section=section, because=because, key=key)
-
-    def output(
-        self,
-        file: str,
-        *,
-        words: int | None = None,
-        sources: int | None = None,
-        voice: float | None = None,
-        key: str = "",
-    ) -> Done:
-        """The final essay is in a file; words are counted unless they are told."""
-        from holdfast import pipeline
-
-        return pipeline.output(self, file, words=words, sources=sources, voice=voice, key=key)
-
-    def pushback(self, level: str, *, key: str = "") -> Done:
-        """How hard the essay's author wants to be questioned: full, light or minimal."""
-        from holdfast import pipeline
-
-        return pipeline.pushback(self, level, key=key)
-
-    def essay_show(self) -> tuple[str, str]:
-        """The essay so far: the file that holds the most of it, and its text."""
-        from holdfast import pipeline
-
-        return pipeline.so_far(self)
-
     # -- agents --------------------------------------------------------------------------------
 
     def agent(self, id: str, *, type: str = "", task: str = "", blocking_on: str = "") -> AgentRun:
         """An agent's run, for a `with`: started on entry, done or failed on exit."""
+        from holdfast.verb.agent import AgentRun
+
         return AgentRun(self, id, type=type, task=task, blocking_on=blocking_on)
 
     def agent_start(
@@ -703,9 +282,7 @@ class Session:
         """An agent failed, with an error of one of the five categories."""
         from holdfast.model.event import AgentFailed
 
-        failed = AgentFailed(
-            agent=id, error=_given(error, "an error", "--error"), category=category
-        )
+        failed = AgentFailed(agent=id, error=given(error, "an error", "--error"), category=category)
         return self._agent_ends(id, failed, key)
 
     def agent_timeout(self, id: str, *, error: str = "", key: str = "") -> Event:
@@ -871,7 +448,7 @@ class Session:
         """Take up a completed or abandoned session again, for a reason."""
         from holdfast.model.event import SessionReopened
 
-        return self.record(SessionReopened(because=_reason(because)), key=key)
+        return self.record(SessionReopened(because=reason(because)), key=key)
 
     def archive(self, *, key: str = "") -> Event:
         """Put a finished session out of the way; nothing is deleted."""
@@ -987,18 +564,6 @@ class Session:
             # No token holds more than three plain characters by the estimate.
             around.notes, around.commands = look_back(self.home.journal, view, 3 * budget)
 
-    def _state(self, view: View) -> State:
-        """The state, with what others wrote into its files and nobody has taken up yet."""
-        written = self.home.pending(self.id)
-        if not written:
-            return self.home.journal.state(view)
-        bodies = [move.body for move in written]
-        try:
-            return self.home.journal.preview(view, *bodies, actor="file")
-        except (InvalidInput, Refused):
-            # What cannot be recorded is told to whoever writes; a reader sees what was.
-            return self.home.journal.state(view)
-
     def _fenced(self, fence: Fence, text: str) -> str:
         """The whole briefing is data for a model, not only what it quotes."""
         return fence(text.rstrip("\n"), "", "", True)
@@ -1032,35 +597,9 @@ class Session:
 
     def status(self) -> dict[str, Any]:
         """Where the session stands, from the catalogue: the same fields as `status --json`."""
-        from holdfast.view import status
+        from holdfast.view import look
 
-        rows = self.home.store.catalogue(where={"id": self.id}, limit=1)
-        if not rows:
-            raise NoSession(
-                f"session {self.id} is not there any more",
-                hint="see what is there: holdfast list --all; what is wrong: holdfast doctor",
-                session=self.id,
-            )
-        if not rows[0]["sound"]:
-            raise Damaged(
-                f"what is listed of session {self.id} is not as it was written",
-                hint="make it anew from its events: holdfast doctor --fix",
-                session=self.id,
-            )
-        self._overlay(rows[0])
-        project = rows[0]["project"]
-        name = self.home.store.local.project_name(project) if isinstance(project, int) else ""
-        workspace = self.home.workspace
-        held = workspace.distinct(workspace.holders(self.id))
-        return status(rows[0], name, held, self.home.clock.now())
-
-    def _overlay(self, row: dict[str, object]) -> None:
-        """Let a listing show what stands in the session's files already."""
-        if self.home.pending(self.id):
-            from holdfast.derived import listing
-
-            with self.home.store.view(self.id) as view:
-                row |= listing(self._state(view))
+        return look(self.home, self.id)
 
     def expiry(self) -> Idle:
         """How long nobody worked on it and what that means; with the choices once it matters."""
@@ -1119,97 +658,6 @@ class Session:
         made = backup.export(self.home.journal, self.id, clock=self.home.clock, partial=partial)
         backup.write_pack(path, made.chunks, overwrite=overwrite)
         return made.left_out
-
-
-class AgentRun:
-    """An agent at work: what it records carries its name, and its end is recorded with it."""
-
-    def __init__(self, session: Session, id: str, *, type: str, task: str, blocking_on: str):
-        self.id = id
-        self._session = Session(session.home, session.id, actor=f"agent:{id}")
-        self._start = {"type": type, "task": task, "blocking_on": blocking_on}
-        self._ended = False
-
-    def __enter__(self) -> AgentRun:
-        import os
-
-        self._session.agent_start(self.id, pid=os.getpid(), **self._start)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._ended:
-            return
-        if error is None:
-            self.done()
-        else:
-            self._ended = True
-            self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
-        """Record it as far as that can be; what the caller must see is its own error."""
-        try:
-            self._session.agent_fail(self.id, self._told(error))
-        except Exception as second:
-            line = f"the failure of agent {self.id} is not recorded: {second}"
-            error.add_note(line)
-            self._session.home.say(line)
-
-    def _told(self, error: BaseException) -> str:
-        from holdfast.text import tame, terminal
-
-        try:
-            text = f"{type(error).__name__}: {error}"
-        except Exception:
-            # Its own words cannot be had; that it happened is worth keeping.
-            text = type(error).__name__
-        text = terminal(text, newlines=True)
-        return tame(self._session.home.journal.redacted(text), limit=_ERROR, lines=True)
-
-    def progress(self, fraction: float) -> Event:
-        return self._session.agent_progress(self.id, fraction)
-
-    def done(self, result: str = "", **files: Sequence[str]) -> Event:
-        """Finish now; `created`, `modified` and `deleted` name files."""
-        self._ended = True
-        return self._session.agent_done(self.id, result=result, **files)  # type: ignore[arg-type]
-
-    def note(self, text: str, *, for_next: bool = False) -> Event:
-        return self._session.note(text, for_next=for_next)
-
-    def decide(self, what: str, **details: Any) -> Event:
-        return self._session.decide(what, **details)
-
-    def error(self, message: str, *, category: str = "logical") -> Event:
-        return self._session.error(message, category=category, agent=self.id)
-
-    def file(self, path: str, **details: Any) -> Event:
-        return self._session.file(path, agent=self.id, **details)
-
-    def command(self, name: str, **details: Any) -> Event:
-        return self._session.command(name, agent=self.id, **details)
-
-    def tokens(self, count: int) -> Event:
-        return self._session.tokens(count, agent=self.id)
-
-
-def _is_about_the_session(bodies: Sequence[Body]) -> bool:
-    """Whether someone says what becomes of the session: then inactivity has no say."""
-    return bool(bodies) and type(bodies[0]).__name__.startswith("Session")
-
-
-def _reason(text: str) -> str:
-    return _given(text, "a reason", "--because")
-
-
-def _given(text: str, what: str, option: str) -> str:
-    if not text.strip():
-        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
-    return text
 
 
 def _require_own_process(pid: int) -> None:

@@ -15,12 +15,12 @@ from holdfast.model.brief import Surroundings
 from holdfast.model.event import Body, SessionInterrupted, SessionResumed
 from holdfast.model.state import File, State
 from holdfast.process import device_name
-from holdfast.session import Session
 from holdfast.store.local import Holder
 from holdfast.text import prompt
+from holdfast.verb import Recorder
 
 
-def moves_of_resume(session: Session, died: Sequence[Holder]) -> list[Body]:
+def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     """Who died first, if anyone, then the resume itself."""
     branch, commit = session.home.git()
     resumed = SessionResumed(git_branch=branch, git_commit=commit)
@@ -31,7 +31,7 @@ def moves_of_resume(session: Session, died: Sequence[Holder]) -> list[Body]:
 
 
 def survey(
-    session: Session,
+    session: Recorder,
     state: State,
     *,
     died: Sequence[Holder],
@@ -65,7 +65,7 @@ def survey(
     )
 
 
-def _proofs(session: Session, state: State) -> dict[str, str]:
+def _proofs(session: Recorder, state: State) -> dict[str, str]:
     if not state.count("proof"):
         return {}
     from holdfast.prove import glance
@@ -79,7 +79,7 @@ def _doing(died: Sequence[Holder]) -> str:
     return "; ".join(dict.fromkeys(h.doing or h.agent or h.name for h in known))
 
 
-def _drift(session: Session, state: State) -> list[tuple[str, str]]:
+def _drift(session: Recorder, state: State) -> list[tuple[str, str]]:
     home, root = session.home, session.home.workspace.tree.root
     most, ms = home.settings.drift_files, home.settings.drift_ms
     rows = state.rows.select("file", newest=True, limit=most)
@@ -91,7 +91,7 @@ def _drift(session: Session, state: State) -> list[tuple[str, str]]:
     return [(path, word) for path, word in found if word != "same"] + back
 
 
-def _seen(session: Session, paths: Sequence[str], root: str) -> dict[str, place.Seen]:
+def _seen(session: Recorder, paths: Sequence[str], root: str) -> dict[str, place.Seen]:
     full = {path: os.path.join(root, path) for path in paths}
     found = session.home.store.local.seen_files(session.id, list(full.values()))
     return {path: found[full[path]] for path in paths if full[path] in found}

@@ -8,13 +8,47 @@ from __future__ import annotations
 
 from holdfast.choice import what_next
 from holdfast.clock import iso
+from holdfast.errors import Damaged, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from holdfast.home import Holdfast
     from holdfast.store.local import Holder
+
+
+def look(home: Holdfast, session: str) -> dict[str, Any]:
+    """Where a session of a home stands: the fields of `status --json`."""
+    rows = home.store.catalogue(where={"id": session}, limit=1)
+    if not rows:
+        raise NoSession(
+            f"session {session} is not there any more",
+            hint="see what is there: holdfast list --all; what is wrong: holdfast doctor",
+            session=session,
+        )
+    if not rows[0]["sound"]:
+        raise Damaged(
+            f"what is listed of session {session} is not as it was written",
+            hint="make it anew from its events: holdfast doctor --fix",
+            session=session,
+        )
+    project = rows[0]["project"]
+    name = home.store.local.project_name(project) if isinstance(project, int) else ""
+    held = home.workspace.distinct(home.workspace.holders(session))
+    return status(rows[0] | _in_files(home, session), name, held, home.clock.now())
+
+
+def _in_files(home: Holdfast, session: str) -> dict[str, object]:
+    """What of a listing differs because someone wrote it into the session's files."""
+    if not home.pending(session):
+        return {}
+    from holdfast.derived import listing
+    from holdfast.session import Session
+
+    with home.store.view(session) as view:
+        return listing(Session(home, session)._state(view))
 
 
 def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _HINTS = {
 
 
 def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    shown = hf.current().status()
+    shown = hf.status()
     idle = idle_values(shown, hf)
     screen.answer({**shown, "expiry": idle} if idle else shown)
     tell_status(shown, hf, screen)
@@ -265,7 +265,7 @@ def _tell_nothing(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     """Where things stand and what to type next; never an error for having no session."""
     try:
-        shown = hf.current().status()
+        shown = hf.status()
     except NoSession as error:
         if hf.settings.session:
             raise

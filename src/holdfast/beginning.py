@@ -1,0 +1,180 @@
+"""How a session begins: what is recorded first, and when an open one is taken up instead.
+
+A plan is kept as it is when the session begins. There is one open session of a workflow on a
+target: whoever begins the same is given that one, also when two begin it at the same moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from holdfast import clock as clocks
+from holdfast.errors import InvalidInput
+from holdfast.home import Holdfast
+from holdfast.model.event import Body, PlanSet, SessionStarted
+from holdfast.session import Session
+from holdfast.text import clean_id, clean_input, terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Blobs = Sequence[tuple[str, bytes]]
+
+
+class _AlreadyOpen(Exception):
+    """There is an open session of the same workflow on the same target: that one is meant."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
+
+
+def begin(
+    home: Holdfast,
+    goal: str,
+    *,
+    mode: str,
+    id: str,
+    from_session: str,
+    layouts: Sequence[str],
+    workflow: str,
+    target: str,
+    pushback: str,
+    key: str,
+) -> Session:
+    """Record that a session begins, and keep its files in these layouts; see `Holdfast.start`."""
+    goal = clean_input(goal, "goal", limit=2000, lines=False)
+    session = _checked(home, id) if id else _new_id(home, key)
+    if target and not workflow:
+        raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
+    origin = home.session(from_session).id if from_session else ""
+    plan, blobs = _plan(home, workflow, target) if workflow else ((), ())
+    plan = [*plan, *_pushback(plan, pushback)]
+    body = _started(home, goal, mode, origin)
+    begun = Session(home, session)
+    spot = home.workspace.spot()
+
+    def look() -> None:
+        if plan and not id:
+            _yield_to_open(home, plan, session)
+
+    try:
+        look()
+        for chosen in layouts:
+            kind, _, native = chosen.partition(":")
+            home.mirror.require_place(session, kind, native)
+        # Once more under the writer lock: two that begin the same must not both see none.
+        begun.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
+    except _AlreadyOpen as other:
+        return _take_up_again(home, other.session, layouts)
+    for chosen in layouts:
+        begun.layouts_add(chosen)
+    return begun
+
+
+# -- what is recorded --------------------------------------------------------------------------
+
+
+def _checked(home: Holdfast, id: str) -> str:
+    session = clean_id(id, "session id")
+    if home.journal.secrets_in(id):
+        raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
+    return session
+
+
+def _new_id(home: Holdfast, key: str) -> str:
+    """A fresh id; with a key the one that the same key gives again in this folder."""
+    if not key:
+        return clocks.short_id(home.clock)
+    from holdfast.process import machine_id
+
+    where = (machine_id(), home.settings.home, home.workspace.tree.root)
+    return f"k{clocks.derived_id('start', *where, key)[:15]}"
+
+
+def _started(home: Holdfast, goal: str, mode: str, origin: str) -> Body:
+    branch, commit = home.git()
+    return SessionStarted(
+        goal=goal,
+        mode=mode,
+        from_session=origin,
+        # A folder may have any bytes for a name; what is recorded is text.
+        project=terminal(os.path.basename(home.workspace.tree.main)),
+        git_branch=branch,
+        git_commit=commit,
+    )
+
+
+def _plan(home: Holdfast, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
+    """What begins a plan, and the definition that the session keeps."""
+    from holdfast import workflow as workflows
+    from holdfast.model.phase import begin
+    from holdfast.model.plan import snapshot
+    from holdfast.sha import digest_of
+
+    if home._cwd and workflows.is_path(workflow):
+        workflow = os.path.join(home._cwd, os.path.expanduser(workflow))
+    found = workflows.find(workflow, home.workspace.tree.root)
+    data = snapshot(found)
+    digest = digest_of(data)
+    inside = _target(home, target) if target else ""
+    return begin(found, target=inside, snapshot=digest), [(digest, data)]
+
+
+def _target(home: Holdfast, target: str) -> str:
+    from holdfast.place import relative
+
+    root = home.workspace.tree.root
+    inside = relative(target, root, cwd=home.folder)
+    real = os.path.realpath(os.path.join(root, inside))
+    if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
+        why = "a link leads out of the project"
+        raise InvalidInput(f"{target[:200]} cannot be the target", why=why, file=target)
+    return inside
+
+
+def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
+    from holdfast.choice import PUSHBACK
+    from holdfast.model.essay import WORKFLOW, name_of
+    from holdfast.model.event import AttributeSet
+
+    if not level:
+        return []
+    if level not in PUSHBACK:
+        raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
+    if not plan or getattr(plan[0], "workflow", "") != WORKFLOW:
+        raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
+    return [AttributeSet(key=name_of("pushback_level"), value=level)]
+
+
+# -- one that is open already ------------------------------------------------------------------
+
+
+def _yield_to_open(home: Holdfast, plan: Sequence[Body], session: str) -> None:
+    if (like := _open_like(home, plan)) and like != session:
+        raise _AlreadyOpen(like)
+
+
+def _open_like(home: Holdfast, plan: Sequence[Body]) -> str:
+    """The open session of this project with the same workflow on the same target, if any."""
+    from json import loads
+
+    from holdfast.model.summary import plan_key
+
+    body = plan[0] if plan else None
+    key = plan_key(body.workflow, body.target) if isinstance(body, PlanSet) else ""
+    for row in home.workspace.listed_open() if key else ():
+        if row["sound"] and loads(str(row["summary"])).get("plan", {}).get("key") == key:
+            return str(row["id"])
+    return ""
+
+
+def _take_up_again(home: Holdfast, session: str, layouts: Sequence[str]) -> Session:
+    found = Session(home, session)
+    found.resume()
+    bound = {binding.layout for binding in found.layouts_list()}
+    for chosen in layouts:
+        if chosen.partition(":")[0] not in bound:
+            found.layouts_add(chosen)
+    found.taken_up = True
+    return found

@@ -65,6 +65,8 @@ ALLOWED = {
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",
+    "hooks": "hooks.spool",
+    "hooks.spool": "holdfast files",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",

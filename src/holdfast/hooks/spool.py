@@ -1,0 +1,210 @@
+"""Where payloads wait until they are taken up: the folder `spool` of a home.
+
+    tmp/NAME   being written; one that stays was left by a script that died
+    new/NAME   waiting
+    bad/NAME   set aside: no JSON, or of a shape that nobody knows
+    lost       one byte for each payload that could not be taken down
+    lock       locked by whoever takes payloads up, whose number it holds meanwhile
+
+A file begins with a line `holdfast-spool 1 AGENT EVENT PID START BOOT INIT`, in which `-` stands
+for what is not known: the agent, the hook, the number of the agent's process, when that began (in
+the system's own count), the boot, and when the first process began, by which one pid namespace
+is told from another. After it come the bytes that the agent sent. They are as secret as its own
+transcripts: only their user can read them, and no backup holds them.
+
+They are in order by the time they were written, then by name. Nothing here is costly to load.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = "spool"
+TMP, NEW, BAD = "tmp", "new", "bad"
+LOST, LOCK = "lost", "lock"
+LIMIT = 16 * 1024 * 1024
+"""Bytes of a file; what an agent sends beyond it is not kept."""
+
+_FIRST = b"holdfast-spool 1 "
+_FIRST_LINE = 1024
+_ABANDONED_MS = 10 * 60_000
+"""No script writes for so long: it died, and what it left is as much as there will be."""
+_ROOM = b"\n"
+"""Lies in `lost` from the beginning, so that a loss can be counted on a disk that is full."""
+
+
+class Waiting:
+    """A payload that waits: its name, when it was written (`ns`, `at` in ms), the file's size."""
+
+    __slots__ = ("name", "ns", "size")
+
+    def __init__(self, name: str, ns: int, size: int) -> None:
+        self.name, self.ns, self.size = name, ns, size
+
+    @property
+    def at(self) -> int:
+        return self.ns // 1_000_000
+
+
+class Spooled:
+    """A file of the spool as it was read: who sent it, and what."""
+
+    __slots__ = ("agent", "boot", "data", "event", "init", "is_cut", "pid", "start")
+
+    def __init__(self, words: list[str], data: bytes, *, is_cut: bool) -> None:
+        agent, event, pid, start, self.boot, self.init = words
+        self.agent, self.event = _known(agent), _known(event)
+        self.pid, self.start = _number(pid), _number(start)
+        self.data, self.is_cut = data, is_cut
+
+
+def _known(word: str) -> str:
+    return "" if word == "-" else word
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else 0
+
+
+class Spool:
+    """The spool of a home. Looking never makes a folder; only `prepare` does."""
+
+    __slots__ = ("folder",)
+
+    def __init__(self, home: str) -> None:
+        self.folder = os.path.join(home, FOLDER)
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.folder, *parts)
+
+    def prepare(self) -> None:
+        """Make the folders, private to this user, and the file that losses are counted in."""
+        for name in (TMP, NEW, BAD):
+            files.make_private_dir(self.path(name))
+        if not os.path.lexists(self.path(LOST)):
+            files.replace(self.path(LOST), _ROOM)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def count(self, where: str = NEW) -> int:
+        """How many files wait, or lie in another of the folders."""
+        try:
+            return len(os.listdir(self.path(where)))
+        except OSError:
+            return 0
+
+    def waiting(self) -> list[Waiting]:
+        """All that waits, the oldest first."""
+        return sorted(self._listed(NEW), key=lambda one: (one.ns, one.name))
+
+    def _listed(self, where: str) -> Iterator[Waiting]:
+        try:
+            with os.scandir(self.path(where)) as entries:
+                for entry in entries:
+                    try:
+                        facts = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # another process was faster
+                    yield Waiting(entry.name, facts.st_mtime_ns, facts.st_size)
+        except OSError:
+            return
+
+    def oldest(self) -> int | None:
+        """When the payload was written (ms) that waits longest; None if none does."""
+        return min((one.at for one in self._listed(NEW)), default=None)
+
+    def lost(self) -> tuple[int, int]:
+        """How many payloads could not be taken down, and when that last happened (ms)."""
+        try:
+            facts = os.stat(self.path(LOST))
+            with open(self.path(LOST), "rb") as file:
+                first = file.read(len(_ROOM))
+        except OSError:
+            return 0, 0
+        count = facts.st_size - (len(_ROOM) if first == _ROOM else 0)
+        return count, facts.st_mtime_ns // 1_000_000
+
+    def read(self, name: str) -> Spooled | None:
+        """A waiting file; None if it is not there any more."""
+        try:
+            fd = os.open(self.path(NEW, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            return _parsed(_whole(fd))
+        except OSError:
+            return Spooled(_NOBODY, b"", is_cut=False)
+        finally:
+            os.close(fd)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    def rescue(self, now: int) -> None:
+        """Let what a script left when it died wait with the rest."""
+        for one in self._listed(TMP):
+            if now - one.at > _ABANDONED_MS:
+                self._move(TMP, NEW, one.name)
+
+    def set_aside(self, name: str) -> None:
+        """Keep what cannot be made anything of, out of the way."""
+        self._move(NEW, BAD, name)
+
+    def _move(self, source: str, target: str, name: str) -> None:
+        try:
+            os.rename(self.path(source, name), self.path(target, name))
+        except FileNotFoundError:
+            pass  # another process was faster
+
+    def drop(self, name: str) -> None:
+        """What it said is kept elsewhere."""
+        try:
+            os.unlink(self.path(NEW, name))
+        except FileNotFoundError:
+            pass
+
+    # -- one at a time -------------------------------------------------------------------------
+
+    def lock(self) -> int | None:
+        """Be the one who takes payloads up, until `unlock`; None while another one is."""
+        import fcntl
+
+        fd = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd
+
+    def unlock(self, fd: int) -> None:
+        """A script that saw the number starts nobody else: whoever calls this looks once more."""
+        os.ftruncate(fd, 0)
+        os.close(fd)
+
+
+_NOBODY = ["-"] * 6
+
+
+def _whole(fd: int) -> bytes:
+    parts = []
+    left = LIMIT + _FIRST_LINE
+    while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _parsed(data: bytes) -> Spooled:
+    line, end, _ = data[:_FIRST_LINE].partition(b"\n")
+    words = line.removeprefix(_FIRST).decode("ascii", "replace").split(" ")
+    if not (line.startswith(_FIRST) and end and len(words) == len(_NOBODY)):
+        return Spooled(_NOBODY, data, is_cut=len(data) >= LIMIT)
+    return Spooled(words, data[len(line) + 1 :], is_cut=len(data) >= LIMIT)

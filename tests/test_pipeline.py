@@ -788,3 +788,52 @@ def test_an_essay_in_the_project_can_be_revisited_too(hf: Holdfast, tmp_path: Pa
         "stage-2-outline.v1.md",
     ]
     assert (folder / "stage-1-thesis.v1.md").read_text() == THESIS
+
+
+# -- after going back --------------------------------------------------------------------------
+
+
+def finished(essay: Essay) -> Session:
+    session = essay.written()
+    essay.write(form.FINAL, "The end.\n")
+    session.approve("G5")
+    return session
+
+
+def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the_end(
+    essay: Essay,
+) -> None:
+    session = finished(essay)
+    session.revisit_apply("1", impact="minor")
+    asked, stages = [], []
+    while (shown := session.status())["status"] == "active":
+        words, _, command = shown["next"].partition("; then: holdfast ")
+        asked.append(words)
+        stages.append(shown["phase"]["current"])
+        _, gate, *option = command.split()
+        done = session.approve(gate, section=int(option[1]) if option else None)
+        assert done.next in (session.status()["next"].rpartition("holdfast ")[2], "")
+    assert asked == [
+        "develop the thesis",
+        "look at the outline again",
+        "look at the arguments of section 1 again",
+        "look at the arguments of section 2 again",
+        "look at all arguments together",
+        "look at section 1 as a whole",
+        "look at section 2 as a whole",
+        "look at the whole essay",
+    ]
+    assert stages == [1, 2, 3, 3, 3, 4, 4, 4], "the current stage is the one that is next"
+
+
+def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay: Essay) -> None:
+    session = finished(essay)
+    before = essay.file
+    session.revisit_apply("1", impact="major")
+    assert essay.file["current_stage"] == 1
+    session.revisit_undo()
+    after = essay.file
+    assert {**after, "last_activity": before["last_activity"]} == before
+    assert session.status()["phase"]["current"] == 4
+    session.home.take_up(session.id)
+    assert session.status()["phase"]["current"] == 4, "our own writing is nobody's edit"

@@ -136,12 +136,32 @@ def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Pa
     assert len(list(session.prove_again(all=True))) == 2
 
 
-def test_a_failed_one_is_run_again_once_its_inputs_changed(session: Session, project: Path) -> None:
-    ran(session, "grep", "-q", "two", "src/a.py", inputs=["src/**"])
-    assert list(session.prove_again()) == []
-    (project / "src/a.py").write_text("two")
+def test_a_failed_one_is_run_again_whether_its_inputs_changed_or_not(
+    session: Session, project: Path
+) -> None:
+    ran(session, "test", "-e", "../there", inputs=["src/**"])
+    ((_, event),) = session.prove_again()
+    assert getattr(event.body, "exit", 0) == 1 and word(session) == "failed"
+    (project.parent / "there").write_text("nothing that is an input")
     list(session.prove_again())
     assert word(session) == "fresh"
+    assert list(session.prove_again()) == []
+
+
+def test_again_has_a_timeout_of_its_own(session: Session) -> None:
+    body = ran(session, "sleep", "30", timeout=0.01)
+    assert body.timed_out
+    ((_, event),) = session.prove_again(timeout=0.01)
+    assert getattr(event.body, "timed_out", False)
+
+
+def test_what_cannot_be_run_again_keeps_nothing_else_from_it(session: Session) -> None:
+    ran(session, "false", "--password", "hunter22x9")
+    ran(session, "false", name="other")
+    again = session.prove_again()
+    assert next(again)[0].row.proof == "other"
+    with pytest.raises(Refused, match="cannot be run again"):
+        next(again)
 
 
 def test_it_is_run_again_in_the_folder_it_was_run_in(tmp_path: Path, project: Path) -> None:

@@ -15,7 +15,9 @@ import holdfast
 from holdfast.clock import FakeClock
 from holdfast.errors import InvalidInput, Refused
 from holdfast.home import Holdfast
+from holdfast.layout.essay.impact import told
 from holdfast.model.event import AttributeSet, CheckpointPassed, StepAdded
+from holdfast.model.revisit import likeness
 from holdfast.session import Session
 
 THESIS = (
@@ -428,8 +430,8 @@ def report(hf: Holdfast, project: Path) -> Session:
     (project / "report.md").write_text("# Report\n\nParking costs homes.\n")
     session = hf.start("Write the report", workflow="./report.yaml")
     assert session.phase_done(1).outputs == {"notes/sources.md": "kept"}
-    told = session.phase_done(2).outputs
-    assert told == {"report.md": "kept", "notes/absent.md": "missing"}
+    made = session.phase_done(2).outputs
+    assert made == {"report.md": "kept", "notes/absent.md": "missing"}
     return session
 
 
@@ -480,3 +482,54 @@ def test_outputs_that_cannot_be_kept_are_told_and_stop_nobody(hf: Holdfast, proj
     assert done.outputs["secret.md"] == "only its digest is kept, it holds a secret"
     assert "is not a regular file" in done.outputs["folder"]
     assert "leads out of" in done.outputs["link.md"]
+
+
+EACH = """
+workflow: parts
+unit: stage
+phases: [{name: First, outputs: [1.md]}]
+each: {name: Part, outputs: [part.md]}
+"""
+
+
+@pytest.fixture
+def parts(hf: Holdfast, project: Path) -> Session:
+    """Stages whose number was not known at the start; the first two have passed."""
+    (project / "parts.yaml").write_text(EACH)
+    (project / "part.md").write_text("one part of it\n")
+    session = hf.start("Write all parts", workflow="./parts.yaml")
+    session.phase_total(3)
+    session.phase_done(1)
+    assert session.phase_done(2).outputs == {"part.md": "kept"}
+    return session
+
+
+def test_what_each_further_phase_made_is_compared_too(parts: Session, project: Path) -> None:
+    assert parts.revisit("2").assessment.reasons == ["part.md is as it was"]
+    (project / "part.md").unlink()
+    found = parts.revisit("2").assessment
+    assert found.impact == "major" and found.reasons == ["part.md is gone"]
+
+
+def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) -> None:
+    parts.revisit_apply("1", impact="minor", because="look again")
+    assert parts.status()["phase"]["current"] == 1
+    words = [one.status for one in parts.phase_list()]
+    assert words == ["running", "needs_review", "pending"]
+
+
+@pytest.mark.parametrize("name", ["stage-1-thesis.md", "stage-2-outline.md"])
+def test_a_file_in_a_form_of_its_own_is_compared_by_its_words(name: str) -> None:
+    old, new = "Parking rules cost homes.\n", "Of bees and what they dance about.\n"
+    assert told(name, old, new, likeness) == []
+
+
+def test_looking_costs_the_same_whatever_the_length_of_the_journal(
+    report: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> Iterator[object]:
+        raise AssertionError("the events were read")
+
+    monkeypatch.setattr(report.home.journal, "events", never)
+    assert report.revisit("1").assessment.reasons == ["notes/sources.md is as it was"]
+    assert report.expiry().word == "active"

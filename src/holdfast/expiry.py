@@ -12,17 +12,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.errors import HoldfastError
-from holdfast.home import Holdfast
 from holdfast.layout.essay.show import ABANDONED_AFTER, HOUR, PAUSE_AFTER
-from holdfast.model.event import PlanSet, SessionPaused
-from holdfast.model.plan import Expiry, from_snapshot
+from holdfast.model.event import SessionPaused
+from holdfast.model.plan import Expiry
 from holdfast.model.state import State
+from holdfast.phase import kept_plan
 from holdfast.verb import Recorder
 from holdfast.workspace import is_open
 
 _ESSAY = Expiry(PAUSE_AFTER / HOUR, ABANDONED_AFTER / HOUR)
-_FIRST = 64
-"""A plan is set when a session begins: among so many events."""
 
 
 class Choice(Struct, frozen=True):
@@ -47,7 +45,7 @@ def look(session: Recorder) -> Idle:
     home = session.home
     with home.store.view(session.id) as view:
         state = home.journal.state(view)
-        limits = _limits(session, view, state)
+        limits = _limits(session, state)
     core = state.core
     idle = max(0, home.clock.now() - core.updated_at)
     word = _judged(idle, limits) if is_open(core.status) and not _is_held(session) else "active"
@@ -77,9 +75,9 @@ def _choices(session: str) -> list[Choice]:
     ]
 
 
-def _limits(session: Recorder, view: object, state: State) -> Expiry:
+def _limits(session: Recorder, state: State) -> Expiry:
     home = session.home
-    own = _of_workflow(home, view) if state.core.workflow else Expiry()
+    own = _of_workflow(session, state)
     bound = home.store.bound.bindings(session.id)
     usual = _ESSAY if any(one.layout == "essay" for one in bound) else Expiry()
     settings = home.settings
@@ -94,15 +92,12 @@ def _first(own: float | None, setting: float, usual: float | None) -> float | No
     return own if own is not None else setting or usual
 
 
-def _of_workflow(home: Holdfast, view: object) -> Expiry:
-    for event in home.journal.events(view, limit=_FIRST):  # type: ignore[arg-type]
-        if isinstance(event.body, PlanSet) and event.body.snapshot:
-            try:
-                data = home.store.blob(event.body.snapshot)
-                return from_snapshot(data).expiry if data is not None else Expiry()
-            except HoldfastError:
-                return Expiry()  # it is damaged, which others tell
-    return Expiry()
+def _of_workflow(session: Recorder, state: State) -> Expiry:
+    try:
+        plan = kept_plan(session, state)
+    except HoldfastError:
+        return Expiry()  # it is damaged, which others tell
+    return plan.expiry if plan else Expiry()
 
 
 def enforce(session: Recorder) -> None:

@@ -54,7 +54,10 @@ class Outcome(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What the gate of a phase asks, what there is, and whether that would be enough."""
+    """What the gate of a phase asks, what there is, and whether that would be enough.
+
+    `done` is a phase that passed: it is handed in again only after a rollback.
+    """
 
     phase: int
     name: str
@@ -63,6 +66,7 @@ class Asked(Struct, frozen=True):
     observed: dict[str, bool]
     stale: list[str]
     judgment: Judgment
+    done: bool = False
 
 
 class Listed(Struct, frozen=True):
@@ -103,7 +107,11 @@ def done(
     if not override:
         return case.record(ev.CheckpointFailed, key, issue=case.judgment.issue[:_ISSUE])
     if case.gate is not None and not case.gate.override:
-        raise Refused(f"the gate of phase {number} allows no override", why=case.judgment.issue)
+        raise Refused(
+            f"the gate of phase {number} allows no override",
+            why=case.judgment.issue,
+            legal=[step.removeprefix("holdfast ") for step in case.judgment.next_steps],
+        )
     return case.record(ev.CheckpointOverridden, key, because=because)
 
 
@@ -172,6 +180,11 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
     check_reach(state.core, number)
     there = {**moves.evidence_of(state, number), **evidence}
     case = _Case(session, state, workflow, number, there)
+    done = number in state.core.phases_done
+    judgment = case.judgment
+    if done:
+        back = [f"holdfast phase rollback {number} --because REASON"]
+        judgment = replace(judgment, next_steps=back)
     return Asked(
         phase=number,
         name=case.name,
@@ -179,7 +192,8 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
         evidence=there,
         observed=case.observed,
         stale=sorted(case.stale),
-        judgment=case.judgment,
+        judgment=judgment,
+        done=done,
     )
 
 

@@ -89,8 +89,7 @@ def wanted(
     """What was asked for, checked before anything is run."""
     if not argv or not argv[0]:
         raise InvalidInput("no command is named", hint="holdfast prove -- make lint")
-    if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
-        raise InvalidInput(f"the timeout cannot be {timeout:g}", why="it is seconds, above 0")
+    _require_timeout(timeout)
     if sum(len(word.encode()) + 3 for word in (*argv, *globs)) > MAX_COMMAND:
         raise InvalidInput(
             "the command is too long to be kept",
@@ -108,6 +107,12 @@ def wanted(
         timeout=timeout,
         folder=place.relative(cwd, tree.root).removeprefix("."),
     )
+
+
+def _require_timeout(timeout: float | None) -> None:
+    if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
+        why = f"it is seconds, above 0 and at most {MAX_TIMEOUT:,}"
+        raise InvalidInput(f"the timeout cannot be {timeout:g}", why=why)
 
 
 def _step(state: State, phase: str) -> str:
@@ -254,24 +259,31 @@ def _end_of(text: str) -> str:
 
 
 def again(
-    session: Recorder, *, everything: bool = False, sink: child.Sink | None = None
+    session: Recorder,
+    *,
+    everything: bool = False,
+    timeout: float | None = None,
+    sink: child.Sink | None = None,
 ) -> Iterator[tuple[Standing, Event]]:
-    """Run what is stale (or everything) once more, the oldest first; each as it ends."""
-    for one in standings(session):
+    """Run what does not hold (or everything) once more, the oldest first; each as it ends.
+
+    What cannot be run again is refused when all else has been run.
+    """
+    _require_timeout(timeout)
+    due = [one for one in standings(session) if everything or not one.holds]
+    for one in (one for one in due if one.row.again):
         row = one.row
-        if not (everything or one.stale):
-            continue
-        if not row.again:
-            raise Refused(
-                f"{row.proof} cannot be run again",
-                why="a secret was taken out of its command before it was kept",
-                hint=f"run it as before: holdfast prove --as {row.proof} -- …",
-            )
-        what = Wanted(row.proof, row.argv, row.step, row.globs, None, row.folder)
+        what = Wanted(row.proof, row.argv, row.step, row.globs, timeout, row.folder)
         event = prove(session, what, sink=sink)
         yield one, event
         if isinstance(event.body, EvidenceObserved) and event.body.interrupted:
             return
+    for one in (one for one in due if not one.row.again):
+        raise Refused(
+            f"{one.row.proof} cannot be run again",
+            why="a secret was taken out of its command before it was kept",
+            hint=f"run it as before: holdfast prove --as {one.row.proof} -- …",
+        )
 
 
 # -- whether it still holds --------------------------------------------------------------------

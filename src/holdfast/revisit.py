@@ -31,7 +31,7 @@ from holdfast.model import event as ev
 from holdfast.model.essay import is_essay
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import in_order, retracted
-from holdfast.model.plan import Phase, from_snapshot, number_of
+from holdfast.model.number import number_of
 from holdfast.model.revisit import (
     IMPACTS,
     Assessment,
@@ -44,6 +44,7 @@ from holdfast.model.revisit import (
     verdicts_of,
 )
 from holdfast.model.state import POSITION, Artifact, State, Step
+from holdfast.phase import kept_plan
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 from holdfast.verb import Recorder
@@ -84,7 +85,7 @@ def look(session: Recorder, step: str, impact: str = "") -> Look:
     if impact and impact not in IMPACTS:
         raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
     with session.home.store.view(session.id) as view:
-        known = _Known(session, session.home.journal.state(view), _phases(session, view))
+        known = _Known(session, session.home.journal.state(view))
         found = known.assess(known.step(step).id, impact)
     kept = [*known.changed(found), *known.archived(found)]
     names = {one.path: os.path.basename(one.target) for one in kept}
@@ -92,21 +93,12 @@ def look(session: Recorder, step: str, impact: str = "") -> Look:
     return Look(found, names, left)
 
 
-def _phases(session: Recorder, view: Any) -> dict[int, Phase]:
-    """The phases of the plan that the session keeps, by number."""
-    for event in session.home.journal.events(view):
-        if isinstance(event.body, ev.PlanSet) and event.body.snapshot:
-            data = session.home.store.blob(event.body.snapshot)
-            plan = from_snapshot(data) if data is not None else None
-            return {phase.number: phase for phase in plan.phases} if plan else {}
-    return {}
-
-
 class _Known:
     """A session's steps and files, as far as a revisit needs them."""
 
-    def __init__(self, session: Recorder, state: State, phases: dict[int, Phase]) -> None:
-        self._session, self._state, self._phases = session, state, phases
+    def __init__(self, session: Recorder, state: State) -> None:
+        self._session, self._state = session, state
+        self._plan = kept_plan(session, state)
         self._essay = _essay_of(session.home, session.id)
         self._is_essay = self._essay is not None or is_essay(state)
         self._root = session.home.workspace.tree.root
@@ -133,7 +125,7 @@ class _Known:
         if self._is_essay:
             files = [name for name in _OVER_ALL if name in self._names]
             later.append(Later("", "done" if files else "pending", files))
-        ordered = step.startswith("phase-") and number_of(step) is not None and bool(self._phases)
+        ordered = self._plan is not None and number_of(step) is not None and not self._is_essay
         outputs = [self._output(path) for path in self._outputs(step)]
         return assess(step, outputs, later, impact=impact, in_order=ordered)
 
@@ -172,7 +164,7 @@ class _Known:
 
     def _paths(self, row: Step) -> list[str]:
         number = number_of(row.id)
-        phase = self._phases.get(number) if number is not None else None
+        phase = self._plan.phase(number) if self._plan and number is not None else None
         return [*row.files, *(phase.outputs if phase else [])]
 
     def full(self, path: str) -> str:
@@ -291,7 +283,7 @@ def apply(
         return found, done
     reason = because.strip() or "; ".join(found.assessment.reasons)
     with home.store.view(session.id) as view:
-        known = _Known(session, home.journal.state(view), _phases(session, view))
+        known = _Known(session, home.journal.state(view))
         old, gone = known.changed(found.assessment), known.archived(found.assessment)
         fresh = known.fresh(found.assessment)
         bodies = known.moves(found.assessment, reason)
@@ -388,7 +380,7 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     home.take_up(session.id)
     event, batch = _last(session)
     with home.store.view(session.id) as view:
-        known = _Known(session, home.journal.state(view), {})
+        known = _Known(session, home.journal.state(view))
     fresh = {one.body.path for one in batch if isinstance(one.body, ev.ArtifactSaved)}
     versions = [one.body for one in batch if isinstance(one.body, ev.ArtifactVersioned)]
     chores = [_put_back(known, body, copied=body.path in fresh) for body in versions]

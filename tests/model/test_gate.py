@@ -359,3 +359,10 @@ def test_a_text_is_not_repeated_in_the_next_step() -> None:
     judged = told(asked, {"note": "hush", "ok": False}, phase=1)
     assert judged.next_steps[0] == "holdfast phase done 1 --evidence note=VALUE --evidence ok=VALUE"
     assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
+
+
+def test_what_may_be_left_out_and_was_given_is_handed_in_too() -> None:
+    asked = gate(Field("coverage"), Field("notes", required=False), Field("who", required=False))
+    line = "holdfast phase done 1 --evidence coverage=85"
+    assert hand_in(asked, {"coverage": 85}, 1) == line
+    assert hand_in(asked, {"coverage": 85, "notes": 3}, 1) == f"{line} --evidence notes=3"

@@ -194,3 +194,22 @@ def test_undo_takes_a_passed_phase_back_and_brings_it_again(cli: Cli) -> None:
     )
     cli.ok("undo", str(cli.json("status")["seq"]))
     assert cli.json("status")["phase"]["completed"] == [first]
+
+
+def test_the_gate_of_a_phase_that_passed_offers_the_way_back(planned: Cli) -> None:
+    planned.ok("phase", "done", "0", "--evidence", "files=[1]", "--evidence", "ready=true")
+    back = "holdfast phase rollback 0 --because REASON"
+    asked = planned.ok("phase", "gate", "0").out
+    assert "it has passed" in asked and back in asked and "phase done" not in asked
+    answer = planned.json("phase", "gate", "0")
+    assert answer["gate"]["passed"] and answer["result"]["next_steps"] == [back]
+    assert not planned.json("phase", "gate")["gate"]["passed"]
+
+
+def test_where_no_override_is_allowed_what_is_lacking_is_named(cli: Cli, project: Path) -> None:
+    (project / "hard.yaml").write_text(
+        "workflow: hard\nphases: [{name: A, override: false, evidence: {ready: true}}]\n"
+    )
+    cli.start("x", "--workflow", "./hard.yaml")
+    answer = cli("phase", "done", "1", "--override", "--because", "no time")
+    assert answer.code == 4 and "holdfast phase done 1 --evidence ready=VALUE" in answer.err

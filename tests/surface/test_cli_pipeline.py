@@ -49,6 +49,9 @@ def test_what_is_missing_and_what_comes_next_is_said(cli: Cli, essay: Path) -> N
     owed = "holdfast section done 1 --map stage-3-section-1-arguments.md"
     assert f"still missing: {owed}" in answer.out and f"next: {owed}" in answer.out
     assert owed in cli.ok("status").out
+    lines = cli.ok("--no-color", "status", terminal=True).out.splitlines()
+    assert owed in " ".join(line.strip() for line in lines), "what is to be typed is never cut"
+    assert all(len(line) <= 80 for line in lines)
 
 
 @pytest.mark.req("X3-8", "S3-119", "S3-125")

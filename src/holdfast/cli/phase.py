@@ -78,7 +78,7 @@ def run_done(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     judged |= {"outputs": outcome.outputs}
     confirm(session, outcome.event, screen, *parts, left_open=left, **judged)
     if not screen.json:
-        _tell_judgment(outcome.judgment, screen)
+        _tell_judgment(outcome.judgment, screen, advise=not outcome.overridden)
         _tell_outputs(outcome, screen)
         screen.hint("next: ", _next(session, outcome))
     return DONE if outcome.passed else REFUSED
@@ -213,9 +213,10 @@ def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if screen.json:
         screen.answer({**session.status(), **gate_values(asked)})
         return
-    screen.line((f"Phase {asked.phase}: {asked.name}", "bold"))
+    past = " (it has passed)" if asked.done else ""
+    screen.line((f"Phase {asked.phase}: {asked.name}", "bold"), past)
     if not asked.gate.fields and not asked.gate.rules:
-        screen.line("  its gate asks for nothing: ", (f"holdfast phase done {asked.phase}", "cyan"))
+        screen.line("  its gate asks for nothing: ", (screen.as_typed(_then(asked)[0]), "cyan"))
         return
     _tell_fields(asked, screen)
     for rule in asked.gate.rules:
@@ -232,7 +233,7 @@ def _then(asked: Asked) -> list[str]:
     """What to type: what is lacking first, then how the phase is handed in."""
     from holdfast.model.gate import hand_in
 
-    if not asked.judgment.checkpoint_passed:
+    if asked.done or not asked.judgment.checkpoint_passed:
         return asked.judgment.next_steps
     return [hand_in(asked.gate, asked.evidence, asked.phase, asked.observed)]
 
@@ -256,6 +257,7 @@ def gate_values(asked: Asked) -> dict[str, Any]:
         "gate": {
             "phase": asked.phase,
             "name": asked.name,
+            "passed": asked.done,
             "strict": asked.gate.strict,
             "override": asked.gate.override,
             "fields": [_field(field) for field in asked.gate.fields],

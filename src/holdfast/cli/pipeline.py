@@ -209,16 +209,20 @@ def run_sections(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _row(one: SectionListed) -> list[Part]:
     total = "?" if one.total is None else str(one.total)
-    words = {"done": "completed", "pending": "not started", "running": "in progress"}
     return [
         str(one.number),
-        words.get(one.arguments, one.arguments.replace("_", " ")),
+        _status(one.arguments),
         str(one.verified),
         str(one.deferred),
-        f"{one.completed} of {total}, {words.get(one.paragraphs, one.paragraphs)}",
+        f"{one.completed} of {total}, {_status(one.paragraphs)}",
         "" if one.voice is None else f"{one.voice:g}/5",
         one.title,
     ]
+
+
+def _status(word: str) -> str:
+    words = {"done": "completed", "pending": "not started", "running": "in progress"}
+    return words.get(word, word.replace("_", " "))
 
 
 # -- claims ------------------------------------------------------------------------------------

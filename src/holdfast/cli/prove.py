@@ -53,8 +53,8 @@ def _prove_arguments(parser: Parser) -> None:
         help="files it depends on, from the root of the project: 'src/**'",
     )
     add("--timeout", type=_seconds, default=None, metavar="S", help="end it after so many seconds")
-    add("--again", action="store_true", help="run what is stale once more")
-    add("--all", action="store_true", help="with --again: everything, stale or not")
+    add("--again", action="store_true", help="run what is stale or failed once more")
+    add("--all", action="store_true", help="with --again: everything, also what holds")
     add("--list", action="store_true", help="the proofs, and whether they still hold")
     with_key(parser)
     parser.description = (
@@ -101,7 +101,8 @@ def _answer(session: Session, events: list[Event], screen: Screen) -> None:
 
 def _again(session: Session, options: Namespace, screen: Screen) -> int:
     done: list[Event] = []
-    for one, event in session.prove_again(all=options.all, sink=_sink(screen)):
+    again = session.prove_again(all=options.all, timeout=options.timeout, sink=_sink(screen))
+    for one, event in again:
         done.append(event)
         screen.done((f"#{event.seq} ", "dim"), *_said(event.body), *left_out(event))
         if one.why:
@@ -110,7 +111,8 @@ def _again(session: Session, options: Namespace, screen: Screen) -> int:
         _answer(session, done, screen)
     elif not done:
         screen.line(
-            "Nothing is stale. To run everything: ", ("holdfast prove --again --all", "cyan")
+            "Everything proven holds. To run it all the same: ",
+            ("holdfast prove --again --all", "cyan"),
         )
     if not screen.json:
         tell_others(at_work(session), screen)
@@ -130,7 +132,7 @@ def _list(session: Session, screen: Screen) -> int:
     rows: list[list[Part]] = [[(word, "dim") for word in heads]]
     rows += [[one.row.proof, _state(one), one.row.step, _about(one)] for one in found]
     screen.table(rows)
-    if any(one.stale for one in found):
+    if not all(one.holds for one in found):
         screen.hint("next: ", "holdfast prove --again")
     return DONE
 

@@ -79,10 +79,16 @@ def _tell(look: Look, screen: Screen) -> None:
             ("goes on with", found.step),
             ("to review", ", ".join(found.review)),
             ("begins anew", ", ".join(found.reset)),
-            ("kept as", ", ".join(f"{path} → {name}" for path, name in look.versions.items())),
+            *_versions(look),
             ("left to do", "; ".join(look.pending)),
         ]
     )
+
+
+def _versions(look: Look) -> list[tuple[str, str]]:
+    """A line for every file that becomes a version."""
+    lines = [f"{path} → {name}" for path, name in look.versions.items()]
+    return [("kept as" if place == 0 else "", line) for place, line in enumerate(lines)]
 
 
 def _apply(session: Session, options: Namespace, screen: Screen) -> int:

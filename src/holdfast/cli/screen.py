@@ -125,15 +125,17 @@ class Screen:
 
     def wrapped(self, text: str) -> list[str]:
         """A line as lines that fit the terminal, broken between words; whole in a pipe."""
-        columns = self.columns
-        if not columns or _width(text) <= columns:
+        return self._wrapped(text, self.columns, "  ")
+
+    def _wrapped(self, text: str, columns: int, indent: str = "") -> list[str]:
+        if columns <= 0 or _width(text) <= columns:
             return [text]
         import textwrap
 
         return textwrap.wrap(
             text,
             columns,
-            subsequent_indent="  ",
+            subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
@@ -193,8 +195,17 @@ class Screen:
             self._write(" " * indent + line + "\n")
 
     def fields(self, pairs: Iterable[tuple[str, Part]]) -> None:
-        """Names and values below each other; empty values are left out."""
-        self.table([((name, "dim"), value) for name, value in pairs if _text_of(value)], indent=2)
+        """Names and values below each other, whole on a terminal too; empty ones are left out."""
+        told = [(name, value) for name, value in pairs if _text_of(value)]
+        room = self.columns - 4 - max((_width(name) for name, _ in told), default=0)
+        rows = []
+        for name, value in told:
+            lines = self._wrapped(_text_of(value), room) if room >= _LAST else [_text_of(value)]
+            names = [name, *[""] * (len(lines) - 1)]
+            rows += [
+                ((n, "dim"), (line, _style_of(value))) for n, line in zip(names, lines, strict=True)
+            ]
+        self.table(rows, indent=2)
 
     def _painted(self, part: Part, stream: TextIO) -> str:
         text = _text_of(part)

@@ -88,7 +88,7 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("session", shown["session"] + project),
             ("status", _status_words(shown)),
             ("attention", (_attention(shown), "yellow")),
-            ("phase", _phase(shown)),
+            (shown["phase"]["unit"] if shown["phase"] else "", _phase(shown)),
             ("next", shown["next"]),
             ("agents", _agents(shown)),
             ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),

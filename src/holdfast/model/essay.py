@@ -44,7 +44,9 @@ SOURCE = "source."
 """Begins the names of attributes that each hold one source."""
 
 _SECTION = re.compile(r"stage-([34])/section-([1-9][0-9]{0,5})")
-_NAMES = {1: "the thesis", 2: "the outline", 3: "the arguments", 4: "the essay"}
+NAMES = {1: "the thesis", 2: "the outline", 3: "the arguments", 4: "the essay"}
+"""The stages, by what is approved in them."""
+
 _SAID = 60
 
 Value = str | int | float | bool | None
@@ -55,7 +57,7 @@ def is_essay(state: State) -> bool:
     core = state.core
     if core.workflow:
         return core.workflow == WORKFLOW and core.plan_unit == "stage"
-    return all(state.step(step_id(stage)) is not None for stage in _NAMES)
+    return all(state.step(step_id(stage)) is not None for stage in NAMES)
 
 
 def step_id(stage: int, section: int | None = None) -> str:
@@ -185,7 +187,7 @@ class Moves:
         for stage in (4, 3):
             if running := self.sections(stage, "running"):
                 return stage, running[0]
-        stages = [n for n in _NAMES if self.status(n) not in ("", "done")]
+        stages = [n for n in NAMES if self.status(n) not in ("", "done")]
         return (stages[0] if stages else 4), None
 
     # -- recording -----------------------------------------------------------------------------
@@ -293,8 +295,8 @@ def begin(state: State) -> Moves:
 def _open_stage(moves: Moves, stage: int, gate: str) -> None:
     """Refuse to approve a stage that is approved, or whose turn has not come."""
     if moves.status(stage) == "done":
-        raise Refused(f"{_NAMES[stage]} is approved already", why=f"stage {stage} is completed")
-    waits = [n for n in _NAMES if n < stage and moves.status(n) != "done"]
+        raise Refused(f"{NAMES[stage]} is approved already", why=f"stage {stage} is completed")
+    waits = [n for n in NAMES if n < stage and moves.status(n) != "done"]
     if waits:
         first = {1: "G1", 2: "G2", 3: "G3-Final"}[waits[0]]
         raise Refused(
@@ -314,6 +316,19 @@ def _pass(moves: Moves, gate: Gate, stage: int, files: Sequence[str] = (), **mor
     moves.finish(stage, files=files)
 
 
+def _go_on_after(moves: Moves, stage: int) -> int:
+    """Go to the first later stage that is not done; returns which, if it begins with that."""
+    following = next((n for n in NAMES if n > stage and moves.status(n) != "done"), 0)
+    begins = moves.status(following) == "pending" if following else False
+    if begins:
+        moves.start(following)
+    if following in (3, 4):
+        moves.go_on(following)
+    elif following:
+        moves.place(following)
+    return following if begins else 0
+
+
 def thesis_approved(
     moves: Moves, artifact: ev.ArtifactSaved, *, claim_type: str | None, log: str = ""
 ) -> None:
@@ -326,9 +341,7 @@ def thesis_approved(
         moves.set("stage_1.development_log", log)
     _pass(moves, Gate("G1"), 1, [artifact.path])
     moves.said = "the thesis is approved"
-    if moves.status(2) == "pending":
-        moves.start(2)
-        moves.place(2)
+    if _go_on_after(moves, 1) == 2:
         moves.said += "; stage 2 begins: the outline"
 
 
@@ -357,9 +370,7 @@ def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline)
             moves.entitle(stage, number, outline.titles.get(number, ""))
     _pass(moves, Gate("G2"), 2, [artifact.path], sections=total)
     moves.said = f"the outline is approved, with {total} section{'s' * (total != 1)}"
-    if moves.status(3) == "pending":
-        moves.start(3)
-        moves.go_on(3)
+    if _go_on_after(moves, 2) == 3:
         moves.said += "; stage 3 begins with section 1"
 
 
@@ -403,6 +414,11 @@ def _has_work(moves: Moves, section: int) -> bool:
 
 def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+def _not_completed(sections: Sequence[int]) -> str:
+    several = len(sections) > 1
+    return f"section{'s' * several} {_list(sections)} {'are' if several else 'is'} not completed"
 
 
 # -- arguments ---------------------------------------------------------------------------------
@@ -573,17 +589,14 @@ def arguments_approved(moves: Moves) -> None:
     if left or not moves.sections():
         raise Refused(
             "the arguments cannot be approved as a whole yet",
-            why=f"section {_list(left)} is not completed" if left else "there are no sections",
+            why=_not_completed(left) if left else "there are no sections",
             legal=owed(moves, left[0]) if left else ["section add 1"],
         )
     moves.set("stage_3.birds_eye_approved", True)
     _pass(moves, Gate("G3-Final"), 3, sections=len(moves.sections()))
     moves.said = "the arguments are approved as a whole"
-    if moves.status(4) in ("pending", "running"):
-        begun = moves.status(4) == "running"
-        moves.start(4)
-        moves.go_on(4)
-        moves.said += "" if begun else "; stage 4 begins with section 1, paragraph 1"
+    if _go_on_after(moves, 3) == 4:
+        moves.said += "; stage 4 begins with section 1, paragraph 1"
 
 
 # -- paragraphs --------------------------------------------------------------------------------
@@ -606,7 +619,10 @@ def paragraph_approved(
     number = before + 1 if number is None else number
     total = moves.known(f"{field}.total_paragraphs")
     if number <= before:
-        raise Refused(f"paragraph {number} of section {section} is approved already")
+        raise Refused(
+            f"paragraph {number} of section {section} is approved already",
+            legal=[next_paragraph(moves, section)],
+        )
     if number > before + 1 or (total is not None and number > total):
         of = f"it has {total}" if total is not None and number > total else ""
         raise Refused(
@@ -869,7 +885,7 @@ def _require_written(moves: Moves) -> None:
     if left or not moves.sections(4):
         raise Refused(
             "the essay is not written yet",
-            why=f"section {_list(left)} is not completed" if left else "there are no sections",
+            why=_not_completed(left) if left else "there are no sections",
             legal=[next_paragraph(moves, left[0])] if left else [],
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.model.essay import Moves, mean_voice, next_paragraph, owed
+from holdfast.model.essay import NAMES, Moves, mean_voice, next_paragraph, owed
 from holdfast.model.state import State
 
 
@@ -47,38 +47,44 @@ def summary(state: State) -> Summary:
 
 def next_command(state: State) -> str:
     """What an essay asks for next, as one would type it after `holdfast`."""
-    moves = Moves(state)
-    stage, section = moves.position()
-    if stage in (1, 2):
-        return f"approve G{stage}"
-    if stage == 3:
-        left = moves.sections(3, "running", "needs_review", "pending")
-        here = section if section in left else next(iter(left), None)
-        return "approve G3-Final" if here is None else owed(moves, here)[0]
-    return _next_in_writing(moves, section)
+    return ahead(state)[1]
 
 
-def place_in_words(state: State) -> str:
-    """What an essay is at, as people say it."""
+def ahead(state: State) -> tuple[str, str]:
+    """What an essay is at, as people say it, and what is typed after `holdfast` when it is done."""
     moves = Moves(state)
     stage, section = moves.position()
     if stage < 3:
-        return {1: "develop the thesis", 2: "structure the essay"}[stage]
-    if stage == 3:
-        return "look at all arguments together" if section is None else f"argue section {section}"
+        words = {1: "develop the thesis", 2: "structure the essay"}[stage]
+        again = f"look at {NAMES[stage]} again"
+        return again if moves.status(stage) == "needs_review" else words, f"approve G{stage}"
+    left = moves.sections(stage, "running", "needs_review", "pending")
+    here = section if section in left else next(iter(left), None)
+    return _in_arguments(moves, here) if stage == 3 else _in_writing(moves, here)
+
+
+def _in_arguments(moves: Moves, section: int | None) -> tuple[str, str]:
     if section is None:
-        return "put the final essay together"
-    return f"write paragraph {moves.completed(section) + 1} of section {section}"
+        return "look at all arguments together", "approve G3-Final"
+    review = moves.status(3, section) == "needs_review"
+    words = (
+        f"look at the arguments of section {section} again"
+        if review
+        else f"argue section {section}"
+    )
+    return words, owed(moves, section)[0]
 
 
-def _next_in_writing(moves: Moves, section: int | None) -> str:
-    left = moves.sections(4, "running", "needs_review", "pending")
-    if left:
-        return next_paragraph(moves, section if section in left else left[0])
+def _in_writing(moves: Moves, section: int | None) -> tuple[str, str]:
+    if section is not None:
+        command = next_paragraph(moves, section)
+        if command.startswith("approve"):
+            return f"look at section {section} as a whole", command
+        return f"write paragraph {moves.completed(section) + 1} of section {section}", command
     if not moves.value("output.final_essay_file"):
-        return "output final-essay.md"
+        return "put the final essay together", "output final-essay.md"
     waiting = [claim.id for claim in moves.claims() if claim.is_open]
     if waiting:
-        return f"claim resolve {waiting[0]}"
+        return f"check claim {waiting[0]}", f"claim resolve {waiting[0]}"
     confirm = any(claim.result for claim in moves.claims())
-    return f"approve G5{' --confirm' * confirm}"
+    return "look at the whole essay", f"approve G5{' --confirm' * confirm}"

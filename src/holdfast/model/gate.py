@@ -116,7 +116,9 @@ def hand_in(
     for field in gate.fields:
         if field.name in lacking and not field.observed:
             line += f" --evidence {field.name}=VALUE"
-        elif field.required and not field.observed and field.name not in observed:
+        elif field.observed or field.name in observed:
+            continue
+        elif field.required or field.name in evidence:
             line += f" --evidence {field.name}={_typed(evidence.get(field.name))}"
     return line
 

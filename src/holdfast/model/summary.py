@@ -167,11 +167,11 @@ def _go_on_with_an_essay(state: State) -> str:
     if core.workflow != "essay" or core.status not in ("active", "created"):
         return ""
     from holdfast.model.essay import is_essay
-    from holdfast.model.essay_outlook import next_command, place_in_words
+    from holdfast.model.essay_outlook import ahead
 
     if not is_essay(state):
         return ""
-    return f"{place_in_words(state)}; then: holdfast {next_command(state)}"
+    return "; then: holdfast ".join(ahead(state))
 
 
 def _inside(state: State, phase: Step, statuses: tuple[str, ...]) -> Step | None:

@@ -174,12 +174,12 @@ class PlanVerbs(Recorder):
         return prove.prove(self, what, sink=sink, key=key)
 
     def prove_again(
-        self, *, all: bool = False, sink: Sink | None = None
+        self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None
     ) -> Iterator[tuple[Standing, Event]]:
-        """Run what is stale once more, or `all`; what it was before, and what came of it."""
+        """Run what is stale or failed once more, or `all`: what it was, and what came of it."""
         from holdfast import prove
 
-        return prove.again(self, everything=all, sink=sink)
+        return prove.again(self, everything=all, timeout=timeout, sink=sink)
 
     def prove_list(self) -> list[Standing]:
         """Every proof, and whether it still holds: each of its inputs is looked at."""

@@ -56,6 +56,8 @@ def _thesis(old: str, new: str, compare: Compare) -> list[Told]:
     if then.claim_type != now.claim_type and then.claim_type and now.claim_type:
         kinds = f"{then.claim_type} → {now.claim_type}"
         return [("major", f"the claim type changed: {kinds}; the essay has another direction", [])]
+    if not then.statement and not now.statement:
+        return []  # it is in another form: its words say all
     part = compare(then.statement, now.statement)
     if then.statement == now.statement:
         return [("minor", "the thesis statement is as it was", [])]
@@ -68,6 +70,8 @@ def _thesis(old: str, new: str, compare: Compare) -> list[Told]:
 
 def _outline(old: str, new: str, compare: Compare) -> list[Told]:
     then, now = _sections(old), _sections(new)
+    if not then and not now:
+        return []
     lost = sorted(then.keys() - now.keys())
     added = sorted(now.keys() - then.keys())
     changed = [n for n in sorted(then.keys() & now.keys()) if compare(then[n], now[n]) < _ALIKE]
@@ -91,7 +95,7 @@ def _named(sections: list[int]) -> str:
 def _sections(text: str) -> dict[int, str]:
     """The text of each section of an outline, its title first."""
     marks = list(_SECTION.finditer(text))
-    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
     titles = outline(text.encode()).titles
     found: dict[int, str] = {}
     for mark, end in zip(marks, ends, strict=True):

@@ -230,6 +230,15 @@ class Edit:
         place = place_of(self.want.position)
         if place is not None and self.want.position != self.was.position:
             self.go_to(*place)
+        elif place is None and self._is_done_now():
+            self.go_to(max(STAGES), None)
+
+    def _is_done_now(self) -> bool:
+        """Whether all stages are done that were not; the work is at none then."""
+        stages = [stage_id(stage) for stage in STAGES]
+        now = [step.status for id in stages if (step := self.steps.get(id))]
+        before = [step.status for id in stages if (step := self.had.get(id))]
+        return set(now) == {"done"} != set(before)
 
     def go_to(self, stage: int, section: int | None) -> None:
         self.doc["current_stage"] = stage

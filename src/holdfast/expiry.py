@@ -16,7 +16,6 @@ from holdfast.layout.essay.show import ABANDONED_AFTER, HOUR, PAUSE_AFTER
 from holdfast.model.event import SessionPaused
 from holdfast.model.plan import Expiry
 from holdfast.model.state import State
-from holdfast.phase import kept_plan
 from holdfast.verb import Recorder
 from holdfast.workspace import is_open
 
@@ -94,7 +93,7 @@ def _first(own: float | None, setting: float, usual: float | None) -> float | No
 
 def _of_workflow(session: Recorder, state: State) -> Expiry:
     try:
-        plan = kept_plan(session, state)
+        plan = session.home.journal.plan(state)
     except HoldfastError:
         return Expiry()  # it is damaged, which others tell
     return plan.expiry if plan else Expiry()

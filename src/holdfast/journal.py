@@ -32,6 +32,7 @@ from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from holdfast.model.plan import Workflow
     from holdfast.soundness import Finding, Report
 
 Rule = Callable[[State, Body], list[Body]]
@@ -142,6 +143,19 @@ class Journal:
             parts = (view.find(f"{id}-{n}") for n in range(1, _MOST_TOGETHER))
             found = [*takewhile(lambda part: part is not None, parts), last] if last else []
             return [read(stored) for stored in found if stored is not None]
+
+    def plan(self, state: State) -> Workflow | None:
+        """The workflow that a session was started with; None for a plan that came with a file."""
+        if not state.core.plan:
+            return None
+        from holdfast.model.plan import from_snapshot
+
+        data = self.store.blob(state.core.plan)
+        if data is None:
+            named = state.core.session
+            what = f"the plan kept with session {named} is gone"
+            raise Damaged(what, hint="holdfast doctor", session=named)
+        return from_snapshot(data)
 
     def kept_as(self, original: str, kept: str) -> bool:
         """Whether a kept text is all that could be kept of another one."""

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from holdfast import prove
 from holdfast.clock import iso
-from holdfast.errors import Damaged, InvalidInput, Refused
+from holdfast.errors import InvalidInput, Refused
 from holdfast.evidence import kept
 from holdfast.model import event as ev
 from holdfast.model import phase as moves
 from holdfast.model.essay import is_essay
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
 from holdfast.model.number import number_of
-from holdfast.model.plan import Gate, Workflow, from_snapshot
+from holdfast.model.plan import Gate, Workflow
 from holdfast.model.rules import check_current, check_reach, decide
 from holdfast.model.state import Checkpoint, Rows, State, Step
 from holdfast.touch import Made, outputs
@@ -353,7 +353,7 @@ def _look(session: Recorder) -> tuple[State, Workflow | None]:
     session.home.take_up(session.id)
     with session.home.store.view(session.id) as view:
         state = _at_hand(session.home.journal.state(view))
-    return state, kept_plan(session, state)
+    return state, session.home.journal.plan(state)
 
 
 def _at_hand(state: State) -> State:
@@ -363,20 +363,6 @@ def _at_hand(state: State) -> State:
         for row in state.rows.select(table):
             rows.put(table, row.name, row)
     return State(state.core, rows)
-
-
-def kept_plan(session: Recorder, state: State) -> Workflow | None:
-    """The workflow that a session was started with; None for a plan that came with a file."""
-    if not state.core.plan:
-        return None
-    data = session.home.store.blob(state.core.plan)
-    if data is None:
-        raise Damaged(
-            f"the plan kept with session {session.id} is gone",
-            hint="holdfast doctor",
-            session=session.id,
-        )
-    return from_snapshot(data)
 
 
 def called_before(session: Recorder, key: str, is_same: Callable[[Body], bool]) -> Event | None:

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast import files, place
-from holdfast.clock import derived_id, new_id
+from holdfast.clock import new_id
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.essay import folder_of
 from holdfast.home import Holdfast
@@ -44,7 +44,6 @@ from holdfast.model.revisit import (
     verdicts_of,
 )
 from holdfast.model.state import POSITION, Artifact, State, Step
-from holdfast.phase import kept_plan
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 from holdfast.verb import Recorder
@@ -98,7 +97,7 @@ class _Known:
 
     def __init__(self, session: Recorder, state: State) -> None:
         self._session, self._state = session, state
-        self._plan = kept_plan(session, state)
+        self._plan = session.home.journal.plan(state)
         self._essay = _essay_of(session.home, session.id)
         self._is_essay = self._essay is not None or is_essay(state)
         self._root = session.home.workspace.tree.root
@@ -315,19 +314,14 @@ def apply(
 
 def _done_before(session: Recorder, key: str) -> Event | None:
     """The revisit that was recorded under a key, if one was."""
-    base = derived_id(session.id.lower(), key)
-    with session.home.store.view(session.id) as view:
-        if view.find(base) is None:
-            return None
-        events = list(session.home.journal.events(view))
-    found = [event for event in events if event.id.partition("-")[0] == base]
-    done = [event for event in found if isinstance(event.body, ev.StepRevisited)]
-    if not done:
-        why = f"it stands for event {found[-1].seq}, {found[-1].kind}"
+    batch = session.home.journal.batch(session.id, key)
+    done = [event for event in batch if isinstance(event.body, ev.StepRevisited)]
+    if batch and not done:
+        why = f"it stands for event {batch[-1].seq}, {batch[-1].kind}"
         hint = "use a key of its own for every call"
         raise Refused(f"the key {key} was used for something else", why=why, hint=hint)
-    session.repeated = True
-    return done[-1]
+    session.repeated = bool(done)
+    return done[-1] if done else None
 
 
 def _versioned(one: Kept) -> Body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import time
@@ -177,4 +178,26 @@ def test_a_manifest_that_was_kept_reads_as_it_was(root: Path) -> None:
 def test_many_stars_cost_no_time() -> None:
     began = time.monotonic()
     assert not inputs.matcher(["*a" * 60 + "b"])("a" * 250)
+    assert not inputs.matcher(["**/a/" * 90 + "b"])("a/" * 200 + "c")
     assert time.monotonic() - began < 1
+
+
+def _means(glob: list[str], path: list[str]) -> bool:
+    """What a pattern of `**`, `*` and names means, said as simply as possible."""
+    if not glob:
+        return True
+    if glob[0] == "**":
+        rest = glob[1:]
+        below = bool(path) if not rest else _means(rest, path)
+        return below or (bool(path) and _means(glob, path[1:]))
+    return bool(path) and glob[0] in ("*", path[0]) and _means(glob[1:], path[1:])
+
+
+def test_a_pattern_means_what_it_says_however_its_parts_are_put_together() -> None:
+    paths = [list(p) for n in (1, 2, 3, 4) for p in itertools.product("ab", repeat=n)]
+    for length in (1, 2, 3, 4):
+        for glob in itertools.product(("**", "*", "a"), repeat=length):
+            matches = inputs.matcher(["/".join(glob)])
+            for path in paths:
+                found = bool(matches("/".join(path)))
+                assert found == _means(list(glob), path), (glob, path)

@@ -104,15 +104,17 @@ def matcher(globs: Sequence[str]) -> Callable[[str], object]:
 
 def _regex(glob: str) -> str:
     """`**` spans folders, everything else stays within one; a folder means all below it."""
-    parts: list[str] = []
+    blocks: list[str] = [""]
     for part in glob.split("/"):
-        piece = _SPAN if part == "**" else f"{_segment(part)}/"
-        if piece != _SPAN or parts[-1:] != [_SPAN]:
-            parts.append(piece)
-    whole = "".join(parts)
-    if parts[-1] == _SPAN:
-        return f"{whole}[^/]+"
-    return f"{whole.removesuffix('/')}(?:/.*)?"
+        if part != "**":
+            blocks[-1] += f"{_segment(part)}/"
+        elif blocks[-1] or len(blocks) == 1:
+            blocks.append("")
+    first, *middle, last = blocks if len(blocks) > 1 else ["", *blocks]
+    # The first place where a part fits is as good as any: it is never given back.
+    whole = first + "".join(f"(?>{_SPAN}?{block})" for block in middle)
+    whole += (_SPAN if len(blocks) > 1 else "") + last
+    return f"{whole.removesuffix('/')}(?:/.*)?" if last else f"{whole}[^/]+"
 
 
 def _segment(part: str) -> str:

@@ -9,16 +9,20 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check soak mutants bench conformance dist clean venv tools
+.PHONY: help run test test-agents lint check soak mutants bench conformance dist clean venv tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 run: venv ## show the main job: two agents, one killed in the middle of a write, then resumed
 	@$(BIN)/python examples/main_job.py $(ARGS)
 
 test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= for pytest)
 	@$(PYTEST) -n $(WORKERS) $(ARGS)
+
+test-agents: venv tools ## run real agents, fetched by npm, against scripted models (ARGS= for pytest)
+	@sh scripts/setup.sh agents
+	@$(PYTEST) -m agents tests/agents $(ARGS)
 
 lint: venv tools ## ruff, mypy --strict and codespell
 	$(BIN)/ruff check .
@@ -46,7 +50,7 @@ dist: venv ## build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean: ## remove everything the targets made, .venv too
-	rm -rf .venv dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .tools dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Compiled ahead, because where PYTHONDONTWRITEBYTECODE is set every start would compile anew.

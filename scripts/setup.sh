@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh venv    .venv with the project (editable) and every development package
 #   scripts/setup.sh tools   what the tests need besides Python: a C compiler and git
+#   scripts/setup.sh agents  .tools/agents: the real agents of tests/agents/versions.txt, by npm
 #
 # Silent and quick when nothing is missing. What is missing is installed where that needs no
 # question (pip into .venv; apt-get when run as root), else named in one line with the command.
@@ -120,8 +121,40 @@ setup_tools() {
     command -v git >/dev/null 2>&1 || apt_install git "git for the tests"
 }
 
+# --- agents --------------------------------------------------------------------------------
+
+platform() {
+    case $(uname -m) in x86_64 | amd64) processor=x64 ;; *) processor=arm64 ;; esac
+    echo "$(uname | tr '[:upper:]' '[:lower:]')-$processor"
+}
+
+# Each in a folder of its own, so that one that cannot be had does not keep the others away.
+# No script of a package is run: what an agent needs comes with its package for the platform.
+install_agent() {
+    folder=.tools/agents/$1
+    [ "$(cat "$folder/.holdfast-setup" 2>/dev/null)" != "$2@$3" ] || return 0
+    say "installing $1 $3 into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    echo '{"private": true}' >"$folder/package.json"
+    (cd "$folder" && npm install --ignore-scripts --no-audit --no-fund --no-package-lock \
+        "$2@$3" >setup.log 2>&1 </dev/null) \
+        || { say "$1 could not be installed (npm's words: $folder/setup.log)"; return 0; }
+    echo "$2@$3" >"$folder/.holdfast-setup"
+}
+
+setup_agents() {
+    command -v npm >/dev/null 2>&1 || apt_install "nodejs npm" "npm for the agents"
+    here=$(platform)
+    while read -r name package version; do
+        case $name in '' | '#'*) continue ;; esac
+        install_agent "$name" "$(echo "$package" | sed "s/PLATFORM/$here/")" "$version"
+    done <tests/agents/versions.txt
+}
+
 case ${1:-} in
 venv) setup_venv ;;
 tools) setup_tools ;;
-*) die "usage: scripts/setup.sh venv|tools" ;;
+agents) setup_agents ;;
+*) die "usage: scripts/setup.sh venv|tools|agents" ;;
 esac

@@ -1,0 +1,71 @@
+"""A model, a home and a project for each test with a real agent; and the count of agents run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.clients import CLIENTS, Client, Place
+from tests.agents.model import Model
+
+_ASKED = pytest.StashKey[bool]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[_ASKED] = any(item.get_closest_marker("agents") for item in items)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run in which no agent could be had must not look like one in which all went well."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if hasattr(session.config, "workerinput") or not isinstance(reporter, pytest.TerminalReporter):
+        return
+    if session.config.stash.get(_ASKED, False) and not _ran(reporter):
+        reporter.write_line("no real agent was run", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _ran(reporter: pytest.TerminalReporter) -> bool:
+    reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, ())]
+    return any(getattr(report, "when", "") == "call" for report in reports)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.stash.get(_ASKED, False):
+        for each in CLIENTS:
+            if each.executable() is None:
+                terminalreporter.write_line(f"not run: {each.name}")
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda each: each.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each agent that is there, in turn."""
+    each: Client = request.param
+    if each.executable() is None:
+        pytest.skip(f"not run: {each.name} (make test-agents installs it)")
+    return each
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    running = Model({})
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, model: Model) -> Place:
+    """A home without history, and in it a project under git with one commit."""
+    home = tmp_path / "home"
+    project = home / "greeter"
+    project.mkdir(parents=True)
+    (project / "greet.txt").write_text("hello\n")
+    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    git = ["git", "-C", str(project)]
+    for arguments in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "Greet"]):
+        subprocess.run([*git, *arguments], check=True, env={"PATH": os.environ["PATH"]})
+    return Place(home, project, model.url)

@@ -45,9 +45,10 @@ bench: venv ## measure the figures we hold ourselves to, beside the raw limits (
 conformance: venv tools ## count the requirements: tested, documented, refused, later
 	@$(PYTEST) -n $(WORKERS) -m 'req and not soak' --conformance $(ARGS)
 
-dist: venv ## build the wheel and the source distribution into dist/
+dist: venv ## build wheel, source distribution, plugin and desktop extension into dist/
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/python scripts/packages.py dist
 
 clean: ## remove everything the targets made, .venv too
 	rm -rf .venv .tools dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

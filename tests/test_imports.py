@@ -84,6 +84,10 @@ ALLOWED = {
     "phase": "holdfast errors clock evidence prove touch verb model.* store",
     "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
     " text touch verb",
+    "hooks.settings": "",
+    "hooks.agents": "",
+    "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
+    "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     # façade: two halves of one, a home and its sessions
     "survey": "place process prove text verb model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
@@ -92,7 +96,8 @@ ALLOWED = {
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store verb.*",
     "home": "holdfast errors adopt backup beginning cleanup clock config contract convert derived"
-    " doctor essay expiry files found glance journal layout.ai_session layout.contract"
+    " doctor essay expiry files found glance hooks hooks.install hooks.survey journal"
+    " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore revisit"
     " session soundness store store.bound store.local text timeline verb view workflow workspace"
     " model.*",
@@ -108,14 +113,15 @@ ALLOWED = {
     " doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event model.gate model.plan model.state workflow cli.*",
+    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install cli.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found inputs intake journal live mirror.* orchestrator pack phase pipeline praxis_workflow"
+    " found hooks.install inputs intake journal live mirror.* orchestrator pack phase pipeline"
+    " praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version

@@ -199,7 +199,7 @@ def test_every_verb_that_records_is_among_them() -> None:
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
     looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
     looking += ["section_list", "claim_list", "essay_show"]
-    assert {name for name in vars(Session) if name[0] != "_"} - tried == {*others, *looking}
+    assert {name for name in dir(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 
 @pytest.mark.req("S0-72")

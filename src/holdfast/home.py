@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from holdfast.essay import Listed
     from holdfast.found import Find
     from holdfast.found import Report as FileReport
+    from holdfast.hooks.install import Ground
+    from holdfast.hooks.install import Plan as AgentPlan
     from holdfast.journal import Journal
     from holdfast.layout.ai_session import Report as FeatureReport
     from holdfast.layout.contract import Verdict
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     LiveSessions = list[Live]
     Verdicts = dict[str, Verdict]
     Workflows = list[ListedWorkflow]
+    AgentPlans = list[AgentPlan]
     Holders = list[tuple[Holder, str]]
 
 
@@ -583,14 +586,48 @@ class Holdfast:
         With `fix` what can be mended is mended first; nothing that was kept is deleted.
         """
         from holdfast import doctor, recover
+        from holdfast.hooks import survey
 
         parts = (self.settings, self.store, self.journal)
         if not fix:
-            seen = doctor.examine(*parts, clock=self.clock, deep=deep)
-            return doctor.Mended([], [], doctor.by_severity([*seen, *recover.advice(self)]))
-        done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
-        done += [] if recover.blocked(left) else recover.mend(self)
-        return doctor.Mended(done, lost, doctor.by_severity([*left, *recover.advice(self)]))
+            done: Lines = []
+            lost: Lines = []
+            left = doctor.examine(*parts, clock=self.clock, deep=deep)
+        else:
+            done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
+            done += [] if recover.blocked(left) else recover.mend(self)
+        agents = survey.advice(self._ground())
+        return doctor.Mended(
+            done, lost, doctor.by_severity([*left, *recover.advice(self), *agents])
+        )
+
+    def install(
+        self, agent: str, scope: str = "user", *, tools: bool = True, dry_run: bool = False
+    ) -> AgentPlan:
+        """Make an agent record its sessions here; `dry_run` only says what would change.
+
+        `scope` is "user" (all projects) or "project" (this one); `tools` adds the MCP server.
+        """
+        from holdfast.hooks import install
+
+        return install.install(agent, scope, self._ground(), tools=tools, dry_run=dry_run)
+
+    def uninstall(self, agent: str, scope: str = "user", *, dry_run: bool = False) -> AgentPlan:
+        """Take out of an agent what `install` put there; what was recorded stays."""
+        from holdfast.hooks import install
+
+        return install.uninstall(agent, scope, self._ground(), dry_run=dry_run)
+
+    def installed(self) -> AgentPlans:
+        """Where we are installed, each as the plan that would take us out."""
+        from holdfast.hooks import install
+
+        return install.installed(self._ground())
+
+    def _ground(self) -> Ground:
+        from holdfast.hooks.install import ground_here
+
+        return ground_here(self.settings.home, self.workspace.tree.root)
 
     def config(
         self, key: str = "", value: object = None, *, unset: bool = False

@@ -26,6 +26,7 @@ CLASSES = (holdfast.Session, holdfast.Holdfast)
 
 # Options that the library spells otherwise: what they are called there.
 SPELLED = {
+    "--no-tools": "tools=False",
     "-n": "limit",
     "--format": "fmt",
     "--fence": "fenced=True",

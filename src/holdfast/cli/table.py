@@ -125,6 +125,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "essay list": ("documents", "the essays that were begun"),
         "essay resume": ("documents", "go on with an essay"),
     },
+    "In your agents": {
+        "install": ("install", "let an agent record its sessions and begin with a briefing"),
+        "uninstall": ("install", "take that out of an agent again"),
+    },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),
         "doctor": ("care", "what is wrong here, and what would mend it"),

@@ -1,0 +1,244 @@
+"""Another program's settings file, changed in one place and otherwise byte for byte as it was.
+
+The file is JSON, perhaps with comments and trailing commas, because some agents allow them. It is
+never parsed and written anew: a scan finds the *spans* of its values, a change is text put in
+between, and taking it back cuts that text out again. What was put in is not remembered but found
+by what it says, so a file that its owner reformatted since can be cleaned as well. Only which
+containers were *made* for our entries has to be known, to leave an empty list that was there
+before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+Path = Sequence[str]
+_STEP = "  "
+_BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_SCALAR = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
+_DEEPEST = 200
+
+
+class Unsplicable(ValueError):
+    """The text is not such a file, or something else stands where our entry belongs."""
+
+
+class Part(NamedTuple):
+    """One value inside a container: where its key and itself begin, where it ends."""
+
+    key: str
+    begin: int
+    start: int
+    end: int
+
+
+def inserted(text: str, path: Path, item: object, key: str = "") -> tuple[str, list[list[str]]]:
+    """The text with `item` at the end of the container at `path`, and the containers made for it.
+
+    It goes under `key` into an object, without one into a list.
+    """
+    made: list[list[str]] = []
+    value: Any = {key: item} if key else [item]
+    for depth in range(len(path), -1, -1):
+        at = _find(text, path[:depth])
+        if at is not None:
+            break
+        made.insert(0, list(path[:depth]))
+        if depth > 0:
+            value = {path[depth - 1]: value}
+    else:
+        raise Unsplicable("there is no value in it")
+    return _put(text, at, value), made
+
+
+def removed(
+    text: str,
+    path: Path,
+    is_ours: Callable[[str, object], bool],
+    made: Sequence[Sequence[str]] | None = None,
+) -> str:
+    """The text without our entries below `path`, and without containers that became empty.
+
+    Of these only the `made` ones go, where that is known.
+    """
+    at = _find(text, path)
+    if at is None:
+        return text
+    parts = _parts(text, at)
+    ours = [n for n, part in enumerate(parts) if is_ours(part.key, _value(text, part))]
+    for number in reversed(ours):
+        text = _cut(text, at, number)
+    empty = bool(ours) and len(ours) == len(parts)
+    if empty and path and (made is None or list(path) in [list(each) for each in made]):
+        above = list(path[:-1])
+        return removed(text, above, lambda key, value: key == path[-1] and not value, made)
+    return text
+
+
+def value_at(text: str, path: Path) -> Any:
+    """What stands at a place; None when there is nothing."""
+    start = _find(text, path)
+    return None if start is None else _value(text, Part("", start, start, _end(text, start, 0)))
+
+
+def entries(text: str, path: Path) -> list[tuple[str, Any]]:
+    """The keys and values of the container at a place; a list has no keys."""
+    at = _find(text, path)
+    return [] if at is None else [(part.key, _value(text, part)) for part in _parts(text, at)]
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def _find(text: str, path: Path) -> int | None:
+    """Where the value at `path` begins."""
+    at = _skip(text, 1 if text.startswith("\ufeff") else 0)
+    for key in path:
+        if not text.startswith("{", at):
+            raise Unsplicable(f"there is no object that could hold {key!r}")
+        # As parsers do: of two entries with one key the last one counts.
+        found = [part for part in _parts(text, at) if part.key == key]
+        if not found:
+            return None
+        at = found[-1].start
+    if at >= len(text):
+        raise Unsplicable("there is no value in it")
+    return at
+
+
+def _parts(text: str, at: int) -> list[Part]:
+    """What is inside the object or list that begins at `at`."""
+    if text[at : at + 1] not in ("{", "["):
+        raise Unsplicable("a single value stands where a list or an object is expected")
+    return _inside(text, at, 0)[0]
+
+
+def _inside(text: str, at: int, depth: int) -> tuple[list[Part], int]:
+    """The parts of a container and where it ends."""
+    if depth > _DEEPEST:
+        raise Unsplicable("it is nested too deeply")
+    is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
+    parts: list[Part] = []
+    at = _skip(text, at + 1)
+    while not text.startswith(closing, at):
+        begin, key = at, ""
+        if is_object:
+            key, at = _key(text, at)
+        end = _end(text, at, depth + 1)
+        parts.append(Part(key, begin, at, end))
+        at = _skip(text, end)
+        if text.startswith(",", at):
+            at = _skip(text, at + 1)
+        elif not text.startswith(closing, at):
+            raise Unsplicable(_where(text, at))
+    return parts, at + 1
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    match = _STRING.match(text, at)
+    colon = _skip(text, match.end()) if match else at
+    if match is None or not text.startswith(":", colon):
+        raise Unsplicable(_where(text, at))
+    return str(_said(match.group(), text, at)), _skip(text, colon + 1)
+
+
+def _end(text: str, at: int, depth: int) -> int:
+    """Where the value that begins at `at` ends."""
+    if text[at : at + 1] in ("{", "["):
+        return _inside(text, at, depth)[1]
+    match = _STRING.match(text, at) or _SCALAR.match(text, at)
+    if match is None:
+        raise Unsplicable(_where(text, at))
+    return match.end()
+
+
+def _skip(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+def _where(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1} is not JSON"
+
+
+def _value(text: str, part: Part) -> Any:
+    """What a span says; comments and trailing commas in it are left out first."""
+    plain: list[str] = []
+    at = part.start
+    while at < part.end:
+        match = _STRING.match(text, at) or _BLANK.match(text, at)
+        piece = match.group() if match else text[at]
+        if not (match and piece[0] in "/ \t\r\n"):
+            plain.append(piece)
+        at += len(piece)
+    whole = re.sub(r'("(?:[^"\\]|\\.)*")|,(?=[}\]])', r"\1", "".join(plain))
+    return _said(whole, text, part.start)
+
+
+def _said(piece: str, text: str, at: int) -> Any:
+    try:
+        return json.loads(piece)
+    except ValueError:
+        raise Unsplicable(_where(text, at)) from None
+
+
+# -- changing ----------------------------------------------------------------------------------
+
+
+def _put(text: str, at: int, value: Any) -> str:
+    """Put what a new object or list holds at the end of the container at `at`.
+
+    An empty container on one line stays on it, so that cutting gives back what was there.
+    """
+    if isinstance(value, dict) != (text[at] == "{"):
+        raise Unsplicable("a list stands where an object is expected, or the other way round")
+    parts = _parts(text, at)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    margin = _margin_before(text, parts[0].begin) if parts else None
+    margin = _margin(text, at) + _STEP if margin is None else margin
+    if parts:
+        end = parts[-1].end
+        return f"{text[:end]},{line_end}{margin}{_shown(value, margin, line_end)}{text[end:]}"
+    rest = text[at + 1 :]
+    if "\n" in rest[: _skip(rest, 0)]:
+        piece = f"{line_end}{margin}{_shown(value, margin, line_end)}"
+    else:
+        piece = _shown(value, _margin(text, at), line_end)
+    return f"{text[: at + 1]}{piece}{rest}"
+
+
+def _shown(value: Any, margin: str, line_end: str) -> str:
+    step = _STEP if not margin or "\t" not in margin else "\t"
+    (key, item), *_ = value.items() if isinstance(value, dict) else [("", value[0])]
+    lines = json.dumps(item, indent=step, ensure_ascii=False).split("\n")
+    head = f"{json.dumps(key)}: " if isinstance(value, dict) else ""
+    return head + f"{line_end}{margin}".join(lines)
+
+
+def _margin(text: str, at: int) -> str:
+    """The white space at the beginning of the line of `at`."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _margin_before(text: str, at: int) -> str | None:
+    """The margin of something that begins its line."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line if "\n" in text[:at] and not line.strip() else None
+
+
+def _cut(text: str, at: int, number: int) -> str:
+    """Take one part out of a container, with the comma that it needed."""
+    parts = _parts(text, at)
+    part = parts[number]
+    if number > 0:
+        return text[: parts[number - 1].end] + text[part.end :]
+    if len(parts) > 1:
+        return text[: part.begin] + text[parts[1].begin :]
+    after = _skip(text, part.end)
+    end = after + 1 if text.startswith(",", after) else part.end
+    return text[: at + 1] + text[end:]

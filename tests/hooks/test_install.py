@@ -1,0 +1,211 @@
+"""Installing into agents: what each file becomes, and that uninstalling gives it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.hooks import install
+from holdfast.hooks.agents import AGENTS, PROJECT, SCOPES, USER
+from holdfast.hooks.install import Ground
+
+EVERYWHERE = [
+    (name, scope) for name in AGENTS for scope in SCOPES if (name, scope) != ("agents-md", USER)
+]
+HOOKED = [name for name, agent in AGENTS.items() if agent.hooks]
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    for name in ("home", "me", "project"):
+        (tmp_path / name).mkdir()
+    return Ground(
+        str(tmp_path / "home"),
+        ["/opt/bin/holdfast"],
+        str(tmp_path / "me"),
+        str(tmp_path / "project"),
+        {},
+    )
+
+
+def _tree(ground: Ground) -> dict[str, bytes]:
+    """Every file outside of our own home, and every folder."""
+    found: dict[str, bytes] = {}
+    for top in (ground.user_home, ground.root):
+        for folder, _, names in os.walk(top):
+            found[folder] = b""
+            for name in names:
+                path = os.path.join(folder, name)
+                found[path] = Path(path).read_bytes()
+    return found
+
+
+def _install(name: str, scope: str, ground: Ground) -> install.Plan:
+    plan = install.to_install(name, scope, ground)
+    install.carry_out(plan, ground)
+    return plan
+
+
+def _uninstall(name: str, scope: str, ground: Ground) -> None:
+    install.carry_out(install.to_uninstall(name, scope, ground), ground, out=True)
+
+
+@pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
+def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, ground: Ground) -> None:
+    before = _tree(ground)
+    _install(name, scope, ground)
+    assert _tree(ground) != before
+    _uninstall(name, scope, ground)
+    assert _tree(ground) == before
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_every_event_runs_our_script_with_agent_and_event(name: str, ground: Ground) -> None:
+    plan = _install(name, USER, ground)
+    settings = json.loads(Path(_hooks_file(name, ground)).read_text())
+    assert set(settings["hooks"]) == set(AGENTS[name].events)
+    for event, groups in settings["hooks"].items():
+        [hook] = groups[0]["hooks"]
+        line = [hook["command"], *hook.get("args", [])]
+        assert " ".join(line).removeprefix("exec ") == f"{ground.script} {name} {event}"
+    assert plan.events == len(AGENTS[name].events)
+
+
+def _hooks_file(name: str, ground: Ground) -> str:
+    place = AGENTS[name].hooks
+    assert place is not None
+    return place.path(USER, ground.variables, ground.user_home, ground.root)
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_other_settings_stay_byte_for_byte(name: str, ground: Ground) -> None:
+    path = Path(_hooks_file(name, ground))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    event = AGENTS[name].events[0]
+    mine = f'"hooks": {{ "{event}": [ {{"hooks":[{{"command":"mine"}}]}} ] }}'
+    text = f'{{ "model":"x",\r\n {mine} }}\r\n'
+    path.write_bytes(text.encode())
+    os.chmod(path, 0o640)
+    _install(name, USER, ground)
+    now = path.read_bytes()
+    assert now != text.encode()
+    assert json.loads(now)["hooks"][event][0] == {"hooks": [{"command": "mine"}]}
+    assert path.stat().st_mode & 0o777 == 0o640
+    _uninstall(name, USER, ground)
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
+def test_twice_is_once(name: str, scope: str, ground: Ground) -> None:
+    _install(name, scope, ground)
+    assert install.to_install(name, scope, ground).changes == []
+
+
+def test_a_newer_version_replaces_the_entries_of_an_older_one(ground: Ground) -> None:
+    _install("claude-code", USER, ground)
+    path = Path(_hooks_file("claude-code", ground))
+    old = path.read_text().replace('"timeout": 10', '"timeout": 99').replace("PostCompact", "Gone")
+    path.write_text(old)
+    _install("claude-code", USER, ground)
+    hooks = json.loads(path.read_text())["hooks"]
+    assert "99" not in path.read_text()
+    assert len(hooks["Stop"]) == 1
+
+
+def test_codex_gets_its_server_at_the_end_of_its_toml(ground: Ground) -> None:
+    path = Path(ground.user_home, ".codex", "config.toml")
+    path.parent.mkdir()
+    path.write_text('model = "x"  # mine\n[mcp_servers.other]\ncommand = "o"')
+    before = path.read_bytes()
+    _install("codex", USER, ground)
+    assert path.read_bytes().startswith(before)
+    server = tomllib.loads(path.read_text())["mcp_servers"]["holdfast"]
+    assert server == {"command": "/opt/bin/holdfast", "args": ["mcp"]}
+    _uninstall("codex", USER, ground)
+    assert path.read_bytes() == before
+
+
+def test_a_server_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
+    path = Path(ground.user_home, ".gemini", "settings.json")
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"holdfast": {"command": "something-else"}}}')
+    plan = _install("gemini", USER, ground)
+    servers = json.loads(path.read_text())["mcpServers"]
+    assert servers == {"holdfast": {"command": "something-else"}}
+    assert any("left as it is" in line for line in plan.says)
+
+
+def test_claude_code_is_asked_to_list_the_server_itself(ground: Ground) -> None:
+    plan = install.to_install("claude-code", USER, ground)
+    assert plan.runs == [
+        ["claude", "mcp", "add", "--scope", "user", "holdfast", "--", "/opt/bin/holdfast", "mcp"]
+    ]
+    Path(ground.user_home, ".claude.json").write_text(
+        '{"mcpServers": {"holdfast": {"command": "/opt/bin/holdfast", "args": ["mcp"]}}}'
+    )
+    assert install.to_install("claude-code", USER, ground).runs == []
+
+
+def test_settings_behind_a_link_are_changed_where_they_are(ground: Ground) -> None:
+    real = Path(ground.user_home, "dotfiles.json")
+    real.write_text('{"a": 1}')
+    link = Path(_hooks_file("claude-code", ground))
+    link.parent.mkdir()
+    link.symlink_to(real)
+    _install("claude-code", USER, ground)
+    assert link.is_symlink()
+    assert "SessionStart" in real.read_text()
+
+
+def test_settings_that_cannot_be_read_are_named_and_kept(ground: Ground) -> None:
+    path = Path(_hooks_file("gemini", ground))
+    path.parent.mkdir()
+    path.write_text('{"a": 1')
+    with pytest.raises(InvalidInput, match=str(path)):
+        install.to_install("gemini", USER, ground)
+    assert path.read_text() == '{"a": 1'
+
+
+def test_a_file_changed_since_the_plan_is_not_written(ground: Ground) -> None:
+    plan = install.to_install("gemini", PROJECT, ground)
+    path = Path(plan.changes[0].path)
+    path.parent.mkdir()
+    path.write_text("{}")
+    with pytest.raises(HoldfastError, match="changed by someone else"):
+        install.carry_out(plan, ground)
+    assert path.read_text() == "{}"
+
+
+def test_an_agents_own_folder_is_found_where_its_variable_says(ground: Ground) -> None:
+    moved = ground.user_home + "/elsewhere"
+    there = msgspec.structs.replace(ground, variables={"CODEX_HOME": moved})
+    assert {c.path for c in install.to_install("codex", USER, there).changes} == {
+        f"{moved}/hooks.json",
+        f"{moved}/config.toml",
+    }
+
+
+def test_what_is_installed_is_found_by_looking(ground: Ground) -> None:
+    _install("qwen", PROJECT, ground)
+    _install("cursor", USER, ground)
+    os.remove(os.path.join(ground.home, "hooks", "installed.json"))
+    found = {(plan.agent, plan.scope) for plan in install.installed(ground)}
+    assert ("qwen", PROJECT) in found
+    assert ("cursor", USER) in found
+    assert not {name for name, _ in found} & {"claude-code", "codex", "gemini", "opencode"}
+
+
+def test_no_settings_are_copied_into_our_home(ground: Ground) -> None:
+    path = Path(_hooks_file("claude-code", ground))
+    path.parent.mkdir()
+    path.write_text('{"env": {"KEY": "canary-9f3"}}')
+    _install("claude-code", USER, ground)
+    for folder, _, names in os.walk(ground.home):
+        for name in names:
+            assert b"canary-9f3" not in Path(folder, name).read_bytes()

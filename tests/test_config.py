@@ -214,7 +214,7 @@ def test_bad_value_names_option_rule_value_and_origin(name: str, value: object, 
         read(home, **{name: value})
     text = str(caught.value)
     assert f"{name} cannot be" in text and repr(value)[:50] in text
-    assert OPTIONS[name].rule in text and "argument" in text
+    assert OPTIONS[name].rule in text and "given with the command" in text
     assert len(text) < 400
 
 

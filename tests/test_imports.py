@@ -53,7 +53,7 @@ ALLOWED = {
     "doctor": "errors backup clock config derived files journal model.* mount pack probe process"
     " rebuild restore soundness"
     " store.*",
-    "workspace": "errors clock config choice place process project store store.local",
+    "workspace": "errors clock config choice place process project store store.local text",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
     "view": "choice clock derived errors home session timing store.local",

@@ -87,7 +87,7 @@ def test_an_unknown_name_is_told_with_the_one_that_was_meant(root: Path) -> None
     assert caught.value.hint == "did you mean essay?"
     with pytest.raises(InvalidInput) as caught:
         workflow.find("zzz", str(root))
-    assert caught.value.hint == "see: holdfast workflow list"
+    assert caught.value.hint == "holdfast workflow list"
 
 
 def test_a_link_out_of_the_project_is_not_followed(root: Path, tmp_path: Path) -> None:

@@ -240,9 +240,14 @@ def _checked(name: str, value: object, origin: str) -> tuple[object, str]:
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
             f"{name} cannot be {_shown(value)}",
-            why=f"it must be {option.rule}; this comes from {origin}",
+            why=f"it must be {option.rule}; {_said(origin)}",
             hint=f"holdfast config {name} VALUE" if option.in_file else "",
         ) from None
+
+
+def _said(origin: str) -> str:
+    """Where someone finds the value that is wrong."""
+    return "it was given with the command" if origin == "argument" else f"it is from {origin}"
 
 
 def _shown(value: object) -> str:
@@ -361,7 +366,7 @@ def require_known(name: str) -> None:
         import difflib
 
         near = difflib.get_close_matches(name, OPTIONS, 3, 0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see them all: holdfast config"
+        hint = f"did you mean {' or '.join(near)}?" if near else "holdfast config"
         raise InvalidInput(f"there is no setting {name[:100]!r}", hint=hint)
 
 

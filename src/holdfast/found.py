@@ -178,7 +178,9 @@ def _kind_of(path: str) -> str:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)[:200]
-        raise InvalidInput(f"{path[:200]} cannot be looked at", why=why) from None
+        raise InvalidInput(
+            f"cannot read {path[:200]}", why=why.lower(), hint="check the path", file=path
+        ) from None
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 

@@ -349,7 +349,10 @@ class Session(PlanVerbs, EssayVerbs):
         self.home.take_up(self.id)
         bodies = [*self._to_task(task), *self._to_model(model), *self._to_status(status)]
         if not bodies:
-            raise InvalidInput("nothing would change", hint="--task=ID --model=NAME --status=WORD")
+            raise InvalidInput(
+                "nothing would change",
+                hint="holdfast layouts update --task ID --model NAME --status WORD",
+            )
         return self.record(*bodies, key=key)
 
     def _to_task(self, task: str) -> list[Body]:

@@ -182,7 +182,7 @@ def find_event(events: Sequence[Event], text: str) -> Event:
         return found[0]
     if found:
         raise InvalidInput(f"{text} could be any of {len(found)} events", hint="holdfast log")
-    raise InvalidInput(f"there is no event {text}", hint="see them with: holdfast log")
+    raise InvalidInput(f"there is no event {text}", hint="holdfast log")
 
 
 def undo_targets(events: Sequence[Event], text: str) -> list[Event]:

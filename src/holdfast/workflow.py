@@ -188,7 +188,7 @@ def _require_inside(path: str, root: str) -> None:
 
 # -- errors ------------------------------------------------------------------------------------
 
-_SEE = "see: holdfast workflow list"
+_SEE = "holdfast workflow list"
 
 
 def _first_error(checked: Checked) -> str:

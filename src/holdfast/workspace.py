@@ -19,6 +19,7 @@ from holdfast.clock import short_id
 from holdfast.errors import NoSession
 from holdfast.store import Spot
 from holdfast.store.local import Holder
+from holdfast.text import terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class Workspace:
             self._inode,
             self.project(),
             id=short_id(self._clock),
-            name=os.path.basename(self.tree.main) or "/",
+            # A folder may have any bytes for a name; what is shown is text.
+            name=terminal(os.path.basename(self.tree.main)) or "/",
             keys=self._all_keys(),
         )
 

@@ -172,6 +172,10 @@ def test_completion_knows_commands_and_options(cli: Cli, shell: str) -> None:
         assert word in script
 
 
+def test_completion_says_what_the_actions_of_a_family_are(cli: Cli) -> None:
+    assert "layouts:'list, add, remove" in cli.ok("completion", "zsh").out
+
+
 def test_bash_completes_commands_actions_and_options(cli: Cli, project: Path) -> None:
     (project / "script").write_text(cli.ok("completion", "bash").out)
     answers = {("sta",): "start status", ("task", "un"): "unblock", ("note", "--for"): "--for-next"}

@@ -531,3 +531,15 @@ def test_at_the_end_a_complete_session_is_archived_and_another_is_kept(
     assert not (project / ORCHESTRATOR).exists()
     (row,) = cli.json("orchestrator", "history")["history"]
     assert row["status"] == "complete"
+
+
+def test_where_there_is_nothing_to_do_the_next_command_is_named(cli: Cli, project: Path) -> None:
+    cli.start()
+    answer = cli("layouts", "remove", "craft", terminal=True)
+    assert answer.code == 3 and "holdfast layouts" in answer.out
+    assert "holdfast layouts update --task ID" in cli("layouts", "update").err
+    (project / "state.yaml").write_text("feature_id: [x")
+    answer = cli("check", "state.yaml", terminal=True)
+    assert answer.code == 5 and "holdfast doctor state.yaml" in answer.out
+    missing = cli("check", "nowhere")
+    assert missing.code == 2 and "no such file" in missing.err and "check the path" in missing.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -74,6 +75,35 @@ def test_status_says_where_it_stands(cli: Cli) -> None:
     assert shown["last"].startswith("#7, ")
 
 
+def test_a_task_that_was_skipped_is_not_called_done(cli: Cli) -> None:
+    cli.start()
+    for line in ("task add one", "task add two", "task add three", "task done t1"):
+        cli.ok(*line.split())
+    assert "1 of 3 tasks done\n" in cli.ok("status").out
+    cli.ok("task", "skip", "t2", "--because", "no need")
+    assert "1 of 3 tasks done, 1 skipped\n" in cli.ok("status").out
+    assert cli.json("status")["steps"] == {"done": 1, "skipped": 1, "total": 3}
+
+
+def test_a_folder_whose_name_is_no_text_is_shown_as_text(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.path.join(os.fsencode(project), b"n\xff")
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    cli.start()
+    assert " in n\ufffd\n" in cli.ok("status").out
+    assert cli.json("list", "--all")["sessions"][0]["project"] == "n\ufffd"
+
+
+def test_the_log_names_whoever_wrote_a_file_in_full(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    file = project / ".claude/orchestrator-session.json"
+    file.write_text(file.read_text().replace('"Add login"', '"Add logout"'))
+    cli.ok("note", "taken up")
+    assert re.search(r" orchestrator +renamed +Add logout", cli.ok("log").out)
+
+
 def test_list_shows_the_project_and_marks_the_current(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
@@ -116,7 +146,7 @@ def test_log_shows_every_event_in_order(cli: Cli) -> None:
     cli.ok("decide", "db", "--option", "A", "--option", "B", "--chosen", "A", "--because", "x")
     lines = cli.ok("log").out.splitlines()
     assert [line.split()[0] for line in lines] == ["#1", "#2", "#3"]
-    assert lines[1].endswith("cli        note        one")
+    assert lines[1].endswith("cli          note        one")
     assert lines[2].endswith("decision    db – A – not B – because x")
     assert [line["seq"] for line in cli.ok("log", "--json", "-n", "2").lines] == [2, 3]
     assert cli.ok("log", "-n", "1").out.startswith("#3")
@@ -150,9 +180,9 @@ def test_bringing_a_session_back_is_not_called_archived(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("complete")
     cli.ok("archive")
-    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli        archived")
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli          archived")
     cli.ok("unarchive")
-    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli        unarchived")
+    assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli          unarchived")
 
 
 def test_the_log_names_devices_where_there_are_several(

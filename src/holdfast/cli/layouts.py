@@ -58,6 +58,11 @@ def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         faulty = sum(not report.ok for report in reports)
         said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
         screen.done((said, "red" if faulty else "green"))
+    if reports and not ok:
+        import shlex
+
+        worst = next(shown_path(report.path) for report in reports if not report.ok)
+        screen.hint("what can be made of it: ", f"holdfast doctor {shlex.quote(worst)}")
     return 0 if ok or not reports else DAMAGED
 
 
@@ -335,6 +340,7 @@ def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.done("No longer written: ", binding.place)
     if not gone:
         screen.line(f"this session has no files of {options.layout}")
+        screen.hint("what it has: ", "holdfast layouts")
     return 0 if gone else 3
 
 

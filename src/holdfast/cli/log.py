@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.timeline import LogLine
 
 _POLL_SECONDS = 2.0
-_WHO, _WORD, _LEAST, _DEVICE = 10, 11, 16, 12
+_WHO, _WORD, _LEAST, _DEVICE = 12, 11, 16, 12
 _GOAL = 50
 _COLOURS = {
     "error.raised": "red",
@@ -72,7 +72,7 @@ def _tell(
 def _head(line: LogLine, now: int, hf: Holdfast) -> list[str]:
     """Number, time, who; and on which device, where a session was written on several."""
     event = line.event
-    who = fit(event.head.actor.removeprefix("agent:"), _WHO)
+    who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
     device = "here" if line.device == hf.store.device else line.device
     where = [f"{fit(device, _DEVICE)} "] if device else []
     return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]

@@ -116,7 +116,7 @@ def run_init(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _completion_arguments(parser: Parser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
 def run_completion(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -146,8 +146,9 @@ def whole_parser() -> ArgumentParser:
     root.add_argument("--version", action="store_true", help="print the version")
     families: dict[str, Any] = {"": root.add_subparsers(metavar="COMMAND")}
     for family in FAMILIES:
+        actions = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{family} ")]
         parent = families[""].add_parser(
-            family, prog=f"holdfast {family}", help=f"{family}s", shared="shown"
+            family, prog=f"holdfast {family}", help=", ".join(actions), shared="shown"
         )
         families[family] = parent.add_subparsers(metavar="ACTION")
     for name, (_, help) in COMMANDS.items():
@@ -203,6 +204,7 @@ COMMANDS = {
         _completion_arguments,
         run_completion,
         "holdfast completion bash > ~/.local/share/bash-completion/completions/holdfast",
+        "holdfast completion zsh > ~/.zfunc/_holdfast",
         "holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
         careful=_always,
     ),

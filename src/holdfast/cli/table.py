@@ -18,7 +18,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("status", "where the current session stands"),
         "list": ("status", "the sessions of this project"),
         "log": ("log", "what happened, in order"),
-        "search": ("log", "find words in goals, notes, messages, decisions, errors and titles"),
+        "search": ("log", "find words in goals, notes, messages, decisions, errors, titles"),
         "show": ("show", "everything a session holds, now or at an earlier point"),
         "diff": ("show", "what changed between two points of a session"),
     },

@@ -75,7 +75,7 @@ def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if not options.name:
         from holdfast.errors import InvalidInput
 
-        raise InvalidInput("NAME is missing", hint="see: holdfast workflow list")
+        raise InvalidInput("NAME is missing", hint="holdfast workflow list")
     from holdfast.model.plan import as_values
 
     found = hf.workflow_show(options.name)

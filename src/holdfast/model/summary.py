@@ -306,7 +306,11 @@ def summary(state: State) -> dict[str, Any]:
         "next": _cut(next_step(state)),
         "running": [_cut(name, 40) for name in running[:_RUNNING]],
         "unknown": [_cut(name, 40) for name in sorted(lost)[:_RUNNING]],
-        "steps": {"done": settled_steps(state), "total": count("step", 0)},
+        "steps": {
+            "done": count("step.done", 0),
+            "skipped": count("step.skipped", 0),
+            "total": count("step", 0),
+        },
         "agents": {
             "running": count("agent.running", 0),
             "done": count("agent.done", 0),

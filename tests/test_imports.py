@@ -65,6 +65,10 @@ ALLOWED = {
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",
+    "hooks.heard": "sha model.event",
+    "hooks.tool": "sha hooks.heard model.event",
+    "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
+    "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
     "hooks": "hooks.spool",
     "hooks.spool": "holdfast files",
     "found": "holdfast errors files layout.*",
@@ -120,8 +124,8 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found hooks.install inputs intake journal live mirror.* orchestrator pack phase pipeline"
-    " praxis_workflow"
+    " found hooks.heard hooks.install hooks.tool inputs intake journal live mirror.* orchestrator"
+    " pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
@@ -131,7 +135,8 @@ THIRD_PARTY = {
 }
 
 # Pure modules see no file, clock, network, environment or chance.
-PURE = "errors choice redact sha text timing model.*"
+PURE = "errors choice redact sha text timing model.* hooks.heard hooks.tool hooks.wire"
+PURE += " hooks.wire_opencode"
 PURE_STDLIB = """
     __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch

@@ -18,7 +18,7 @@ MODES = ("default", "debug", "optimize", "release")
 PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error", "inactivity")
 CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")
-COMMAND_STATUSES = ("success", "failure")
+COMMAND_STATUSES = ("success", "failure", "unknown")
 ROLES = ("user", "machine", "agent")
 
 

@@ -563,7 +563,9 @@ class Session(PlanVerbs, EssayVerbs):
         """Where there is room for more than the state's last few lines, read the journal."""
         from holdfast.timeline import look_back
 
-        if any(map(state.count, ("notes", "command.success", "command.failure"))):
+        if any(
+            map(state.count, ("notes", "command.success", "command.failure", "command.unknown"))
+        ):
             # No token holds more than three plain characters by the estimate.
             around.notes, around.commands = look_back(self.home.journal, view, 3 * budget)
 

@@ -635,3 +635,9 @@ def test_histories_keep_every_law_for_as_long_as_we_have(soak_seconds: float) ->
         for law in (*laws.LIE_LAWS, *laws.SLOW_LAWS[:1]):
             law(one)
         laws.events_taken_as_they_come_give_the_whole(laws.case(seed))
+
+
+def test_a_command_whose_end_nobody_told_is_counted_and_marked() -> None:
+    core = folded(ev.CommandRan(name="make", status="unknown")).core
+    assert core.counts == {"command.unknown": 1}
+    assert core.commands[0].text == "make [unknown]"

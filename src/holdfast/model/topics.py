@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.choice import PAUSE_REASONS, undecided, what_next
+from holdfast.choice import COMMAND_STATUSES, PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
     ADOPTED_FROM,
     Agent,
@@ -613,7 +613,7 @@ def _recent(read: list[Line], kept: list[Line]) -> list[Line]:
 
 
 def _commands(known: Known) -> Topic:
-    total = known.state.count("command.success") + known.state.count("command.failure")
+    total = sum(known.state.count(f"command.{status}") for status in COMMAND_STATUSES)
     found = _lines(known, _recent(known.around.commands, known.core.commands))
     return Topic("commands", "Commands", found, max(total, len(found)), LOG)
 

@@ -49,7 +49,8 @@ class Place:
         path.write_text(text)
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        path = os.pathsep.join([str(_node().parent), "/usr/local/bin", "/usr/bin", "/bin"])
+        places = [self.home / "bin", _node().parent, "/usr/local/bin", "/usr/bin", "/bin"]
+        path = os.pathsep.join(str(each) for each in places)
         return {"PATH": path, "HOME": str(self.home), "TERM": "xterm-256color", **FENCE, **extra}
 
     def holdfast(self, *arguments: str) -> str:
@@ -74,7 +75,8 @@ class Tools:
     shell: Callable[[str], Step]
     write: Callable[[Path, str], Step]
     edit: Callable[[Path, str, str], Step]
-    mcp: Callable[[str, dict[str, Any]], Step]
+    mcp: Callable[[str, dict[str, Any]], list[Step]]
+    """More than one step where a tool must be looked up first."""
     delegate: Callable[[str], Step]
 
 
@@ -181,7 +183,7 @@ _CLAUDE_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="Edit", args={"file_path": str(path), "old_string": old, "new_string": new}
     ),
-    mcp=lambda name, args: Step(tool=f"mcp__holdfast__{name}", args=args),
+    mcp=lambda name, args: [Step(tool=f"mcp__holdfast__{name}", args=args)],
     delegate=lambda prompt: Step(
         tool="Agent",
         args={"description": "a part", "subagent_type": "general-purpose", "prompt": prompt},
@@ -243,7 +245,7 @@ _CODEX_TOOLS = Tools(
     shell=_codex_shell,
     write=lambda path, text: _patch(path, ["+" + line for line in text.splitlines()], "Add"),
     edit=lambda path, old, new: _patch(path, ["@@", f"-{old}", f"+{new}"], "Update"),
-    mcp=lambda name, args: Step(tool=name, namespace="mcp__holdfast", args=args),
+    mcp=lambda name, args: [Step(tool=name, namespace="mcp__holdfast", args=args)],
     delegate=lambda prompt: Step(
         tool="spawn_agent", namespace="multi_agent_v1", args={"message": prompt}
     ),
@@ -300,7 +302,7 @@ _GEMINI_TOOLS = Tools(
             "new_string": new,
         },
     ),
-    mcp=lambda name, args: Step(tool=f"mcp_holdfast_{name}", args=args),
+    mcp=lambda name, args: [Step(tool=f"mcp_holdfast_{name}", args=args)],
     delegate=lambda prompt: Step(
         tool="invoke_agent", args={"agent_name": "generalist", "prompt": prompt}
     ),
@@ -334,7 +336,7 @@ _OPENCODE_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="edit", args={"filePath": str(path), "oldString": old, "newString": new}
     ),
-    mcp=lambda name, args: Step(tool=f"holdfast_{name}", args=args),
+    mcp=lambda name, args: [Step(tool=f"holdfast_{name}", args=args)],
     delegate=lambda prompt: Step(
         tool="task",
         args={"description": "a part", "subagent_type": "general", "prompt": prompt},
@@ -385,7 +387,7 @@ _QWEN_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="edit", args={"file_path": str(path), "old_string": old, "new_string": new}
     ),
-    mcp=lambda name, args: Step(tool=f"mcp__holdfast__{name}", args=args),
+    mcp=lambda name, args: [Step(tool=f"mcp__holdfast__{name}", args=args)],
     delegate=lambda prompt: Step(
         tool="agent",
         args={"description": "a part", "subagent_type": "general-purpose", "prompt": prompt},

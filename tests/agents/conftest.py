@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.clients import CLIENTS, Client, Place
+from tests.agents.clients import CLAUDE, CLIENTS, Client, Place
 from tests.agents.model import Model
 
 _ASKED = pytest.StashKey[bool]()
@@ -59,8 +59,14 @@ def model() -> Iterator[Model]:
 
 @pytest.fixture
 def place(tmp_path: Path, model: Model) -> Place:
-    """A home without history, and in it a project under git with one commit."""
+    """A home without history, and in it a project under git with one commit.
+
+    In the home's `bin` is what a user has on the PATH: install calls Claude Code by name.
+    """
     home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    if (claude := CLAUDE.executable()) is not None:
+        (home / "bin" / "claude").symlink_to(claude)
     project = home / "greeter"
     project.mkdir(parents=True)
     (project / "greet.txt").write_text("hello\n")

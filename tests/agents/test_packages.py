@@ -1,0 +1,58 @@
+"""The packages, held against the programs that take them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.agents.clients import CLAUDE, CODEX, ROOT, TOOLS, Client, Place
+
+pytestmark = pytest.mark.agents
+
+PLUGIN = ROOT / "packages" / "claude-code"
+
+
+def _need(client: Client) -> Client:
+    if client.executable() is None:
+        pytest.skip(f"not run: {client.name}")
+    return client
+
+
+@pytest.mark.parametrize("folder", [PLUGIN, ROOT], ids=["plugin", "marketplace"])
+def test_claude_code_finds_nothing_wrong(folder: Path, place: Place) -> None:
+    said = _need(CLAUDE).call(place, "plugin", "validate", str(folder), "--strict")
+    assert "Validation passed" in said, said
+
+
+def test_claude_code_installs_the_plugin_from_the_marketplace(place: Place) -> None:
+    claude = _need(CLAUDE)
+    claude.settings(place)
+    said = claude.call(place, "plugin", "marketplace", "add", str(ROOT))
+    said += claude.call(place, "plugin", "install", "holdfast@holdfast")
+    assert "enabled" in claude.call(place, "plugin", "list"), said
+    details = claude.call(place, "plugin", "details", "holdfast")
+    assert "Skills (1)" in details and "Hooks (12)" in details and "MCP servers (1)" in details
+
+
+def test_codex_lists_the_same_marketplace(place: Place) -> None:
+    codex = _need(CODEX)
+    codex.settings(place)
+    codex.call(place, "plugin", "marketplace", "add", str(ROOT))
+    assert "holdfast@holdfast" in codex.call(place, "plugin", "list")
+
+
+def test_the_desktop_extension_has_a_valid_manifest(place: Place) -> None:
+    mcpb = TOOLS / "mcpb" / "node_modules" / ".bin" / "mcpb"
+    if not mcpb.exists():
+        pytest.skip("not run: mcpb")
+    done = subprocess.run(
+        [mcpb, "validate", ROOT / "packages" / "desktop" / "manifest.json"],
+        env=place.environment({}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -66,6 +66,7 @@ ALLOWED = {
     " store.bound text",
     "glance": "",
     "hooks.heard": "sha model.event",
+    "hooks.scan": "holdfast errors clock files git model.event model.state place",
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
@@ -124,8 +125,8 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
-    " found hooks.heard hooks.install hooks.tool inputs intake journal live mirror.* orchestrator"
-    " pack phase pipeline praxis_workflow"
+    " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
+    " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch workflow",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version

@@ -93,6 +93,13 @@ def test_a_model_that_does_not_answer_is_an_error(kind: str, category: str) -> N
     assert failed.moves == (ev.ErrorRaised(message="429", category=category),)
 
 
+def test_a_sub_agent_whose_model_does_not_answer_dies() -> None:
+    told = payload("StopFailure", error="rate_limit", last_assistant_message="429", agent_id="a7")
+    died = heard("claude-code", told)
+    assert (died.what, died.by) == ("agent_stop", "a7")
+    assert died.moves == (ev.AgentFailed(agent="a7", error="429", category="transient"),)
+
+
 # -- prompts -----------------------------------------------------------------------------------
 
 NOTICE = (

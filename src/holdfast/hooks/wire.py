@@ -159,14 +159,14 @@ _CATEGORIES = {
 
 
 def _failure(agent: str, told: dict[str, Any]) -> Heard:
-    """The model could not be asked, or did not answer."""
-    kind = name_in(told, "error")
+    """The model could not be asked, or did not answer; a sub-agent dies of it."""
+    kind, by = name_in(told, "error"), name_in(told, "agent_id")
     message = first((text(told, "last_assistant_message"), text(told, "error_details"), kind))
-    raised = ErrorRaised(
-        message=message or "the model did not answer",
-        category=_CATEGORIES.get(kind, "logical"),
-        agent=name_in(told, "agent_id"),
-    )
+    message, category = message or "the model did not answer", _CATEGORIES.get(kind, "logical")
+    if by:
+        died = AgentFailed(agent=by, error=message, category=category)
+        return _heard(agent, told, "agent_stop", moves=(died,), source=kind)
+    raised = ErrorRaised(message=message, category=category)
     return _heard(agent, told, "failure", moves=(raised,), source=kind)
 
 
@@ -293,8 +293,10 @@ _CLAUDE: dict[str, Row | None] = {
     "Stop": _turn_end,
     "StopFailure": _failure,
     "SessionEnd": _end,
-    # Says again what PostToolUse said.
+    # Say again what PostToolUse said.
     "PostToolBatch": IGNORED,
+    "TaskCreated": IGNORED,
+    "TaskCompleted": IGNORED,
     # Whether a tool may run: that it ran, or did not, is told by others.
     "PermissionRequest": IGNORED,
     "PermissionDenied": IGNORED,

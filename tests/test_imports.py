@@ -60,7 +60,9 @@ ALLOWED = {
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* verb workspace",
-    "revisit": "holdfast errors clock essay files home layout.* model.* place sha store.bound verb",
+    "chore": "holdfast errors files home layout.* sha store.bound",
+    "revisit": "holdfast errors chore clock essay files home layout.* model.* place sha store.bound"
+    " verb",
     "prove": "holdfast errors child clock config home inputs model.* place sha text verb",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
@@ -87,8 +89,8 @@ ALLOWED = {
     "orchestrator": "holdfast errors adopt files found home layout.* recover session",
     "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
     "phase": "holdfast errors clock evidence prove touch verb model.* store",
-    "pipeline": "holdfast errors choice clock essay files layout.essay layout.essay.* model.* phase"
-    " text touch verb",
+    "pipeline": "holdfast errors choice chore clock essay files layout.essay layout.essay.* model.*"
+    " phase text touch verb",
     "hooks.settings": "",
     "hooks.agents": "",
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
@@ -100,10 +102,10 @@ ALLOWED = {
     "verb.agent": "model.event session text",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store verb.*",
-    "home": "holdfast errors adopt backup beginning cleanup clock config contract convert derived"
-    " doctor essay expiry files found glance hooks hooks.install hooks.survey journal"
+    "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
+    " derived doctor essay expiry files found glance hooks hooks.install hooks.survey journal"
     " layout.ai_session layout.contract"
-    " layout.translate live mirror pack orchestrator place process recover redact restore revisit"
+    " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb view workflow workspace"
     " model.*",
     "session": "holdfast errors sha backup essay home layout.ai_session model.* place process"

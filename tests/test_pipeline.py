@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Holdfast, InvalidInput, Refused, Session, choice
+from holdfast import Holdfast, InvalidInput, Refused, Session, choice, pipeline
 from holdfast import essay as essays
 from holdfast.clock import FakeClock
 from holdfast.layout import ERROR
@@ -837,3 +837,41 @@ def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay:
     assert session.status()["phase"]["current"] == 4
     session.home.take_up(session.id)
     assert session.status()["phase"]["current"] == 4, "our own writing is nobody's edit"
+
+
+def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
+    essay: Essay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = essay.at_sections()
+    log = essay.folder / pipeline.FACTS
+    with monkeypatch.context() as dying:
+        dying.setattr(pipeline, "finish", lambda home, session: None)
+        session.claim_defer("It rains", reason="timeout")
+    assert "It rains" not in log.read_text()
+    with holdfast.open(session.home.settings.home, cwd=str(essay.folder.parent)) as after:
+        after.session(session.id).note("somebody goes on")
+        after.session(session.id).note("and on")
+        assert not after.store.local.chores(session.id)
+    assert log.read_text().count("claim c1 in section 1 is deferred: timeout – It rains") == 1
+
+
+def test_a_log_that_was_set_aside_is_begun_anew_by_a_line_that_comes_late(
+    essay: Essay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = essay.at_sections()
+    log = essay.folder / pipeline.FACTS
+    with monkeypatch.context() as dying:
+        dying.setattr(pipeline, "finish", lambda home, session: None)
+        session.claim_defer("It rains", reason="timeout")
+    log.unlink()
+    session.claim_defer("It snows", reason="timeout")
+    title, *lines = log.read_text().splitlines()
+    assert title == "# Fact checks"
+    assert [line[-8:] for line in lines] == ["It rains", "It snows"]
+
+
+def test_a_repeated_verb_owes_no_second_line(essay: Essay) -> None:
+    session = essay.at_sections()
+    for _ in range(2):
+        session.claim_defer("It rains", reason="timeout", key="once")
+    assert (essay.folder / pipeline.FACTS).read_text().count("It rains") == 1

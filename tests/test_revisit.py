@@ -260,7 +260,7 @@ def test_undo_is_refused_once_work_went_on(plain: Session) -> None:
 def test_what_a_dead_process_left_is_done_by_the_next_that_writes(
     plain: Session, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.revisit.finish", lambda home, session: None)
+    monkeypatch.setattr("holdfast.chore.finish", lambda home, session: None)
     plain.revisit_apply("t1", impact="major")
     monkeypatch.undo()
     assert names(project) == {"1.md", "2.md", "3.md"}
@@ -276,9 +276,9 @@ def test_what_a_dead_process_left_is_done_by_the_next_that_writes(
 def test_a_chore_that_comes_late_leaves_new_work_alone(
     plain: Session, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.revisit import finish
+    from holdfast.chore import finish
 
-    monkeypatch.setattr("holdfast.revisit.finish", lambda home, session: None)
+    monkeypatch.setattr("holdfast.chore.finish", lambda home, session: None)
     plain.revisit_apply("t1", impact="major")
     (project / "2.md").write_text("written in between\n")
     finish(plain.home, plain.id)
@@ -290,7 +290,7 @@ def test_a_chore_that_comes_late_leaves_new_work_alone(
 def test_a_chore_that_fails_is_told_and_tried_again(
     plain: Session, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast import files, revisit
+    from holdfast import chore, files
     from holdfast.errors import StoreFailed
 
     said: list[str] = []
@@ -303,12 +303,12 @@ def test_a_chore_that_fails_is_told_and_tried_again(
         patch.setattr(files, "move", full)
         plain.revisit_apply("t1", impact="major")
     assert any("left to do: move 2.md" in line for line in said)
-    revisit.finish(plain.home, plain.id)
+    chore.finish(plain.home, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
 
 
 def test_forgetting_forgets_chores_too(plain: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.revisit.finish", lambda home, session: None)
+    monkeypatch.setattr("holdfast.chore.finish", lambda home, session: None)
     plain.revisit_apply("t1", impact="major")
     plain.forget()
     assert plain.home.store.read("SELECT * FROM chore") == []  # type: ignore[attr-defined]
@@ -398,11 +398,39 @@ def test_undo_takes_the_entry_out_of_the_log_again(essay: tuple[Session, Path]) 
     assert "foreign.edited" not in kinds(session)
 
 
+def test_an_edit_of_the_file_that_a_chore_writes_into_is_taken_up_all_the_same(
+    essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, folder = essay
+    with monkeypatch.context() as dying:
+        dying.setattr("holdfast.chore.finish", lambda home, session: None)
+        session.revisit_apply("1", impact="minor")
+    path = folder / "session-state.yaml"
+    text = path.read_text()
+    path.write_text(text.replace('pushback_level: "full"', 'pushback_level: "light"'))
+    assert path.read_text() != text
+    with holdfast.open(
+        session.home.settings.home, cwd=str(folder.parent), clock=FakeClock()
+    ) as after:
+        after.session(session.id).note("somebody goes on")
+    doc = state_of(folder)
+    assert len(doc["revision_history"]) == 1 and doc["pushback_level"] == "light"
+    assert "foreign.edited" in kinds(session)
+
+
+def test_a_secret_in_the_reason_reaches_no_file(essay: tuple[Session, Path]) -> None:
+    session, folder = essay
+    secret = "ghp_" + "a1B2" * 9
+    session.revisit_apply("1", impact="minor", because=f"the token {secret} leaked")
+    assert secret not in (folder / "session-state.yaml").read_text()
+    assert "[redacted:" in state_of(folder)["revision_history"][0]["reason"]
+
+
 def test_chores_are_plain_data(
     essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, _ = essay
-    monkeypatch.setattr("holdfast.revisit.finish", lambda home, session: None)
+    monkeypatch.setattr("holdfast.chore.finish", lambda home, session: None)
     session.revisit_apply("1", impact="major")
     chores = [json.loads(what) for _, what in session.home.store.local.chores(session.id)]
     assert {chore["op"] for chore in chores} == {"move", "log"}

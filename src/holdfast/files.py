@@ -24,7 +24,7 @@ from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from ctypes import CDLL
 
 # What lies in a home, beside the settings; docs/formats.md says what each is.
@@ -542,13 +542,30 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
 def append_lines(path: str, data: bytes, mode: int = 0o600) -> None:
     """Like append_line, for some whole lines at once."""
     lines = data.removesuffix(b"\n") + b"\n"
+    _append(path, mode, lambda fd: lines)
+
+
+def append_once(path: str, line: bytes, *, first: bytes, mode: int = 0o600) -> None:
+    """Like append_line, unless the line is there; a file that is made begins with `first`."""
+
+    def wanted(fd: int) -> bytes:
+        size = os.fstat(fd).st_size
+        if not size:
+            return first + b"\n" + line + b"\n"
+        return b"" if line in os.pread(fd, size, 0).split(b"\n") else line + b"\n"
+
+    _append(path, mode, wanted)
+
+
+def _append(path: str, mode: int, wanted: Callable[[int], bytes]) -> None:
     _require_path(path)
     try:
         fd, made = _open_for_append(path, mode)
         try:
             # A line that another process is just writing must not be taken for a torn one.
             _lock(fd, path, 10.0, Clock())
-            _append_whole(fd, lines)
+            if lines := wanted(fd):
+                _append_whole(fd, lines)
             _sync(fd)
         finally:
             os.close(fd)

@@ -195,9 +195,12 @@ class Holdfast:
         if session not in self._tidied:
             self._tidied.add(session)
             if self.store.local.chores(session):
-                from holdfast.revisit import finish
+                from holdfast.chore import finish
 
                 self.afterwards(lambda: finish(self, session))
+        self.take_up_files(session)
+
+    def take_up_files(self, session: str) -> None:
         if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
 

@@ -5,11 +5,13 @@ recorded in, and records them together. An essay's files are named relative to i
 one of its essay layout, else the target of its plan, else the project.
 
 In a folder of the layout the verbs also keep the logs that its document wants, a line for each
-entry. A log is made before anything names it, and written when what it tells is durable.
+entry. A log is made before anything names it; its lines are recorded with what they tell, and
+written when that is durable, by whoever comes next if need be.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -17,6 +19,7 @@ from msgspec import Struct
 
 from holdfast import essay, files
 from holdfast.choice import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
+from holdfast.chore import finish
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.layout.essay import artifact, form
@@ -128,22 +131,24 @@ class _Verb:
         if earlier is not None:
             return self._answer(earlier, Moves(self.state), more)
         last: list[Moves] = []
+        log = self.log(log) if log else ""
+        chores: list[str] = []
 
         def made(state: State) -> Sequence[Body]:
             moves = model.begin(state)
             act(moves)
             last.append(moves)
+            chores[:] = [self._line(log, moves.said)] if log else []
             return moves.bodies
 
         with self.home.store.view(self.session.id) as view:
             made(self.home.journal.state(view))
-        if log := self.log(log) if log else "":
+        if log:
             self._make_log(log)
-        event = self.session.record(key=self.key, blobs=self.blobs, made=made)
-        moves = last[-1]
-        if log and not self.session.repeated:
-            self.home.afterwards(lambda: self._append(log, moves.said))
-        return self._answer(event, moves, more)
+        event = self.session.record(key=self.key, blobs=self.blobs, made=made, chores=chores)
+        if log:
+            self.home.afterwards(lambda: finish(self.home, self.session.id))
+        return self._answer(event, last[-1], more)
 
     def _answer(self, event: Event, moves: Moves, more: dict[str, object]) -> Done:
         state = essay.state_of(self.session)
@@ -164,10 +169,12 @@ class _Verb:
         if not os.path.lexists(path):
             files.append_lines(path, f"# {_TITLES[name]}\n".encode(), mode=0o644)
 
-    def _append(self, name: str, said: str) -> None:
+    def _line(self, name: str, said: str) -> str:
+        """The chore to write a line into a log."""
         kept = tame(self.home.journal.redacted(said), limit=_LINE, lines=False)
         line = f"- {iso(self.home.clock.now())} {kept}"
-        files.append_line(os.path.join(self.folder, name), line.encode(), mode=0o644)
+        path = os.path.join(self.folder, name)
+        return json.dumps({"op": "line", "file": path, "title": _TITLES[name], "line": line})
 
 
 def _is_gate(gate: Gate) -> Same:

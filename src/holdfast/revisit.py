@@ -1,10 +1,8 @@
 """Revisit: going back to an earlier step, with its files, all of it or nothing.
 
 `look` says what it would do and touches nothing. `apply` records the events in one append, and
-in the same transaction the *chores*: what has to be done to files because of them. They are done
-right after; if the process dies before, by the next command that writes. A chore can be done
-twice, and never touches a file that is not what it was when it was decided. `undo` withdraws the
-events of a revisit and puts the files back, in the same way.
+in the same transaction what has to be done to files because of them (see `chore`). `undo`
+withdraws the events of a revisit and puts the files back, in the same way.
 
 A *version* is a file set aside as `NAME.vN.md`; only the name without a number is current.
 """
@@ -13,18 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from holdfast import files, place
+from holdfast import chore, files, place
 from holdfast.clock import new_id
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.errors import InvalidInput, Refused
 from holdfast.essay import folder_of
 from holdfast.home import Holdfast
-from holdfast.layout import essay, stamps, value
-from holdfast.layout.document import Document
+from holdfast.layout import essay
 from holdfast.layout.essay import form
 from holdfast.layout.essay.impact import stage_of_file, told
 from holdfast.model import event as ev
@@ -48,8 +45,6 @@ from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 from holdfast.verb import Recorder
 
-MAX_FILE = 64 * 1024 * 1024
-_MAX_STATE = 16 * 1024 * 1024
 _LOGS = (form.THESIS_LOG, form.DRAFT_LOG)
 _OVER_ALL = (form.FINAL, "fact-check-log.md", "voice-check-log.md")
 
@@ -88,7 +83,7 @@ def look(session: Recorder, step: str, impact: str = "") -> Look:
         found = known.assess(known.step(step).id, impact)
     kept = [*known.changed(found), *known.archived(found)]
     names = {one.path: os.path.basename(one.target) for one in kept}
-    left = [_in_words(what) for _, what in session.home.store.local.chores(session.id)]
+    left = [chore.in_words(what) for _, what in session.home.store.local.chores(session.id)]
     return Look(found, names, left)
 
 
@@ -180,7 +175,7 @@ class _Known:
         return Output(path, then, now, signals)
 
     def _now(self, path: str) -> bytes | None:
-        return files.read_optional(self.full(path), MAX_FILE, follow=False)
+        return files.read_optional(self.full(path), chore.MAX_FILE, follow=False)
 
     def _kept(self, path: str) -> bytes | None:
         row = self._state.rows.get("artifact", path)
@@ -280,7 +275,7 @@ def apply(
     found = look(session, step, impact)
     if key and (done := _done_before(session, key)):
         return found, done
-    reason = because.strip() or "; ".join(found.assessment.reasons)
+    reason = home.journal.redacted(because.strip() or "; ".join(found.assessment.reasons))
     with home.store.view(session.id) as view:
         known = _Known(session, home.journal.state(view))
         old, gone = known.changed(found.assessment), known.archived(found.assessment)
@@ -303,9 +298,9 @@ def apply(
         key=name,
         at=at,
         blobs=_blobs(home, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
-        chores=[json.dumps(chore) for chore in chores],
+        chores=[json.dumps(one) for one in chores],
     )
-    finish(home, session.id)
+    chore.finish(home, session.id)
     event = _done_before(session, name)
     session.repeated = False
     assert event is not None
@@ -385,9 +380,9 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     done = session.record(
         *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
         key=key,
-        chores=[json.dumps(chore) for chore in reversed(chores)],
+        chores=[json.dumps(one) for one in reversed(chores)],
     )
-    finish(home, session.id)
+    chore.finish(home, session.id)
     return done
 
 
@@ -426,110 +421,3 @@ def _require_idle_since(standing: Sequence[Event], batch: Sequence[Event]) -> No
             why=f"#{work[0].seq} {work[0].kind} speaks of {getattr(work[0].body, 'step', '')}",
             hint=f"take that back first: holdfast undo {work[-1].seq}",
         )
-
-
-# -- chores ------------------------------------------------------------------------------------
-
-
-def finish(home: Holdfast, session: str) -> None:
-    """Do what is left to be done to files. What fails is told, and tried again next time."""
-    for number, what in home.store.local.chores(session):
-        try:
-            chore = json.loads(what)
-            _DO[chore["op"]](home, chore)
-        except (HoldfastError, OSError, ValueError, KeyError) as error:
-            home.say(f"recorded, but left to do: {_in_words(what)}: {error}")
-            continue
-        home.store.local.chore_done(number)
-
-
-def _in_words(what: str) -> str:
-    chore: dict[str, Any] = json.loads(what)
-    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
-    return f"{chore['op']} {' → '.join(names)}"
-
-
-def _do_move(home: Holdfast, chore: dict[str, Any]) -> None:
-    source, target, digest = chore["from"], chore["to"], chore["digest"]
-    if _digest(target) == digest:
-        _remove(source, digest)
-        return
-    if os.path.lexists(target):
-        home.say(f"{target} is there already and stays as it is; {source} keeps its name")
-    elif _digest(source) == digest:
-        files.move(source, target)
-    else:
-        # Somebody wrote something else there since: that is theirs, the version is ours.
-        _do_write(home, chore)
-
-
-def _do_write(home: Holdfast, chore: dict[str, Any]) -> None:
-    target, data = chore["to"], home.store.blob(chore["digest"])
-    for torn in files.unfinished(target):
-        files.remove(torn)
-    if os.path.lexists(target):
-        return
-    if data is None:
-        home.say(f"{target} cannot be written: what it held is not kept")
-        return
-    files.create(target, data, mode=0o644)
-
-
-def _do_remove(home: Holdfast, chore: dict[str, Any]) -> None:
-    _remove(chore["path"], chore["digest"])
-
-
-def _remove(path: str, digest: str) -> None:
-    """Remove a file that is what we know it to be, for good: its chore is not done again."""
-    if _digest(path) == digest:
-        os.unlink(path)
-    files.sync_folder(os.path.dirname(path))
-
-
-def _digest(path: str) -> str:
-    data = files.read_optional(path, MAX_FILE, follow=False)
-    return "" if data is None else digest_of(data)
-
-
-def _do_log(home: Holdfast, chore: dict[str, Any]) -> None:
-    def add(doc: dict[str, Any]) -> dict[str, Any]:
-        told = (chore["stage"], chore["impact"], chore["reason"], chore["archived"], chore["at"])
-        return doc if _entries(doc, chore) else essay.revised(doc, *told)
-
-    _edit(chore["file"], add)
-
-
-def _do_unlog(home: Holdfast, chore: dict[str, Any]) -> None:
-    def take_out(doc: dict[str, Any]) -> dict[str, Any]:
-        ours = _entries(doc, chore)
-        left = [entry for entry in value.sequence(doc.get("revision_history")) if entry not in ours]
-        return {**doc, "revision_history": left}
-
-    _edit(chore["file"], take_out)
-
-
-def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
-    mark = {"stage_revisited": chore["stage"], "timestamp": stamps.write(chore["at"])}
-    found = value.sequence(doc.get("revision_history"))
-    return [entry for entry in found if mark.items() <= value.mapping(entry).items()]
-
-
-def _edit(path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    data = files.read_optional(path, _MAX_STATE, follow=False)
-    if data is None:
-        return
-    document = Document.parse(data, "yaml")
-    if not isinstance(document.value, dict):
-        return
-    made = document.rewrite(change(document.value))
-    if made != data:
-        files.replace(path, made, mode=0o644)
-
-
-_DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
-    "move": _do_move,
-    "write": _do_write,
-    "remove": _do_remove,
-    "log": _do_log,
-    "unlog": _do_unlog,
-}

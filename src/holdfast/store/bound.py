@@ -214,10 +214,13 @@ class Bound:
                 said[n] = text
         return [said[n] for n in sorted(said, reverse=True)][:KEPT]
 
-    def rendered(self, new: Sequence[tuple[Binding, Sequence[Written], int]]) -> None:
+    def rendered(
+        self, new: Sequence[tuple[Binding, Sequence[Written], int]], *, lasting: bool = False
+    ) -> None:
         """Remember what is about to be written into the files of some bindings, in one step.
 
-        With each goes the event that its files then reach up to.
+        With each goes the event that its files then reach up to. What a power cut takes away of
+        that is only found out again, unless it has to be `lasting`.
         """
 
         def act(connection: sqlite3.Connection) -> dict[tuple[int, str], _Base | None]:
@@ -229,8 +232,8 @@ class Bound:
                 connection.execute(_REACHED, (mirrored, binding.number))
             return bases
 
-        # Not synced: what a power cut takes away here is only found out again.
-        self._bases |= self._store.write_soon(act)
+        write = self._store.write if lasting else self._store.write_soon
+        self._bases |= write(act)
         for binding, _, mirrored in new:
             binding.mirrored, binding.suspended = mirrored, ""
 

@@ -1,0 +1,155 @@
+"""Chores: what recorded events ask to be done to files, done once and for certain.
+
+A chore is recorded in the transaction of the events it belongs to, as plain data, and done right
+after. If the process dies before, the next command that writes to the session does it. So it may
+be done twice and changes nothing the second time; and it never touches a file that is not what it
+was when the chore was decided.
+
+    move, write, remove    a file becomes a version, or gets its name back
+    log, unlog             an entry in the revision history of an essay
+    line                   a line of one of an essay's logs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from holdfast import files
+from holdfast.errors import HoldfastError
+from holdfast.home import Holdfast
+from holdfast.layout import essay, stamps, value
+from holdfast.layout.document import Document
+from holdfast.sha import digest_of
+from holdfast.store.bound import Binding
+
+MAX_FILE = 64 * 1024 * 1024
+_MAX_STATE = 16 * 1024 * 1024
+
+
+def finish(home: Holdfast, session: str) -> None:
+    """Do what is left to be done to files. What fails is told, and tried again next time."""
+    for number, what in home.store.local.chores(session):
+        try:
+            chore = json.loads(what)
+            _DO[chore["op"]](home, chore)
+        except (HoldfastError, OSError, ValueError, KeyError) as error:
+            home.say(f"recorded, but left to do: {in_words(what)}: {error}")
+            continue
+        home.store.local.chore_done(number)
+
+
+def in_words(what: str) -> str:
+    chore: dict[str, Any] = json.loads(what)
+    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
+    return f"{chore['op']} {' → '.join(names)}"
+
+
+def _do_move(home: Holdfast, chore: dict[str, Any]) -> None:
+    source, target, digest = chore["from"], chore["to"], chore["digest"]
+    if _digest(target) == digest:
+        _remove(source, digest)
+        return
+    if os.path.lexists(target):
+        home.say(f"{target} is there already and stays as it is; {source} keeps its name")
+    elif _digest(source) == digest:
+        files.move(source, target)
+    else:
+        # Somebody wrote something else there since: that is theirs, the version is ours.
+        _do_write(home, chore)
+
+
+def _do_write(home: Holdfast, chore: dict[str, Any]) -> None:
+    target, data = chore["to"], home.store.blob(chore["digest"])
+    for torn in files.unfinished(target):
+        files.remove(torn)
+    if os.path.lexists(target):
+        return
+    if data is None:
+        home.say(f"{target} cannot be written: what it held is not kept")
+        return
+    files.create(target, data, mode=0o644)
+
+
+def _do_remove(home: Holdfast, chore: dict[str, Any]) -> None:
+    _remove(chore["path"], chore["digest"])
+
+
+def _remove(path: str, digest: str) -> None:
+    """Remove a file that is what we know it to be, for good: its chore is not done again."""
+    if _digest(path) == digest:
+        os.unlink(path)
+    files.sync_folder(os.path.dirname(path))
+
+
+def _digest(path: str) -> str:
+    data = files.read_optional(path, MAX_FILE, follow=False)
+    return "" if data is None else digest_of(data)
+
+
+def _do_log(home: Holdfast, chore: dict[str, Any]) -> None:
+    def add(doc: dict[str, Any]) -> dict[str, Any]:
+        told = (chore["stage"], chore["impact"], chore["reason"], chore["archived"], chore["at"])
+        return doc if _entries(doc, chore) else essay.revised(doc, *told)
+
+    _edit(home, chore["file"], add)
+
+
+def _do_unlog(home: Holdfast, chore: dict[str, Any]) -> None:
+    def take_out(doc: dict[str, Any]) -> dict[str, Any]:
+        ours = _entries(doc, chore)
+        left = [entry for entry in value.sequence(doc.get("revision_history")) if entry not in ours]
+        return {**doc, "revision_history": left}
+
+    _edit(home, chore["file"], take_out)
+
+
+def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
+    mark = {"stage_revisited": chore["stage"], "timestamp": stamps.write(chore["at"])}
+    found = value.sequence(doc.get("revision_history"))
+    return [entry for entry in found if mark.items() <= value.mapping(entry).items()]
+
+
+def _edit(home: Holdfast, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    binding = home.store.bound.owner(path)
+    if binding:
+        # What somebody wrote there is taken up first: then all that is new in it is ours.
+        home.take_up_files(binding.session)
+    data = files.read_optional(path, _MAX_STATE, follow=False)
+    if data is None:
+        return
+    document = Document.parse(data, "yaml")
+    if not isinstance(document.value, dict):
+        return
+    made = document.rewrite(change(document.value))
+    if made != data:
+        if binding and not binding.suspended:
+            _remember(home, binding, os.path.relpath(path, binding.root), data, made)
+        files.replace(path, made, mode=0o644)
+
+
+def _remember(home: Holdfast, binding: Binding, name: str, data: bytes, made: bytes) -> None:
+    """Nobody is to take our own writing for an edit; what is an edit even now remains one."""
+    bound = home.store.bound
+    known = [rendering.digest for rendering in bound.renderings(binding).get(name, [])]
+    if digest_of(data) in known:
+        kept = b"" if home.journal.secrets_in(made.decode("utf-8", "replace")) else made
+        written = (name, digest_of(made), len(made), kept)
+        bound.rendered([(binding, [written], binding.mirrored)], lasting=True)
+
+
+def _do_line(home: Holdfast, chore: dict[str, Any]) -> None:
+    title, line = f"# {chore['title']}", chore["line"]
+    files.append_once(chore["file"], line.encode(), first=title.encode(), mode=0o644)
+
+
+_DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
+    "move": _do_move,
+    "write": _do_write,
+    "remove": _do_remove,
+    "log": _do_log,
+    "unlog": _do_unlog,
+    "line": _do_line,
+}

@@ -197,9 +197,9 @@ def test_any_text_is_a_rule_or_is_refused(text: str) -> None:
     ],
 )
 def test_great_values_end_in_an_error_soon(text: str, values: dict[str, Any]) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         assert not parsed(text).holds(values)
     except BadExpression:
         pass
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidInput
 from holdfast.model.gate import Judgment, hand_in, judge
+from holdfast.model.pattern import Effort
 from holdfast.model.plan import Field, Gate, Rule
 
 NOW = "2026-01-31T10:00:00Z"
@@ -359,6 +360,20 @@ def test_a_text_is_not_repeated_in_the_next_step() -> None:
     judged = told(asked, {"note": "hush", "ok": False}, phase=1)
     assert judged.next_steps[0] == "holdfast phase done 1 --evidence note=VALUE --evidence ok=VALUE"
     assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
+
+
+def test_all_patterns_of_a_gate_share_what_may_be_spent_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.model.gate.Effort", lambda: Effort(20_000))
+    rules = [Rule('matches(t, "(a|aa)*b")') for _ in range(50)]
+    judged = told(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 300})
+    late = [error for error in judged.errors if "too long for this pattern" in error]
+    assert 0 < len(late) < 50, "the first could be told, the last could not"
+    assert (
+        told(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 10}).errors[-1][:3]
+        == "not"
+    )
 
 
 def test_what_may_be_left_out_and_was_given_is_handed_in_too() -> None:

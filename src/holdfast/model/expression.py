@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.errors import InvalidInput
-from holdfast.model.pattern import BadPattern, compiled
+from holdfast.model.pattern import BadPattern, Effort, compiled
 
 LONGEST = 1_000
 DEEPEST = 32
@@ -316,8 +316,9 @@ def _sized(value: Any, column: int) -> Any:
 class _Evaluation:
     """One walk over a tree; the steps are counted so that it ends."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, effort: Effort | None = None) -> None:
         self.values = values
+        self.effort = effort or Effort()
         self.steps = 0
 
     def _spend(self, steps: int, column: int) -> None:
@@ -449,7 +450,8 @@ class _Evaluation:
             raise _bad(f"{_spelled(node.parts[0])} is {kind_of(text)}, not text", node.column)
         pattern = compiled(node.parts[1].value)
         try:
-            return pattern.matches(text) if whole else pattern.finds(text)
+            looked = pattern.matches if whole else pattern.finds
+            return looked(text, self.effort)
         except BadPattern as error:
             raise _bad(error.what, node.column) from None
 
@@ -523,9 +525,9 @@ class Expression:
         """What it comes to with these values; `BadExpression` where that cannot be told."""
         return _Evaluation(values).of(self._tree)
 
-    def holds(self, values: Values) -> bool:
+    def holds(self, values: Values, effort: Effort | None = None) -> bool:
         """Whether it is so; anything but true or false is an error."""
-        return _Evaluation(values).truth(self._tree)
+        return _Evaluation(values, effort).truth(self._tree)
 
 
 def _fields(node: _Node) -> list[str]:

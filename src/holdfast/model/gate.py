@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from holdfast.errors import InvalidInput
 from holdfast.model.expression import BadExpression, is_number, kind_of, parsed, same
-from holdfast.model.pattern import BadPattern, compiled
+from holdfast.model.pattern import BadPattern, Effort, compiled
 from holdfast.model.plan import Field, Gate, Rule
 from holdfast.text import plural, shorten, terminal
 
@@ -142,6 +142,7 @@ class _Look:
         stale: frozenset[str],
     ) -> None:
         self.gate, self.evidence, self.observed, self.stale = gate, evidence, observed, stale
+        self.effort = Effort()
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.advice: list[str] = []
@@ -202,7 +203,7 @@ class _Look:
         return False
 
     def _value(self, field: Field, value: Any) -> None:
-        for why in _faults(field, value):
+        for why in _faults(field, value, self.effort):
             self._fail(field.name, why, _advice(field))
         if not is_of_type(field.type, value):
             self.unusable.add(field.name)
@@ -259,7 +260,7 @@ class _Look:
     def _rule(self, rule: Rule, values: Mapping[str, Any]) -> None:
         try:
             expression = parsed(rule.check)
-            if self.unusable & expression.fields or expression.holds(values):
+            if self.unusable & expression.fields or expression.holds(values, self.effort):
                 return
             self.errors.append(rule.message or f"not so: {rule.check}")
         except BadExpression as error:
@@ -299,7 +300,7 @@ _TYPE_WORDS = {
 }
 
 
-def _faults(field: Field, value: Any) -> Iterator[str]:
+def _faults(field: Field, value: Any, effort: Effort) -> Iterator[str]:
     """What is wrong with a value, each as the end of a sentence that begins with its name."""
     if not is_of_type(field.type, value):
         yield f"must be {_TYPE_WORDS[field.type]}, it is {kind_of(value)}"
@@ -312,15 +313,15 @@ def _faults(field: Field, value: Any) -> Iterator[str]:
     if field.equals is not None and not same(value, field.equals):
         yield f"is {_show(value)}, {_show(field.equals)} is wanted"
     if field.matches:
-        yield from _unlike(field.matches, value)
+        yield from _unlike(field.matches, value, effort)
 
 
-def _unlike(pattern: str, value: Any) -> Iterator[str]:
+def _unlike(pattern: str, value: Any, effort: Effort) -> Iterator[str]:
     if not isinstance(value, str):
         yield f"must be text, it is {kind_of(value)}"
         return
     try:
-        if not compiled(pattern).matches(value):
+        if not compiled(pattern).matches(value, effort):
             yield f"is {_show(value)}, which is not as {pattern} says"
     except BadPattern as error:
         yield f"cannot be compared: {error.what}"

@@ -309,6 +309,18 @@ class _Builder:
 # -- matching ----------------------------------------------------------------------------------
 
 
+class Effort:
+    """How many states may still be looked at: one for everything that is compared together."""
+
+    def __init__(self, steps: int = MOST_STEPS) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise BadPattern("the text is too long for this pattern")
+
+
 class Pattern:
     """A pattern that is ready to be used. `compiled` makes one, or raises `BadPattern`."""
 
@@ -317,24 +329,22 @@ class Pattern:
         self._first = builder.build(_Reader(text).read(), 0)
         self._states = builder.states
 
-    def matches(self, text: str) -> bool:
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
         """Whether the whole text is as the pattern says."""
-        return self._walk(text, anywhere=False)
+        return self._walk(text, effort or Effort(), anywhere=False)
 
-    def finds(self, text: str) -> bool:
+    def finds(self, text: str, effort: Effort | None = None) -> bool:
         """Whether some part of the text is as the pattern says."""
-        return self._walk(text, anywhere=True)
+        return self._walk(text, effort or Effort(), anywhere=True)
 
-    def _walk(self, text: str, *, anywhere: bool) -> bool:
+    def _walk(self, text: str, effort: Effort, *, anywhere: bool) -> bool:
         first = (self._first,) if anywhere else ()
         here, steps = self._open([self._first], (True, not text))
         for at, sign in enumerate(text, 1):
             if (anywhere and 0 in here) or not (anywhere or here):
                 break
-            found = self._open([*self._after(here, sign), *first], (False, at == len(text)))
-            here, steps = found[0], steps + found[1]
-            if steps > MOST_STEPS:
-                raise BadPattern("the text is too long for this pattern")
+            effort.spend(steps)
+            here, steps = self._open([*self._after(here, sign), *first], (False, at == len(text)))
         return 0 in here
 
     def _after(self, here: list[int], sign: str) -> Iterable[int]:

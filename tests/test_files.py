@@ -111,8 +111,8 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"one")
     path.chmod(0o600)
-    (aside,) = files.staged_together([(str(path), b"two")], 0o644)
-    assert files.swap(str(aside), str(path), backup=(f"{path}.bak", b"one"), mode=0o644)
+    aside = files.stage(str(path), b"two", 0o644)
+    assert files.swap(aside, str(path), backup=(f"{path}.bak", b"one"), mode=0o644)
     assert mode(tmp_path / "x.bak") == 0o600
 
 

@@ -4,7 +4,8 @@ Words. A *durable replace* leaves the old bytes or the new ones under a name, ne
 and never nothing, whatever dies in between: the new bytes go to a *temporary* beside the
 target, are synced, take the name by rename, and the folder is synced so that the name itself
 survives. A *private* folder or file belongs to this user alone: 0700 and 0600, whatever the
-umask. To *quarantine* is to move a file aside without losing a byte of it.
+umask. To *quarantine* is to move a file aside without losing a byte of it. A *stamp* is what the
+system knows of a file without reading it.
 
 The secret is the order of the system calls, and what each of their errors means for a person.
 A sync that fails is a failure: after it nobody knows what the disk holds, so nothing is
@@ -39,6 +40,7 @@ TEMPORARY = ".holdfast-tmp"
 
 _CHUNK = 1 << 20
 _SWAPPED = ".holdfast-swap"
+_MARK = 12
 
 # What a code means, and what helps. Everything not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
@@ -249,7 +251,7 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
     """
     _require_path(path)
     try:
-        _require_plain_target(path)
+        _mode_of_plain(path)
         temporary = _write_temporary(path, _pieces(data), mode)
         try:
             os.rename(temporary, path)
@@ -267,34 +269,54 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
 # finds, until whoever swapped has looked at it and removes it.
 
 
-def staged_together(
-    new: Sequence[tuple[str, bytes]], mode: int = 0o600
-) -> list[str | HoldfastError]:
-    """Write some files beside their places, synced at once, which takes the disk hardly longer
-    than one; the name of each, or why it could not be written."""
-    begun = [_begun(path, data, mode) for path, data in new]
-    opened = [each for each in begun if not isinstance(each, HoldfastError)]
-    failed = dict(zip((fd for fd, _ in opened), _synced([fd for fd, _ in opened]), strict=True))
-    made: list[str | HoldfastError] = []
-    for (path, data), each in zip(new, begun, strict=True):
-        if isinstance(each, HoldfastError):
-            made.append(each)
-            continue
-        made.append(_set_aside(path, data, *each, failed[each[0]]))
-    return made
+class Begun:
+    """New bytes in a temporary beside their place, on their way to the disk but not synced."""
+
+    __slots__ = ("fd", "mark", "path", "temporary")
+
+    def __init__(self, path: str, temporary: str, fd: int, mark: str) -> None:
+        self.path = path
+        self.temporary = temporary
+        self.fd = fd
+        self.mark = mark
 
 
-def _begun(path: str, data: bytes, mode: int) -> tuple[int, str] | HoldfastError:
-    """The data in a temporary that is still open and not synced."""
+def begin(path: str, data: bytes, mode: int = 0o600, *, digest: str = "") -> Begun:
+    """Begin to stage some bytes, whose SHA-256 may be known.
+
+    The disk is told at once: it writes while the next file is made.
+    """
+    _require_path(path)
     try:
-        _require_path(path)
-        _require_plain_target(path)
         temporary = _temporary_name(path)
-        return _written(temporary, (data,), mode, _mode_of(path)), temporary
-    except HoldfastError as error:
-        return error
+        fd = _written(temporary, (data,), mode, _mode_of_plain(path))
     except OSError as error:
-        return failure(error, "write", path)
+        raise failure(error, "write", path) from error
+    _start_writing(fd)
+    return Begun(path, temporary, fd, digest[:_MARK] or _mark(data))
+
+
+def abandon(begun: Iterable[Begun]) -> None:
+    """Leave nothing of files that were begun."""
+    for each in begun:
+        os.close(each.fd)
+        remove(each.temporary)
+
+
+def staged(begun: Sequence[Begun]) -> list[str | HoldfastError]:
+    """Sync files that were begun, at once, which takes the disk hardly longer than one; the name
+    of each, or why it could not be written."""
+    failed = _synced([each.fd for each in begun])
+    return [_set_aside(each, error) for each, error in zip(begun, failed, strict=True)]
+
+
+def _start_writing(fd: int) -> None:
+    """Let the system begin to write what a file has; whoever syncs it then waits less."""
+    if hasattr(os, "posix_fadvise"):
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            return  # a hint only: the sync does the work then
 
 
 def swap(
@@ -318,18 +340,16 @@ def swap(
         raise failure(error, "write", path) from error
 
 
-def _set_aside(
-    path: str, data: bytes, fd: int, temporary: str, error: OSError | None
-) -> str | HoldfastError:
-    aside = _temporary_name(path, f".{_mark(data)}{_SWAPPED}")
+def _set_aside(begun: Begun, error: OSError | None) -> str | HoldfastError:
+    aside = f"{begun.temporary.removesuffix(TEMPORARY)}.{begun.mark}{_SWAPPED}"
     try:
-        os.close(fd)
+        os.close(begun.fd)
         if error is not None:
             raise error
-        os.rename(temporary, aside)
+        os.rename(begun.temporary, aside)
     except OSError as problem:
-        remove(temporary)
-        return failure(problem, "write", path)
+        remove(begun.temporary)
+        return failure(problem, "write", begun.path)
     return aside
 
 
@@ -401,12 +421,18 @@ def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
 
 def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
     """An exchange of one file; returns where the old one is now, empty if there was none."""
-    (aside,) = staged_together([(path, data)], mode)
-    if isinstance(aside, HoldfastError):
-        raise aside
+    aside = stage(path, data, mode)
     was_there = swap(aside, path)
     sync_folders([_folder_of(path)])
     return aside if was_there else ""
+
+
+def stage(path: str, data: bytes, mode: int = 0o600) -> str:
+    """Write one file beside its place; returns its name."""
+    (aside,) = staged([begin(path, data, mode)])
+    if isinstance(aside, HoldfastError):
+        raise aside
+    return aside
 
 
 def put_back(aside: str, path: str) -> None:
@@ -434,7 +460,7 @@ def is_staged(aside: str, data: bytes) -> bool:
 def _mark(data: bytes) -> str:
     from holdfast.sha import digest_of
 
-    return digest_of(data)[:12]
+    return digest_of(data)[:_MARK]
 
 
 def unfinished(path: str) -> list[str]:
@@ -762,14 +788,16 @@ def _give_back(aside: str, path: str) -> None:
         pass
 
 
-def _require_plain_target(path: str) -> None:
+def _mode_of_plain(path: str) -> int | None:
+    """The mode of the regular file under a name; None if nothing has it."""
     try:
         facts = os.lstat(path)
     except FileNotFoundError:
-        return
+        return None
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link")
     _require_regular(path, facts)
+    return stat.S_IMODE(facts.st_mode) & 0o777
 
 
 def _temporary_name(path: str, suffix: str = TEMPORARY) -> str:
@@ -805,20 +833,40 @@ def read_bounded(path: str, limit: int, *, follow: bool = True, private: bool = 
     Never waits on a fifo or a device and never reads more than the limit, even from a file
     that grows. With `private`, a file that another user could have written is refused.
     """
+    return read_stamped(path, limit, follow=follow, private=private)[0]
+
+
+def read_stamped(
+    path: str, limit: int, *, follow: bool = True, private: bool = False
+) -> tuple[bytes, str]:
+    """Like read_bounded, with the stamp that the file had before."""
     fd = _open(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW), "read")
     try:
         facts = os.fstat(fd)
         _require_regular(path, facts)
         if private:
             _require_private(path, facts)
-        data = _read_up_to(fd, limit + 1)
+        data = _read_up_to(fd, limit + 1, facts.st_size)
     except OSError as error:
         raise failure(error, "read", path) from error
     finally:
         os.close(fd)
     if len(data) > limit:
         raise InvalidInput(f"{path} is too large", why=f"over {limit} bytes", file=path)
-    return data
+    return data, stamp_of(facts)
+
+
+def stamp(path: str) -> str:
+    """The stamp of what has a name, which may be a link; empty if nothing has it."""
+    try:
+        return stamp_of(os.lstat(path))
+    except OSError:
+        return ""
+
+
+def stamp_of(facts: os.stat_result) -> str:
+    """What a change of the file changes: the last of these whatever a program restores."""
+    return f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
 
 
 def read_optional(
@@ -875,11 +923,15 @@ def _require_private(path: str, facts: os.stat_result) -> None:
         raise Refused(f"others may write to {path}", hint=f"chmod 600 {path}", file=path)
 
 
-def _read_up_to(fd: int, most: int) -> bytes:
-    parts = []
-    while most > 0 and (part := os.read(fd, min(most, _CHUNK))):
-        parts.append(part)
-        most -= len(part)
+def _read_up_to(fd: int, most: int, likely: int) -> bytes:
+    """At most so many bytes of a file that says how many it `likely` has, which may be wrong."""
+    data = os.read(fd, min(most, max(likely, 0) + 1, _CHUNK))
+    if len(data) == likely:
+        return data  # one more was asked for
+    parts, most = [data], most - len(data)
+    while data and most > 0 and (data := os.read(fd, min(most, _CHUNK))):
+        parts.append(data)
+        most -= len(data)
     return b"".join(parts)
 
 

@@ -307,7 +307,7 @@ def file_facts(path: str, now: int) -> tuple[str | None, str] | None:
         facts = os.stat(path)
     except (OSError, ValueError):
         return None
-    return _digest(path), _stamp(facts) if _settled(facts, now) else ""
+    return _digest(path), files.stamp_of(facts) if _settled(facts, now) else ""
 
 
 def digest_of(path: str, known: Seen, now: int) -> Seen:
@@ -316,17 +316,12 @@ def digest_of(path: str, known: Seen, now: int) -> Seen:
     Both as `file_facts` gives them; an empty digest means that it could not be read.
     """
     try:
-        if known[0] and known[0] == _stamp(os.stat(path)):
+        if known[0] and known[0] == files.stamp_of(os.stat(path)):
             return known
     except (OSError, ValueError):
         return "", ""
     digest, stamp = file_facts(path, now) or (None, "")
     return stamp, digest or ""
-
-
-def _stamp(facts: os.stat_result) -> str:
-    """What a change of the file changes: the last of these whatever a program restores."""
-    return f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
 
 
 def _settled(facts: os.stat_result, now: int) -> bool:
@@ -384,7 +379,7 @@ def _verdict(
     if not digest:
         return "not checked"
     stamp, known = seen.get(path, ("", ""))
-    now = known if stamp == _stamp(facts) else _digest(full, clock, deadline)
+    now = known if stamp == files.stamp_of(facts) else _digest(full, clock, deadline)
     return "not checked" if now is None else "same" if now == digest else "changed"
 
 

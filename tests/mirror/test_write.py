@@ -468,7 +468,7 @@ def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
 def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> None:
     project = make("craft")
     ours = b'{"forgotten": true,' + project.place.read_bytes()[1:]
-    (aside,) = files.staged_together([(str(project.place), ours)])
+    aside = files.stage(str(project.place), ours)
     project.session.note("next")
-    assert not os.path.exists(str(aside)) and project.kinds() == []
+    assert not os.path.exists(aside) and project.kinds() == []
     assert b"forgotten" not in project.place.read_bytes()

@@ -35,7 +35,7 @@ from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
 from holdfast.mirror.desk import Desk, Suspended, is_real, paths_of
 from holdfast.mirror.look import Look, Looker
-from holdfast.mirror.render import Plan, Renderer, prepare
+from holdfast.mirror.render import Plan, Renderer
 from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
 from holdfast.store import Store
@@ -201,30 +201,38 @@ class Mirror:
         jobs = [job for job in jobs if not job.is_done and self._tried(job, self._look)]
         jobs = self._planned(jobs) if jobs else []
         plans = [job.plan for job in jobs if job.plan]
-        new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
-        if new:
-            self._bound.rendered([(p.binding, p.notes, p.seq) for p in new])
-        jobs = [job for job in jobs if self._tried(job, _prepare)]
-        plans = [job.plan for job in jobs if job.plan]
+        try:
+            self._remember(plans)
+        except BaseException:
+            self._renderer.abandon(plans)
+            raise
         self._renderer.stage(plans)
         jobs = [job for job in jobs if self._tried(job, self._put)]
         written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
         files.sync_folders({os.path.dirname(path) for path in written})
         return jobs
 
+    def _remember(self, plans: list[Plan]) -> None:
+        new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
+        if new:
+            self._bound.rendered([(p.binding, p.notes, p.seq) for p in new])
+
     def _look(self, job: _Job) -> None:
-        job.looks, found = self._settle(job.binding)
-        job.said += found
+        job.looks = self._looker.looks_again(job.binding)
+        if not job.looks:
+            job.looks, found = self._settle(job.binding)
+            job.said += found
         if self._archive.bring_back(job.binding):
             job.looks = self._looker.looks(job.binding)
 
     def _planned(self, jobs: list[_Job]) -> list[_Job]:
-        """Plan for one moment of the journal what all the files should be."""
+        """Plan for one moment of the journal what all the files should be, and begin with each."""
         with self._desk.store.view(jobs[0].binding.session) as view:
 
             def plan(job: _Job) -> None:
                 tell = partial(self._desk.tell, view)
                 job.plan = self._renderer.plan(job.binding, job.looks, tell)
+                self._renderer.begin(job.plan)
 
             return [job for job in jobs if self._tried(job, plan)]
 
@@ -320,8 +328,3 @@ def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:
         batch = [job for job in rest if first[job.binding.root] is job]
         rest = [job for job in rest if first[job.binding.root] is not job]
         yield batch
-
-
-def _prepare(job: _Job) -> None:
-    if job.plan:
-        prepare(job.plan)

@@ -31,7 +31,6 @@ from holdfast.mirror.desk import (
     lens_of,
     parsed,
     paths_of,
-    read,
 )
 from holdfast.store.bound import Binding, Rendering
 
@@ -82,6 +81,7 @@ class Looker:
         self._read_before: dict[tuple[str, str], Read] = {}
         self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
         self._reached: dict[int, int] = {}
+        self._stamps: dict[int, dict[str, str]] = {}
         self._waited: dict[str, float] = {}
 
     def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
@@ -223,14 +223,40 @@ class Looker:
 
     def unchanged(self, binding: Binding) -> bool:
         """Whether nobody has touched the files since we wrote them."""
+        self._stamps.pop(binding.number, None)
         paths = paths_of(binding)
         if any(files.has_leftovers(folder) for folder in folders_of(paths)):
             return False
-        data = {name: _data_or_none(path) for name, path in paths.items()}
-        if all(each == self._last(binding, name) for name, each in data.items()):
+        found = {name: _found(path) for name, path in paths.items()}
+        if all(data == self._last(binding, name) for name, (data, _) in found.items()):
+            self._stamps[binding.number] = {paths[n]: stamp for n, (_, stamp) in found.items()}
             return True
         newest = self._bound.newest(binding)
-        return all(_is_it(each, newest.get(name)) for name, each in data.items())
+        return all(_is_it(data, newest.get(name)) for name, (data, _) in found.items())
+
+    def looks_again(self, binding: Binding) -> list[Look]:
+        """The files as `unchanged` found them just now; none unless they are those still.
+
+        Others may have come before us since. Who only wrote into a file at the same moment does
+        not show in its stamp: that is found when the file is exchanged, or the next time.
+        """
+        stamps = self._stamps.pop(binding.number, {})
+        if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
+            return []
+        if not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
+            return []
+        paths = paths_of(binding) if stamps else {}
+        looks = [self._look_of_ours(binding, name, path) for name, path in paths.items()]
+        return looks if all(look.read for look in looks) else []
+
+    def _look_of_ours(self, binding: Binding, name: str, path: str) -> Look:
+        data, digest = self._written[binding.number, name]
+        newest = Rendering(name, 0, digest, str(len(data)))
+        kind = kind_of(name)
+        known = self._read_before.pop((kind, digest), None)
+        if known is not None:
+            self.keep(kind, digest, known)
+        return Look(name, path, data, digest, "ours", [newest], known)
 
     def _last(self, binding: Binding, name: str) -> bytes | int:
         return self._written.get((binding.number, name), (-1, ""))[0]
@@ -256,11 +282,11 @@ def _require_inside(root: str, folder: str) -> None:
         folder = os.path.dirname(folder)
 
 
-def _data_or_none(path: str) -> bytes | None:
+def _found(path: str) -> tuple[bytes | None, str]:
     try:
-        return read(path)
+        return files.read_stamped(path, MAX_BYTES, follow=False)
     except HoldfastError:
-        return None
+        return None, ""
 
 
 def _is_it(data: bytes | None, rendering: Rendering | None) -> bool:

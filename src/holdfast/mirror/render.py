@@ -45,8 +45,10 @@ class Change(Struct):
     made: Read
     data: bytes
     digest: str
+    begun: files.Begun | None = None
+    """The new file beside its place while it is being written; None for a log's lines."""
     staged: str | HoldfastError = ""
-    """The name of the new file beside its place, or why there is none; empty for a log's lines."""
+    """Its name once it is synced, or why there is none."""
 
     @property
     def is_new(self) -> bool:
@@ -172,12 +174,29 @@ class Renderer:
 
     # -- writing -------------------------------------------------------------------------------
 
+    def begin(self, plan: Plan) -> None:
+        """Write new files beside their places; to be synced, and let go of if that fails."""
+        _prepare(plan)
+        try:
+            for change in plan.changes:
+                if _needs_stage(change.look):
+                    path, data = change.look.path, change.data
+                    change.begun = files.begin(path, data, 0o644, digest=change.digest)
+        except BaseException:
+            self.abandon([plan])
+            raise
+
+    def abandon(self, plans: Sequence[Plan]) -> None:
+        for change in (c for plan in plans for c in plan.changes if c.begun):
+            files.abandon([change.begun] if change.begun else ())
+            change.begun = None
+
     def stage(self, plans: Sequence[Plan]) -> None:
-        """Put the new files of plans that are remembered beside their places, synced, at once."""
-        new = [c for plan in plans for c in plan.changes if _needs_stage(c.look)]
-        done = files.staged_together([(c.look.path, c.data) for c in new], mode=0o644)
-        for change, each in zip(new, done, strict=True):
-            change.staged = each
+        """Sync the new files of plans that are remembered, at once."""
+        new = [(c, c.begun) for plan in plans for c in plan.changes if c.begun]
+        done = files.staged([begun for _, begun in new])
+        for (change, _), each in zip(new, done, strict=True):
+            change.begun, change.staged = None, each
 
     def write(self, plan: Plan) -> bool:
         """Let staged files get their places, in the layout's order; True if someone's edit was
@@ -221,10 +240,10 @@ class Renderer:
         return was_there and _is_displaced(look, aside)
 
 
-def prepare(plan: Plan) -> None:
+def _prepare(plan: Plan) -> None:
     """See to what must be there before the files."""
     if any(look.data is None for look in plan.looks):
-        _prepare(plan.binding)
+        _found(plan.binding)
     for change in plan.changes:
         files.make_folder(os.path.dirname(change.look.path))
 
@@ -242,7 +261,7 @@ def _is_displaced(look: Look, aside: str) -> bool:
     return False
 
 
-def _prepare(binding: Binding) -> None:
+def _found(binding: Binding) -> None:
     """What a new session has besides its files."""
     for folder in custom(binding.layout).folders:
         files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))

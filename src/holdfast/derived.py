@@ -41,6 +41,10 @@ def read(stored: Stored) -> Event:
     return ev.read(as_sealed(stored), stored.seq)
 
 
+News = dict[tuple[str, str], tuple[Row | None, Row]]
+"""Table and key of rows that changed, with what they were and are."""
+
+
 class StoredRows(Rows):
     """Rows of a store: read through, changes kept until the append writes them."""
 
@@ -48,6 +52,7 @@ class StoredRows(Rows):
         self._view: View | None = None
         self._known: dict[tuple[str, str], Row | None] = {}
         self._changed: dict[tuple[str, str], Row] = {}
+        self._before: dict[tuple[str, str], Row | None] = {}
 
     def look_at(self, view: View | None) -> None:
         self._view = view
@@ -62,6 +67,7 @@ class StoredRows(Rows):
         return self._known[place]
 
     def put(self, table: str, key: str, row: Row) -> None:
+        self._before.setdefault((table, key), self.get(table, key))
         self._known[table, key] = self._changed[table, key] = row
 
     def select(
@@ -79,8 +85,12 @@ class StoredRows(Rows):
         for table, key, _, _, value in self._open_view().all_rows():
             yield table, key, _decoder(table)(value)
 
+    def news(self) -> News:
+        """The changes that nobody has taken yet."""
+        return {place: (self._before[place], row) for place, row in self._changed.items()}
+
     def take_changes(self) -> list[tuple[str, str, bool, int, bytes]]:
-        changed, self._changed = self._changed, {}
+        changed, self._changed, self._before = self._changed, {}, {}
         return [(*place, row.is_open, row.rank, encode(row)) for place, row in changed.items()]
 
     def _open_view(self) -> View:

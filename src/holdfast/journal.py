@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.clock import Clock, derived_id, new_id, short_id
-from holdfast.derived import StoredRows, all_rows, as_sealed, encode, listing, load, read
+from holdfast.derived import News, StoredRows, all_rows, as_sealed, encode, listing, load, read
 from holdfast.errors import Damaged, Refused
 from holdfast.intake import admit, admit_actor, is_tamed
 from holdfast.model import event as ev
@@ -40,6 +40,7 @@ Maker = Callable[[State], Sequence[Body]]
 
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
+_MOST_NEWS = 7
 
 
 class Recorded(Struct, frozen=True):
@@ -59,6 +60,7 @@ class Journal:
         # write takes its entry out and puts it back when it is done: one that fails may have
         # run ahead of what is stored.
         self._cache: dict[str, tuple[bytes, State]] = {}
+        self._news: tuple[str, list[tuple[int, int, News]]] = ("", [])
         self._actors: dict[str, str] = {}
 
     # -- appending -----------------------------------------------------------------------------
@@ -91,6 +93,7 @@ class Journal:
         actor, rule = self.actor(actor), allow if foreign else decide
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
+        news: list[News] = []
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
@@ -106,9 +109,12 @@ class Journal:
             wanted = moves if made is None else self._admitted(made(state))
             batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
+            news[:] = [] if writing.news is None else [writing.news]
             return batch
 
         self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
+        if news:
+            self._keep_news(done[-1][0], done[-1][2].events, news[0])
         return self._remember(*done[-1])
 
     def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
@@ -120,6 +126,21 @@ class Journal:
             rows.look_at(None)
             self._cache[session] = (core, recorded.state)
         return recorded
+
+    def _keep_news(self, session: str, events: Sequence[Event], news: News) -> None:
+        whose, known = self._news
+        one = (events[0].seq - 1, events[-1].seq, news)
+        self._news = (session, [*known[-_MOST_NEWS:], one] if whose == session else [one])
+
+    def news(self, session: str, after: int, upto: int) -> News | None:
+        """The rows that some events changed; None unless this process recorded all of them."""
+        found: News = {}
+        for start, end, news in self._news[1] if self._news[0] == session else ():
+            if start == after < upto:
+                after = end
+                for place, (before, now) in news.items():
+                    found[place] = (found.get(place, (before,))[0], now)
+        return found if after == upto else None
 
     def redacted(self, text: str) -> str:
         """The text with every secret taken out."""
@@ -317,6 +338,7 @@ class _Writing:
         self._entries: list[Entry] = []
         self.state = state
         self.events: list[Event] = []
+        self.news: News | None = None
         self._device, self._lost = _device_for(view, state.core, self._clock)
 
     def record(self, moves: Sequence[Body], rule: Rule = decide) -> Batch:
@@ -367,7 +389,10 @@ class _Writing:
         last = self.events[-1]
         # Before the rows are taken: the summary may still look at them through the view.
         shown = listing(self.state)
-        changed = rows.take_changes() if isinstance(rows, StoredRows) else all_rows(self.state)
+        if isinstance(rows, StoredRows):
+            self.news, changed = rows.news(), rows.take_changes()
+        else:
+            changed = all_rows(self.state)
         if self._fresh:
             self.state = State(self.state.core, StoredRows())
         return Batch(

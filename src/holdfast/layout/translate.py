@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -39,6 +39,8 @@ from holdfast.model.event import Body, Event
 from holdfast.sha import digest_of
 
 _Row = TypeVar("_Row", bound=st.Row)
+News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
+"""Table and key of rows that changed, with what they were and are."""
 
 
 class Move(Struct, frozen=True):
@@ -60,37 +62,71 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         mode=_text(attributes.pop("mode", None)) or core.mode,
         workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
         target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
-        steps=[_step_fact(row) for row in _rows(state, "step", st.Step)],
-        agents=[_agent_fact(row) for row in _rows(state, "agent", st.Agent)],
-        decisions=[_decision_fact(row) for row in _rows(state, "decision", st.Decision)],
-        errors=[
-            ErrorFact(row.message, row.category, row.agent, row.at)
-            for row in _rows(state, "error", st.Problem)
-        ],
-        checkpoints=[_checkpoint_fact(row) for row in _rows(state, "checkpoint", st.Checkpoint)],
-        claims=[_claim_fact(row) for row in _rows(state, "claim", st.Claim)],
-        artifacts=[row.path for row in _rows(state, "artifact", st.Artifact)],
+        **_lists(state),
     )
     attributes.pop(st.POSITION, None)
     facts.position = _position(state, facts)
     attributes.pop("model", None)
     attributes.pop("progress", None)
     facts.attributes = attributes
-    facts.tokens_by_agent = {a.id: a.tokens for a in facts.agents if a.tokens is not None}
+    facts.tokens_by_agent = _tokens_by_agent(facts)
     add_events(facts, events)
     return facts
 
 
-def facts_since(was: Facts, state: st.State, events: Sequence[Event]) -> Facts | None:
-    """The facts after events that only add to logs, from those before; None if one did more."""
-    if not all(isinstance(event.body, _LOGGED) for event in events):
+def facts_since(was: Facts, state: st.State, events: Sequence[Event], news: News) -> Facts | None:
+    """The facts after some events, from those before and the rows that changed.
+
+    None if more may have changed than rows tell.
+    """
+    if not all(isinstance(event.body, _TOLD_BY_ROWS) for event in events):
         return None
     facts = replace(was, **_told_by(state.core), files=[], commands=[], notes=[], resumed_at=None)
+    for table in {table for table, _ in news}:
+        if table in _LISTED:
+            _renew(facts, state, table, [both for (t, _), both in news.items() if t == table])
     add_events(facts, events)
     return facts
+
+
+def _renew(facts: Facts, state: st.State, table: str, news: list[tuple[Any, Any]]) -> None:
+    """Bring a list of facts up to its rows; what stayed the same is the same object."""
+    field, kind, made_of = _LISTED[table]
+    listed = list(getattr(facts, field))
+    places = {fact.id: at for at, fact in enumerate(listed)} if table in _WITH_ID else {}
+    for before, row in news:
+        if before is None:
+            listed.append(made_of(row))
+        elif row.name in places and before.rank == row.rank:
+            listed[places[row.name]] = made_of(row)
+        else:
+            listed = [made_of(row) for row in _rows(state, table, kind)]
+            break
+    setattr(facts, field, listed)
+    if table == "step":
+        facts.position = _position(state, facts)
+    if table == "agent":
+        facts.tokens_by_agent = _tokens_by_agent(facts)
 
 
 _LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
+_TOLD_BY_ROWS = (
+    *_LOGGED,
+    ev.StepAdded,
+    ev.StepStarted,
+    ev.StepProgressed,
+    ev.StepCompleted,
+    ev.StepFailed,
+    ev.StepBlocked,
+    ev.StepUnblocked,
+    ev.StepSkipped,
+    ev.AgentStarted,
+    ev.AgentProgressed,
+    ev.AgentFinished,
+    ev.AgentFailed,
+    ev.DecisionMade,
+    ev.ErrorRaised,
+)
 
 
 def _told_by(core: st.Core) -> dict[str, Any]:
@@ -193,6 +229,17 @@ def _agent_fact(row: st.Agent) -> AgentFact:
     )
 
 
+def _lists(state: st.State) -> dict[str, Any]:
+    return {
+        field: [made_of(row) for row in _rows(state, table, kind)]
+        for table, (field, kind, made_of) in _LISTED.items()
+    }
+
+
+def _tokens_by_agent(facts: Facts) -> dict[str, int]:
+    return {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
+
+
 def _decision_fact(row: st.Decision) -> DecisionFact:
     return DecisionFact(row.what, row.because, list(row.options), row.chosen, row.at)
 
@@ -200,6 +247,10 @@ def _decision_fact(row: st.Decision) -> DecisionFact:
 def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
     verdict = {"overridden": "passed", "rolled_back": "pending"}.get(row.verdict, row.verdict)
     return CheckpointFact(row.step, verdict, dict(row.evidence), row.issue, row.at)
+
+
+def _error_fact(row: st.Problem) -> ErrorFact:
+    return ErrorFact(row.message, row.category, row.agent, row.at)
 
 
 def _claim_fact(row: st.Claim) -> ClaimFact:
@@ -213,6 +264,19 @@ def _claim_fact(row: st.Claim) -> ClaimFact:
         because=row.because,
         at=row.at,
     )
+
+
+# Table of rows → the field of facts that lists them, their kind, and what each says.
+_LISTED: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
+    "step": ("steps", st.Step, _step_fact),
+    "agent": ("agents", st.Agent, _agent_fact),
+    "decision": ("decisions", st.Decision, _decision_fact),
+    "error": ("errors", st.Problem, _error_fact),
+    "checkpoint": ("checkpoints", st.Checkpoint, _checkpoint_fact),
+    "claim": ("claims", st.Claim, _claim_fact),
+    "artifact": ("artifacts", st.Artifact, lambda row: row.path),
+}
+_WITH_ID = ("step", "agent")
 
 
 def _file_fact(body: ev.FileChanged, at: int) -> FileFact:

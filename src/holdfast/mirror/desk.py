@@ -80,7 +80,8 @@ class Desk:
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
         facts = None
         if last is not None and last[0][:2] == (view.session, after):
-            facts = facts_since(last[1].facts, state, events)
+            news = self.journal.news(view.session, after, view.seq)
+            facts = facts_since(last[1].facts, state, events, news) if news is not None else None
         return Told(facts or facts_of(state, events), view.seq, state.core.status)
 
     def root_of(self, kind: str) -> str:

@@ -243,9 +243,11 @@ class Looker:
         stamps = self._stamps.pop(binding.number, {})
         if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
             return []
+        paths = paths_of(binding) if stamps else {}
+        for folder in folders_of(paths):
+            _require_inside(binding.root, folder)
         if not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
             return []
-        paths = paths_of(binding) if stamps else {}
         looks = [self._look_of_ours(binding, name, path) for name, path in paths.items()]
         return looks if all(look.read for look in looks) else []
 

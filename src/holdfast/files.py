@@ -79,6 +79,8 @@ def failure(error: OSError | ValueError, doing: str, path: str) -> HoldfastError
 
 
 def _require_path(path: str) -> None:
+    if path.isascii() and "\0" not in path:
+        return
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

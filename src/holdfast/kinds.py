@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+_TEXT = ["str"]
 _TEXTS = "Sequence[str]"
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("text", (str,)),
@@ -41,7 +42,8 @@ def guard(owner: type) -> None:
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     code = method.__code__
     names = code.co_varnames[1 : code.co_argcount]
-    known = method.__annotations__
+    kinds = {name: said.split(" | ") for name, said in method.__annotations__.items()}
+    known = {name: all_ for name, all_ in kinds.items() if all(kind in _KINDS for kind in all_)}
 
     @wraps(method)
     def guarded(self: object, *args: Any, **more: Any) -> Any:
@@ -52,10 +54,10 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def _kept(name: str, value: Any, known: dict[str, str]) -> Any:
+def _kept(name: str, value: Any, known: dict[str, list[str]]) -> Any:
     """A value as its method takes it; what the method says nothing about is left alone."""
-    wanted = known.get(name, "").split(" | ")
-    if any(kind not in _KINDS for kind in wanted):
+    wanted = known.get(name)
+    if wanted is None or (wanted == _TEXT and type(value) is str):
         return value
     value = _plain(value, wanted)
     if not any(_fits(value, kind) for kind in wanted):

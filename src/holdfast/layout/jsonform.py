@@ -328,9 +328,8 @@ def titled(steps: Iterable[StepFact]) -> list[StepFact]:
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]
 
 
-def is_done(status: str) -> bool:
-    """Whether a step counts as completed work; all others are still to do."""
-    return status in ("done", "skipped")
+DONE = ("done", "skipped")
+"""Statuses of steps that count as completed work; all others are still to do."""
 
 
 def progress_of(facts: Facts) -> float:
@@ -338,7 +337,7 @@ def progress_of(facts: Facts) -> float:
     if facts.progress is not None:
         return facts.progress
     if facts.steps:
-        return sum(is_done(step.status) for step in facts.steps) / len(facts.steps)
+        return [step.status in DONE for step in facts.steps].count(True) / len(facts.steps)
     known = [agent.fraction for agent in facts.agents if agent.fraction is not None]
     if known:
         return min(1.0, max(0.0, sum(known) / len(known)))

@@ -427,8 +427,8 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
 def _work(root: Node, facts: Facts) -> tuple[list[StepFact], list[StepFact]]:
     """The steps that are done, and what is still to do."""
     steps = form.titled(facts.steps)
-    done = [step for step in steps if form.is_done(step.status)]
-    rest = [step for step in steps if not form.is_done(step.status)]
+    done = [step for step in steps if step.status in form.DONE]
+    rest = [step for step in steps if step.status not in form.DONE]
     return done, rest + _waiting(root, facts, {step.title for step in steps})
 
 

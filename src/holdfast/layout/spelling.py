@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from json.encoder import encode_basestring as quoted
+from json.encoder import encode_basestring_ascii as quoted_ascii
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -108,7 +111,7 @@ def changed(style: Style, **changes: Any) -> Style:
 
 def json_scalar(value: Any, style: Style) -> str:
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=style.ascii)
+        return quoted_ascii(value) if style.ascii else quoted(value)
     return json.dumps(value, allow_nan=False)
 
 
@@ -147,7 +150,7 @@ _LONG_KEY = 1000
 
 
 def yaml_double(value: str, style: Style) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = quoted(value)
     if style.ascii:
         return _NOT_ASCII.sub(_escape, text)
     return _HIDDEN.sub(_escape, text)
@@ -224,12 +227,27 @@ def yaml_block(value: Any, style: Style, column: int, known: Known | None = None
         return found[2]
     between = style.eol + " " * column
     if isinstance(value, list):
-        text = between.join(yaml_item(each, style, column, known) for each in value)
+        text = _items(value, style, column, between, known)
     else:
         pairs = (yaml_pair(key, each, style, column, known) for key, each in value.items())
         text = between.join(pairs)
     if known is not None:
         known[id(value)] = (value, column, text)
+    return text
+
+
+def _items(value: list[Any], style: Style, column: int, between: str, known: Known | None) -> str:
+    """The items of a list; of one that only grew, those behind the ones that are known."""
+    if known is None:
+        return between.join([yaml_item(each, style, column) for each in value])
+    start: list[str] = []
+    first = ~id(value[0])  # no identity of anything
+    old, at, text = known.get(first, ((), column, ""))
+    if old and at == column and len(old) <= len(value) and all(map(is_, old, value)):
+        start = [text]
+    rest = value[len(old) :] if start else value
+    text = between.join(start + [yaml_item(each, style, column, known) for each in rest])
+    known[first] = (value, column, text)
     return text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 _STAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)([T ])(\d\d):(\d\d)(?::(\d\d)(?:([.,])(\d{1,9}))?)?"
@@ -25,7 +26,19 @@ _UTC = (None, "Z", "z")
 
 def read(text: object, naive: str = "local") -> int | None:
     """The moment of a stamp in UTC milliseconds; None for what is not one."""
-    match = _STAMP.match(text) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None
+    return _read_utc(text) if text.endswith("Z") else _read(text, naive)
+
+
+# A file is read again and again, and most of its stamps stay as they are.
+@lru_cache(maxsize=2048)
+def _read_utc(text: str) -> int | None:
+    return _read(text, "utc")
+
+
+def _read(text: str, naive: str) -> int | None:
+    match = _STAMP.match(text)
     if match is None:
         return None
     year, month, day, _, hour, minute, second, _, fraction, zone = match.groups()
@@ -52,7 +65,7 @@ def write(
         return _write(moment, UTC, "T", "." if milliseconds else "", 3, "Z")
     between, sign, digits, zone = match[4], match[8] or "", len(match[9] or ""), match[10]
     if zone is None:
-        return _write(moment, UTC if naive == "utc" else None, between, sign, digits, "")
+        return _write(moment, UTC if naive == "utc" else _here(moment), between, sign, digits, "")
     return _write(moment, _zone(zone), between, sign, digits, zone)
 
 
@@ -70,13 +83,17 @@ def _zone(text: str | None) -> timezone:
     return timezone(sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:])))
 
 
-def _write(
-    moment: int, zone: timezone | None, between: str, sign: str, digits: int, suffix: str
-) -> str:
+def _here(moment: int) -> timezone:
+    """The zone of this machine at a moment."""
+    return timezone(datetime.fromtimestamp(moment // 1000, UTC).astimezone().utcoffset() or _NONE)
+
+
+# Several files of a session are given the same stamp.
+@lru_cache(maxsize=64)
+def _write(moment: int, zone: timezone, between: str, sign: str, digits: int, suffix: str) -> str:
     """`sign` stands before the fraction; none, no fraction."""
     seconds, rest = divmod(moment, 1000)
-    at = datetime.fromtimestamp(seconds, UTC)
-    at = at.astimezone(zone) if zone else at.astimezone()
+    at = datetime.fromtimestamp(seconds, zone)
     text = at.replace(tzinfo=None).isoformat(between, "seconds")
     fraction = f"{rest:03d}".ljust(digits, "0")[:digits]
     return f"{text}{sign + fraction if sign else ''}{suffix}"

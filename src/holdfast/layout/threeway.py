@@ -220,9 +220,10 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
         if one is other:
             continue
         if isinstance(one, dict) and isinstance(other, dict):
-            todo += [(one.get(key), other.get(key)) for key in one.keys() | other.keys()]
+            pairs = ((one.get(key), other.get(key)) for key in one.keys() | other.keys())
+            todo += [(a, b) for a, b in pairs if a is not b]
         elif isinstance(one, list) and isinstance(other, list):
-            todo += zip_longest(one, other)
+            todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
         else:
             gone |= _strings(one)
             came |= _strings(other)

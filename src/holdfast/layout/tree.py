@@ -70,11 +70,17 @@ def shared(old: Any, new: Any) -> Any:
     if old is new:
         return old
     if isinstance(old, dict) and isinstance(new, dict):
-        made = {key: shared(old.get(key), each) for key, each in new.items()}
+        made = {
+            key: each if old.get(key) is each else shared(old.get(key), each)
+            for key, each in new.items()
+        }
         is_same = len(old) == len(new) and all(map(_is, old.items(), made.items()))
         return old if is_same else made
     if isinstance(old, list) and isinstance(new, list):
-        start = [shared(one, other) for one, other in zip(old, new, strict=False)]
+        start = [
+            one if one is other else shared(one, other)
+            for one, other in zip(old, new, strict=False)
+        ]
         is_same = len(old) == len(new) and all(map(operator.is_, old, start))
         return old if is_same else start + new[len(old) :]
     return old if type(old) is type(new) and old == new else new

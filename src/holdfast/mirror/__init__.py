@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
 from msgspec import Struct
@@ -77,6 +77,7 @@ class Mirror:
         self._absorber = Absorber(self._desk, self._looker, self._renderer.remember)
         self._archive = Archive(self._desk)
         self._quiet: dict[int, bool] = {}
+        self._seen: tuple[str, list[Binding]] = ("", [])
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -126,7 +127,8 @@ class Mirror:
 
     def archive(self, binding: Binding) -> None:
         """Put the file of a session away where its layout keeps older ones; its place is free."""
-        with self._locks(binding):
+        with ExitStack() as locks:
+            self._lock(binding, locks)
             self._retire(binding)
 
     def _retire(self, binding: Binding) -> list[str]:
@@ -153,7 +155,8 @@ class Mirror:
     def absorb(self, session: str) -> list[str]:
         """Record what others wrote into a session's files; says what was found."""
         said = []
-        for binding in self.bindings(session):
+        self._seen = (session, self.bindings(session))
+        for binding in self._seen[1]:
             there = os.path.isdir(os.path.dirname(binding.place))
             if there and not self._looker.unchanged(binding):
                 said += self._guarded(binding, lambda current: self._settle(current)[1])
@@ -168,33 +171,43 @@ class Mirror:
     def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
         """Bring a session's files up to its state; says what could not be written."""
         loud = force or kind in _LOUD
-        chosen = [b for b in self.bindings(session) if loud or not self._is_quiet(b)]
-        jobs = [_Job(binding) for binding in chosen]
-        for batch in _apart(jobs):
-            self._write_at_once(batch)
+        known, self._seen = self._seen, ("", [])
+        found = known[1] if known[0] == session else []
+        met: set[int] = set()
+        jobs: list[_Job] = []
+        # Those that were seen just now may lack one: who writes under a lock sees them all.
+        while new := [b for b in found or self.bindings(session) if b.number not in met]:
+            met |= {binding.number for binding in new}
+            chosen = [_Job(binding) for binding in new if loud or not self._is_quiet(binding)]
+            found = [b for batch in _apart(chosen) for b in self._write_at_once(batch)]
+            jobs += chosen
         return [line for job in jobs for line in job.said]
 
-    def _write_at_once(self, jobs: list[_Job]) -> None:
+    def _write_at_once(self, jobs: list[_Job]) -> list[Binding]:
+        """Write bindings of different folders; returns all that the session has."""
         calm = {os.sep}
+        current: list[Binding] = []
         with ExitStack() as locks:
             todo = [job for job in jobs if self._tried(job, lambda j: self._open(j, locks, calm))]
-            self._renew(todo)
+            current = self._renew(todo)
             for _ in range(_TRIES):
                 todo = [job for job in self._round(todo) if not job.is_done] if todo else []
         for job in todo:
             job.said.append(f"{job.binding.place} is being written by someone else all the time")
+        return current
 
     def _open(self, job: _Job, locks: ExitStack, calm: set[str] | None = None) -> None:
         self._require_calm(job.binding, calm)
-        locks.enter_context(self._locks(job.binding))
+        self._lock(job.binding, locks)
 
-    def _renew(self, jobs: list[_Job]) -> None:
+    def _renew(self, jobs: list[_Job]) -> list[Binding]:
         """See what others did while we waited: written, moved, or let go of a binding."""
         current = self.bindings(jobs[0].binding.session) if jobs else []
         known = {binding.number: binding for binding in current}
         for job in jobs:
             job.is_done = job.binding.number not in known
             job.binding = known.get(job.binding.number, job.binding)
+        return current
 
     def _round(self, jobs: list[_Job]) -> list[_Job]:
         """One try for some bindings; returns those that did not fail."""
@@ -289,18 +302,14 @@ class Mirror:
         if binding.suspended != reason:
             self._bound.change(binding, suspended=reason, quiet=binding.quiet)
 
-    @contextmanager
-    def _locks(self, binding: Binding) -> Iterator[None]:
+    def _lock(self, binding: Binding, locks: ExitStack) -> None:
         """Our lock on the folder, and the layout's own manner of locking in addition."""
         files.make_folder(binding.root)
-        with ExitStack() as stack:
-            stack.enter_context(files.locked(binding.root, clock=self._desk.clock))
-            own = custom(binding.layout).lock.format(id=binding.native)
-            if own:
-                path = os.path.join(binding.root, own)
-                files.make_folder(os.path.dirname(path))
-                stack.enter_context(self._looker.patiently(path, create=True))
-            yield
+        locks.enter_context(files.locked(binding.root, clock=self._desk.clock))
+        if own := custom(binding.layout).lock:
+            path = os.path.join(binding.root, own.format(id=binding.native))
+            files.make_folder(os.path.dirname(path))
+            locks.enter_context(self._looker.patiently(path, create=True))
 
     def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
         """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and

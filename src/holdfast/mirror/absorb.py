@@ -10,7 +10,7 @@ itself writes a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -76,7 +76,7 @@ class Absorber:
         edited = _edited(looks)
         return self._changes(binding, looks, edited).moves if edited else []
 
-    def _clear_up(self, binding: Binding, paths: dict[str, str]) -> list[str]:
+    def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
         """Remove what nobody finished, and look at what an exchange displaced."""
         for path in (*paths.values(), readme_of(binding)):
             for temporary in files.unfinished(path):

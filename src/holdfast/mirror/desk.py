@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -134,10 +135,15 @@ def lens_of(kind: str) -> Layout:
     return layout(kind)
 
 
-def paths_of(binding: Binding) -> dict[str, str]:
+def paths_of(binding: Binding) -> Mapping[str, str]:
     """The files of a binding, by the names that they have in its layout."""
-    main, *others = lens_of(binding.layout).files(binding.native)
-    return {main: binding.place, **{n: os.path.join(binding.root, n) for n in others}}
+    return _paths(binding.layout, binding.native, binding.root, binding.place)
+
+
+@lru_cache(maxsize=64)
+def _paths(kind: str, native: str, root: str, place: str) -> Mapping[str, str]:
+    main, *others = lens_of(kind).files(native)
+    return {main: place, **{name: os.path.join(root, name) for name in others}}
 
 
 def is_real(folder: str, known: set[str]) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from typing import Any
 
@@ -149,14 +149,12 @@ class Looker:
                 return None
             raise Suspended(f"{path} cannot be used: {error}", file=path) from error
 
-    @contextmanager
-    def reading(self, binding: Binding, path: str) -> Iterator[None]:
+    def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
         """The read lock that a layout wants for one of its files."""
-        wanted = custom(binding.layout).read_lock.format(id=binding.native)
-        with ExitStack() as stack:
-            if wanted and path == os.path.join(binding.root, wanted):
-                stack.enter_context(self.patiently(path, shared=True))
-            yield
+        wanted = custom(binding.layout).read_lock
+        if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
+            return self.patiently(path, shared=True)
+        return nullcontext()
 
     @contextmanager
     def patiently(self, path: str, **how: bool) -> Iterator[None]:
@@ -272,7 +270,7 @@ def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
     return True
 
 
-def folders_of(paths: dict[str, str]) -> set[str]:
+def folders_of(paths: Mapping[str, str]) -> set[str]:
     return {os.path.dirname(path) for path in paths.values()}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any
 
@@ -234,7 +234,7 @@ class Renderer:
             new = change.data[len(look.data or b"") :]
             files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644)
             return False
-        with self._looker.reading(binding, look.path) if look.data is not None else ExitStack():
+        with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
             backup = _backup(binding, look)
             was_there = files.swap(aside, look.path, backup=backup, mode=0o644)
         return was_there and _is_displaced(look, aside)
@@ -245,7 +245,8 @@ def _prepare(plan: Plan) -> None:
     if any(look.data is None for look in plan.looks):
         _found(plan.binding)
     for change in plan.changes:
-        files.make_folder(os.path.dirname(change.look.path))
+        if change.look.data is None:
+            files.make_folder(os.path.dirname(change.look.path))
 
 
 def _needs_stage(look: Look) -> bool:

@@ -122,7 +122,11 @@ def name(value: Any) -> str:
 
 def key_of(tree: Tree, file: str) -> str:
     """The key under which a tree holds one of the layout's files, or an empty string."""
-    return next((key for key in tree if key == file or key.endswith("/" + file)), "")
+    ending = "/" + file
+    for key in tree:
+        if key == file or key.endswith(ending):
+            return key
+    return ""
 
 
 def part(tree: Tree, file: str) -> Node:

@@ -346,7 +346,7 @@ def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
 
 
 def _titled(facts: Facts, are_done: bool) -> list[StepFact]:
-    return form.titled(step for step in facts.steps if form.is_done(step.status) is are_done)
+    return form.titled([s for s in facts.steps if (s.status in form.DONE) is are_done])
 
 
 def _put_sentence(old: Any, step: StepFact) -> Any:

@@ -141,10 +141,7 @@ def _tamed_text(field: str, value: str) -> str:
     return tame(value, limit=_limit(field), lines=field not in _ONE_LINE | _IDS) or "?"
 
 
-def is_tamed(original: str, kept: str, redactor: Redactor) -> bool:
-    """Whether a kept text is all that taming and redacting left of another one."""
-    for lines in (True, False):
-        whole = redactor.text(tame(original, limit=len(original) + 1, lines=lines))[0]
-        if whole == kept or (kept.endswith("…") and whole.startswith(kept[:-1])):
-            return True
-    return False
+def remains(original: str, redactor: Redactor) -> list[str]:
+    """What taming and redacting leave of a text, with its lines and on one; not cut."""
+    tamed = (tame(original, limit=len(original) + 1, lines=lines) for lines in (True, False))
+    return [redactor.text(text)[0] for text in tamed]

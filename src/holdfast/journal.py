@@ -19,7 +19,7 @@ from msgspec import Struct
 from holdfast.clock import Clock, derived_id, new_id, short_id
 from holdfast.derived import News, StoredRows, all_rows, as_sealed, encode, listing, load, read
 from holdfast.errors import Damaged, Refused
-from holdfast.intake import admit, admit_actor, is_tamed
+from holdfast.intake import admit, admit_actor, remains
 from holdfast.model import event as ev
 from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Sealed
@@ -178,9 +178,9 @@ class Journal:
             raise Damaged(what, hint="holdfast doctor", session=named)
         return from_snapshot(data)
 
-    def kept_as(self, original: str, kept: str) -> bool:
-        """Whether a kept text is all that could be kept of another one."""
-        return is_tamed(original, kept, self._redactor)
+    def remains(self, original: str) -> list[str]:
+        """What of a text another program wrote could be kept; where it is too long, a beginning."""
+        return remains(original, self._redactor)
 
     def secrets_in(self, text: str) -> list[str]:
         """Names of the kinds of secrets a text holds."""

@@ -163,7 +163,7 @@ def absorb(kind: str, name: str, one: Find) -> None:
         return
     if lens.get(theirs, WHERE).native_id != now.native_id:
         return
-    said = changes(lens, base, theirs, now, WHERE, lambda original, text: False)
+    said = changes(lens, base, theirs, now, WHERE, lambda _: ())
     before, after = plain(now), plain(carry.read(lens, theirs, WHERE))
     news = [key for key, value in after.items() if value != before.get(key)]
     if any(_is_news(key, before.get(key), after[key]) for key in news):

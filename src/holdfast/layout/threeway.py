@@ -25,12 +25,13 @@ from holdfast.layout.facts import Facts, plain
 from holdfast.layout.translate import Move, match_steps, moves
 
 Plain = dict[str, Any]
-Kept = Callable[[str, str], bool]
-"""Whether the second text is all that could be kept of the first one."""
+Kept = Callable[[str], Sequence[str]]
+"""What could be kept of a text, in one way or another; where that is too long, it was cut."""
 
 _OVER = ("completed", "failed", "aborted", "abandoned")
 _LONGEST = 2000
 _FEW = 16
+_CUT = "…"
 _NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
 """Lists whose elements are known by name, and what names them."""
 _DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
@@ -233,14 +234,27 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
 def _substitutes(old: dict[str, None], new: dict[str, None], kept: Kept) -> dict[str, str]:
     """Text that went → text that came and is all that could be kept of it."""
     gone, came = [text for text in old if text not in new], [t for t in new if t not in old]
-    pairs = ((a, b) for a in gone for b in came if _may_be_kept(a, b) and kept(a, b))
-    return dict(pairs)
+    # Most texts that change are stamps and statuses: a quick look at both sides first.
+    marked = [text for text in came if text.endswith(_CUT) or "[redacted:" in text]
+    odd = frozenset(text for text in gone if not text.isprintable() or text != text.strip())
+    of_odd, of_others = _Came(came), _Came(marked)
+    asked = ((text, of_odd if text in odd else of_others) for text in gone if marked or text in odd)
+    pairs = ((text, among.left_of(kept(text))) for text, among in asked)
+    return {text: left for text, left in pairs if left is not None}
 
 
-def _may_be_kept(original: str, text: str) -> bool:
-    """A quick look first: most texts that change are stamps and statuses."""
-    odd = not original.isprintable() or original != original.strip()
-    return odd or text.endswith("…") or "[redacted:" in text
+class _Came:
+    """New texts, found by what they were made of in a time that does not grow with their number."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._places = {text: place for place, text in enumerate(texts)}
+        self._lengths = {len(text) for text in texts if text.endswith(_CUT)}
+
+    def left_of(self, wholes: Sequence[str]) -> str | None:
+        """The last one that is a whole text, or one that was cut."""
+        cut = (whole[: length - 1] + _CUT for whole in wholes for length in self._lengths)
+        found = [text for text in (*wholes, *cut) if text in self._places]
+        return max(found, key=self._places.__getitem__, default=None)
 
 
 def _said_in(value: Any, words: dict[str, str]) -> Any:

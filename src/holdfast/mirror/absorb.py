@@ -163,7 +163,7 @@ class Absorber:
         now = self._desk.told(binding.session).facts
         base = {name: value for name, value in base.items() if value is not None}
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
-        clean, kept = self._desk.without_secrets, self._desk.journal.kept_as
+        clean, kept = self._desk.without_secrets, self._desk.journal.remains
         return changes(lens, clean(base), clean(theirs), now, where, kept)
 
     def _base(self, binding: Binding, look: Look) -> Any:

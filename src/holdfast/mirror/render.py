@@ -109,7 +109,7 @@ class Renderer:
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         was = self._was(binding, looks) if brief else None
-        tree = shared(given, written(lens, given, facts, where, self._desk.journal.kept_as, was))
+        tree = shared(given, written(lens, given, facts, where, self._desk.journal.remains, was))
         if any(look.data is None and look.name not in tree for look in looks):
             tree = lens.put(None, facts, where) | tree
         return _with_logs(tree, logs)

@@ -7,6 +7,8 @@ travels beside it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 SESSION_WORDS: dict[str, dict[str, str]] = {
     "ai-session": {
         "created": "active",
@@ -167,6 +169,7 @@ def unit_word(layout: str, status: str) -> str:
     return UNIT_WORDS[layout][status]
 
 
+@lru_cache(maxsize=512)
 def unit_status(layout: str, word: str) -> str | None:
     """The plainest unit status that a layout's word means; None for a word nobody knows."""
     words = UNIT_WORDS.get(layout, {})

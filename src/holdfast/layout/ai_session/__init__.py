@@ -82,14 +82,14 @@ class AiSession(Layout):
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         told = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
-        status = read.get(tree, where).status if told else ""
+        status = read.status_of(tree, read.identity(tree)) or "active" if told else ""
         return Reading(
             layout=self.id,
             generation=_generation(tree),
             version=read.version_of(tree) if told else "",
             complete=status == "completed" if status else None,
             status=status,
-            progress=read.progress_of(tree, where),
+            progress=read.progress_of(tree),
             writable=read.writable(tree),
         )
 

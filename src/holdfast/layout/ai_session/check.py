@@ -283,7 +283,7 @@ def _look_at_state(tree: Tree, where: Where) -> Iterator[Finding]:
         yield from _order(value["current_state"], "started_at", "last_updated", at, where)
     yield from _foreign_id(tree, value.get("feature_id"), "feature_id", "S0-12")
     yield from _stray_status(value)
-    yield from _active_task(tree, where)
+    yield from _active_task(tree)
 
 
 def _version(tree: Tree) -> Iterator[Finding]:
@@ -325,9 +325,9 @@ def _stray_status(state: Node) -> Iterator[Finding]:
             yield Finding("status-in-state", INFO, message, "", at, "S0-51")
 
 
-def _active_task(tree: Tree, where: Where) -> Iterator[Finding]:
+def _active_task(tree: Tree) -> Iterator[Finding]:
     active, at = name(read.current_of(tree).get("active_task")), "current_state.active_task"
-    tasks = [placed.step.id for placed in read.walk(read.part(tree, PLAN), where) if placed.phase]
+    tasks = [name(task.get("task_id")) for task in read.tasks_of(read.part(tree, PLAN))]
     if active and active not in _PLACEHOLDERS and tasks and active not in tasks:
         message = f"{at} is {_short(active)!r}, which is no task of the plan"
         yield Finding("unknown-task", WARNING, message, "", at, "S0-6")

@@ -214,9 +214,20 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
         id = phase_id(phase, number)
         if id != LOOSE:
             yield Placed(_phase_fact(phase, id), phase, {})
-        for task in sequence(phase.get("tasks")):
-            if isinstance(task, dict) and (name(task.get("task_id")) or _title(task)):
-                yield Placed(_task_fact(task, "" if id == LOOSE else id, where), task, phase)
+        for task in _tasks_in(phase):
+            yield Placed(_task_fact(task, "" if id == LOOSE else id, where), task, phase)
+
+
+def tasks_of(plan: Node) -> Iterator[Node]:
+    """The tasks of a plan as they stand there."""
+    for phase in sequence(plan.get("phases")):
+        yield from _tasks_in(mapping(phase))
+
+
+def _tasks_in(phase: Node) -> Iterator[Node]:
+    for task in sequence(phase.get("tasks")):
+        if isinstance(task, dict) and (name(task.get("task_id")) or _title(task)):
+            yield task
 
 
 def phase_id(phase: Node, number: int) -> str:
@@ -374,8 +385,8 @@ def artifacts_of(where: Where) -> list[str]:
     return sorted(path for path in where.names if path.startswith("artifacts/"))
 
 
-def progress_of(tree: Tree, where: Where) -> float | None:
+def progress_of(tree: Tree) -> float | None:
     """Done tasks by all tasks; None without tasks."""
-    tasks = [placed.step for placed in walk(part(tree, PLAN), where) if placed.phase]
-    done = sum(task.status == "done" for task in tasks)
-    return done / len(tasks) if tasks else None
+    words = [text(task.get("status")) for task in tasks_of(part(tree, PLAN))]
+    done = sum(unit_status(ID, word) == "done" for word in words)
+    return done / len(words) if words else None

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import holdfast
+from holdfast.errors import HoldfastError
 from holdfast.home import Holdfast
 from holdfast.layout import Where, carry, layout
 from holdfast.layout.facts import DecisionFact, Facts, FileFact, StepFact, plain
-from holdfast.layout.translate import adoption, facts_of, match_steps, moves
+from holdfast.layout.translate import adoption, facts_of, facts_since, match_steps, moves
+from holdfast.testing.histories import random_body
 from tests.layout.test_pairs import STORIES, read
 
 NOW = Where(now=1_794_790_140_085, naive="utc")
@@ -139,3 +143,22 @@ def test_texts_that_no_event_may_hold_are_tamed_and_nothing_is_refused(home: Hol
     assert again.goal.startswith("two lines ") and len(again.goal) <= 2000
     assert [step.id for step in again.steps] == ["../../etc/passwd", "CON"]
     assert home.journal.verify("s1").ok
+
+
+def test_facts_that_follow_the_rows_that_changed_are_those_made_anew(home: Holdfast) -> None:
+    chance, told = Random(11), 0
+    id, journal = home.start("mend the login").id, home.journal
+    with home.store.view(id) as view:
+        facts, seq = facts_of(journal.state(view), []), view.seq
+    for _ in range(250):
+        with suppress(HoldfastError):
+            journal.append(id, random_body(chance), actor="cli", foreign=True)
+        with home.store.view(id) as view:
+            state, events = journal.state(view), list(journal.events(view, after=seq))
+            anew = facts_of(state, events)
+            news = journal.news(id, seq, view.seq)
+            since = None if news is None else facts_since(facts, state, events, news)
+            facts, seq = anew if since is None else since, view.seq
+        told += since is not None
+        assert facts == anew
+    assert told > 100

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.home import Holdfast
+    from holdfast.model.event import Event
     from holdfast.store.local import Holder
 
 
@@ -120,6 +121,16 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
         "pid": int(holder.process.split("/")[3]),
         "since": iso(holder.since),
         "state": word,
+    }
+
+
+def recorded(event: Event) -> dict[str, Any]:
+    """An event as the answer of whoever recorded it."""
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "kind": event.kind,
+        "redacted": list(event.body.redacted),
     }
 
 

@@ -7,6 +7,20 @@ may hold a secret that was taken out.
 from __future__ import annotations
 
 from holdfast.choice import FINISHED
+from holdfast.view import recorded
+
+__all__ = [
+    "at_work",
+    "confirm",
+    "is_essay",
+    "left_out",
+    "meant",
+    "recorded",
+    "tell_damage",
+    "tell_finished",
+    "tell_others",
+    "tell_outvoted",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,16 +74,6 @@ def _where(session: Session) -> list[Part]:
     home = session.home
     elsewhere = not home.settings.session and home.workspace.outvoted()
     return [(f" – in session {session.id}", "dim")] if elsewhere else []
-
-
-def recorded(event: Event) -> dict[str, Any]:
-    """An event as the answer of the command that recorded it."""
-    return {
-        "seq": event.seq,
-        "id": event.id,
-        "kind": event.kind,
-        "redacted": list(event.body.redacted),
-    }
 
 
 def left_out(event: Event) -> list[Part]:

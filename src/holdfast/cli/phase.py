@@ -211,7 +211,9 @@ def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         number = (session.status()["phase"] or {"current": 0})["current"]
     asked = session.phase_gate(number, _evidence(options))
     if screen.json:
-        screen.answer({**session.status(), **gate_values(asked)})
+        from holdfast import plain
+
+        screen.answer({**session.status(), **plain.gate(asked)})
         return
     past = " (it has passed)" if asked.done else ""
     screen.line((f"Phase {asked.phase}: {asked.name}", "bold"), past)
@@ -251,35 +253,13 @@ def _tell_fields(asked: Asked, screen: Screen) -> None:
     screen.table(rows, indent=2)
 
 
-def gate_values(asked: Asked) -> dict[str, Any]:
-    """What a gate asks as JSON values."""
-    return {
-        "gate": {
-            "phase": asked.phase,
-            "name": asked.name,
-            "passed": asked.done,
-            "strict": asked.gate.strict,
-            "override": asked.gate.override,
-            "fields": [_field(field) for field in asked.gate.fields],
-            "rules": [{"check": r.check, "message": r.message} for r in asked.gate.rules],
-            "not_checked": list(asked.gate.opaque),
-        },
-        "evidence": asked.evidence,
-        "observed": asked.observed,
-        "stale": asked.stale,
-        "result": asked.judgment.as_values(),
-    }
-
-
-def _field(field: Any) -> dict[str, Any]:
-    return {name: getattr(field, name) for name in field.__struct_fields__}
-
-
 def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = hf.current()
     phases = session.phase_list()
     if screen.json:
-        screen.answer({**session.status(), "phases": [phase_values(one) for one in phases]})
+        from holdfast import plain
+
+        screen.answer({**session.status(), "phases": [plain.phase(one) for one in phases]})
         return
     screen.long()
     head = ("", "PHASE", "STATUS", "CHECKPOINT", "TIME", "WHAT")
@@ -298,23 +278,6 @@ def _row(one: Listed) -> list[Part]:
         "" if one.spent_ms is None else brief(one.spent_ms / 1000),
         one.name,
     ]
-
-
-def phase_values(one: Listed) -> dict[str, Any]:
-    """A phase as JSON values."""
-    from holdfast.clock import iso
-
-    return {
-        "number": one.number,
-        "name": one.name,
-        "status": one.status,
-        "checkpoint": one.verdict,
-        "attempts": one.attempts,
-        "started_at": iso(one.started_at) if one.started_at else None,
-        "ended_at": iso(one.ended_at) if one.ended_at else None,
-        "duration_seconds": None if one.spent_ms is None else one.spent_ms / 1000,
-        "current": one.current,
-    }
 
 
 COMMANDS = {

@@ -6,21 +6,22 @@ that whoever parses the answer need not look elsewhere; the exit code is the sam
 
 from __future__ import annotations
 
+from holdfast import fault
 from holdfast.cli.screen import VERSION, Screen
 from holdfast.errors import HoldfastError, NoSession, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 _MANY = 10
+_LOOK_CLOSER = "look closer with HOLDFAST_DEBUG=1 before the command, and check: holdfast verify"
 
 
 def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
     _settle(screen)
-    _take_secrets_out(error, screen.patterns)
+    fault.take_secrets_out(error, screen.patterns)
     if screen.json:
         values = as_values(error, screen.command)
         values["hint"] = screen.as_typed(values["hint"])
@@ -28,20 +29,6 @@ def tell(error: HoldfastError, screen: Screen) -> int:
     else:
         _tell_people(error, screen)
     return error.exit_code
-
-
-def _take_secrets_out(error: HoldfastError, patterns: Sequence[str]) -> None:
-    """An error repeats what was typed, and that may hold a secret."""
-    from holdfast.redact import Redactor
-
-    try:
-        redactor = Redactor(patterns)
-    except HoldfastError:  # perhaps the very error that is told
-        redactor = Redactor()
-    for name in ("what", "why", "hint", "file", "session"):
-        setattr(error, name, redactor.text(getattr(error, name))[0])
-    if isinstance(error, Refused):
-        error.legal = [redactor.text(move)[0] for move in error.legal]
 
 
 def tell_bug(error: Exception, screen: Screen) -> int:
@@ -52,42 +39,17 @@ def tell_bug(error: Exception, screen: Screen) -> int:
         import traceback
 
         screen.err.write("".join(traceback.format_exception(error)))
-    return tell(_bug(error), screen)
-
-
-def _bug(error: Exception) -> HoldfastError:
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if "holdfast" in code.co_filename:
-            place = f"{'/'.join(code.co_filename.split('/')[-2:])}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    said = " ".join(str(error).split())[:300]
-    return HoldfastError(
-        f"this is a bug: {type(error).__name__}{f': {said}' if said else ''}",
-        why=f"{place}; what was acknowledged before is not affected",
-        hint="look closer with HOLDFAST_DEBUG=1 before the command, and check: holdfast verify",
-    )
+    return tell(fault.bug(error, _LOOK_CLOSER), screen)
 
 
 def as_values(error: HoldfastError, command: str) -> dict[str, Any]:
-    """An error as JSON values, with the context that document 0 asks for."""
+    """An error as JSON values, with moves and hints as one types them here."""
     from holdfast.clock import Clock, iso
 
-    values: dict[str, Any] = {
-        "code": error.exit_code,
-        "kind": type(error).__name__,
-        "what": error.what,
-        "why": error.why,
-        "hint": _hint(error),
-        "retryable": error.retryable,
-    }
+    values = fault.values(error, _operation(command), iso(Clock().now()))
+    values["hint"] = _hint(error)
     if isinstance(error, Refused):
         values["legal"] = typable(error.legal)
-    if isinstance(error, NoSession):
-        names = ("session", "status", "goal")
-        values["choices"] = [dict(zip(names, one, strict=True)) for one in error.choices]
-    values["error_context"] = error_context(error, command, iso(Clock().now()))
     return values
 
 
@@ -103,21 +65,6 @@ def typable(moves: list[str]) -> list[str]:
     from holdfast.cli.table import COMMANDS
 
     return [move for move in moves if split(move.split())[0] in COMMANDS]
-
-
-def error_context(error: HoldfastError, command: str, now: str) -> dict[str, str | None]:
-    """The five fields that document 0 asks of every error report (S0-80 to S0-84)."""
-    known = error.operation in OPERATIONS
-    return {
-        "operation": error.operation if known else _operation(command),
-        "file": error.file or None,
-        "feature_id": error.session or None,
-        "timestamp": now,
-        "details": str(error),
-    }
-
-
-OPERATIONS = ("create", "read", "update", "delete")
 
 
 def _operation(command: str) -> str:

@@ -94,7 +94,9 @@ def _once(session: Session, options: Namespace, screen: Screen) -> int:
 
 
 def _answer(session: Session, events: list[Event], screen: Screen) -> None:
-    ran = [{"event": recorded(event), **_observed(event.body)} for event in events]
+    from holdfast import plain
+
+    ran = [{"event": recorded(event), **plain.observed(event.body)} for event in events]
     known = {"repeated": session.repeated, "others": at_work(session)}
     screen.answer({**session.status(), **known, "ran": ran})
 
@@ -122,7 +124,9 @@ def _again(session: Session, options: Namespace, screen: Screen) -> int:
 def _list(session: Session, screen: Screen) -> int:
     found = session.prove_list()
     if screen.json:
-        screen.answer({**session.status(), "proofs": [proof_values(one) for one in found]})
+        from holdfast import plain
+
+        screen.answer({**session.status(), "proofs": [plain.proof(one) for one in found]})
         return DONE
     screen.long()
     if not found:
@@ -187,29 +191,6 @@ def _sink(screen: Screen) -> Sink:
             reads[0] = screen.passed_on(data)
 
     return put
-
-
-def _observed(body: Any) -> dict[str, Any]:
-    """What was observed, as JSON values."""
-    names = ("argv", "exit", "duration_ms", "timed_out", "interrupted", "changed", "tail")
-    return {
-        "proof": body.proof,
-        "phase": body.step,
-        "passed": not (body.exit or body.timed_out or body.interrupted),
-        **{name: getattr(body, name) for name in names},
-        "inputs": list(body.globs),
-        "files": body.files,
-        "output": body.output,
-    }
-
-
-def proof_values(one: Standing) -> dict[str, Any]:
-    """A proof as JSON values, with whether it holds."""
-    from holdfast.clock import iso
-
-    why = [{"path": path, "what": word} for path, word in one.why]
-    known = {"state": one.word, "stale": one.stale, "because": why, "at": iso(one.row.at)}
-    return {**_observed(one.row), **known}
 
 
 COMMANDS = {

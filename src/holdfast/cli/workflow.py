@@ -26,26 +26,16 @@ _FAULTY = "faulty"
 
 def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     found = hf.workflow_list()
-    screen.answer({"workflows": [_listed_values(each) for each in found]})
+    if screen.json:
+        from holdfast import plain
+
+        screen.answer({"workflows": [plain.workflow(each) for each in found]})
+        return
     screen.table([_listed_cells(each) for each in found])
     for each in found:
         if each.error:
             screen.aside((f"{each.name}: ", "red"), each.error)
     screen.hint("what one asks for: ", "holdfast workflow show NAME")
-
-
-def _listed_values(each: Listed) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "title": each.title,
-        "version": each.version,
-        "base": each.base,
-        "phases": each.phases,
-        "unit": each.unit,
-        "source": each.source,
-        "built_in": each.built_in,
-        "error": each.error,
-    }
 
 
 def _listed_cells(each: Listed) -> list[str | tuple[str, str]]:

@@ -125,6 +125,13 @@ def test_of_a_flood_only_the_beginning_and_the_end_are_held() -> None:
     assert ended.head.startswith(b"0000000\n") and ended.tail.endswith(b"0000199\n")
 
 
+def test_one_that_is_no_longer_wanted_is_ended_and_told() -> None:
+    ends = time.monotonic() + QUICK
+    ended = run("sleep", "60", stop=lambda: time.monotonic() > ends)
+    assert ended.interrupted and ended.exit == 128 + signal.SIGTERM
+    assert ended.duration_ms < 20_000
+
+
 def test_an_interrupt_is_passed_on_and_told(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     code = "import signal,sys,time\nsignal.signal(2, lambda *_: sys.exit(9))\n"

@@ -81,6 +81,17 @@ def test_a_current_session_that_is_finished_is_not_written_to(hf: Holdfast) -> N
     assert [choice[0] for choice in caught.value.choices] == [other.id]
 
 
+def test_what_is_picked_up_is_named_current_or_the_only_open_one(hf: Holdfast) -> None:
+    hf.start("one", id="one")
+    hf.start("two", id="two")
+    assert hf.to_pick_up("one").id == "one" and hf.to_pick_up().id == "two"
+    hf.current().complete()
+    assert hf.to_pick_up().id == "one" and hf.to_pick_up(open_only=False).id == "two"
+    hf.session("one").complete()
+    with pytest.raises(NoSession):
+        hf.to_pick_up()
+
+
 def test_another_folder_has_no_current_session(hf: Holdfast, home: str, tmp_path: Path) -> None:
     hf.start("here")
     elsewhere = tmp_path / "elsewhere"

@@ -46,6 +46,13 @@ def test_a_repeated_call_with_the_same_key_records_once(s: Session) -> None:
     assert kinds(s).count("note.added") == 1
 
 
+def test_a_resume_repeated_with_its_key_is_one_resume(s: Session) -> None:
+    s.resume(key="k")
+    assert not s.repeated
+    assert "try every verb" in s.resume(key="k").text
+    assert s.repeated and kinds(s).count("session.resumed") == 1
+
+
 def test_a_key_covers_implied_events_too(s: Session) -> None:
     s.pause()
     first = s.complete(key="end")

@@ -36,6 +36,7 @@ _LOOK = 0.25
 _GLANCE = 0.01
 
 Sink = Callable[[bytes], None]
+Stop = Callable[[], bool]
 
 
 class Ended(Struct, frozen=True):
@@ -59,11 +60,15 @@ def run(
     sink: Sink | None = None,
     timeout: float | None = None,
     grace: float = GRACE,
+    stop: Stop | None = None,
 ) -> Ended:
-    """Run a command to its end, whichever that is; `InvalidInput` if it cannot be started."""
+    """Run a command to its end, whichever that is; `InvalidInput` if it cannot be started.
+
+    `stop` is asked now and then whether it is to end early, as by an order to this process.
+    """
     began = clock.monotonic()
     # Before it is started: an order to end that comes in between must not leave it behind.
-    with _Orders() as orders:
+    with _Orders(stop) as orders:
         child = _start(argv, folder, environ)
         watch = _Watch(child, clock, orders, sink, began, timeout, grace)
         try:
@@ -113,10 +118,12 @@ def _not_started(argv: Sequence[str], folder: str, error: OSError | ValueError) 
 class _Orders:
     """Signals that ask this process to end, held back until the command has ended.
 
-    Only the main thread can hear them; elsewhere they do what they always do.
+    Only the main thread can hear them; elsewhere they do what they always do, and `stop` is asked
+    instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Stop | None) -> None:
+        self._stop = stop
         self.heard: list[int] = []
         self._before: dict[int, object] = {}
 
@@ -134,6 +141,11 @@ class _Orders:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.heard.append(number)
+
+    def look(self) -> None:
+        """Whether there is an order that comes without a signal."""
+        if self._stop is not None and not self.heard and self._stop():
+            self.heard.append(signal.SIGTERM)
 
 
 class _Watch:
@@ -208,6 +220,7 @@ class _Watch:
         return bool(data)
 
     def _obey(self) -> None:
+        self._orders.look()
         now = self._clock.monotonic()
         if self._ends is not None and now >= self._ends:
             self._ends, self.timed_out, self._kills = None, True, now + self._grace

@@ -13,7 +13,7 @@ from holdfast import files
 from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput, NoSession
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
 from holdfast.text import terminal
@@ -500,6 +500,21 @@ class Holdfast:
         """Where the session meant here stands, without loading what else a session can do."""
         return look(self, self._current())
 
+    def to_pick_up(self, text: str = "", *, open_only: bool = True) -> Session:
+        """The session named, else the current one, else the only open one of this project.
+
+        Raises `NoSession` with the open ones when none or several can be meant.
+        """
+        if text:
+            return self.session(text)
+        try:
+            return self.current(open_only=open_only)
+        except NoSession:
+            only = "" if self.settings.session else self.workspace.only_open()
+            if not only:
+                raise
+            return self.session(only)
+
     def list(
         self, *, all: bool = False, archived: bool = False, status: str = "", limit: int = -1
     ) -> list[dict[str, Any]]:
@@ -758,6 +773,12 @@ class Holdfast:
         """Tell the caller something that is no error of its call."""
         if self._notice is not None:
             self._notice(line)
+
+    def quoted(self, text: str, label: str = "") -> str:
+        """A text for a model, fenced as data by a code that it cannot hold."""
+        from holdfast.text import prompt
+
+        return prompt(text, self.store.secret(), label=label)
 
     # -- presence ------------------------------------------------------------------------------
 

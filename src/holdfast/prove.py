@@ -133,7 +133,12 @@ def _named(argv: Sequence[str]) -> str:
 
 
 def prove(
-    session: Recorder, what: Wanted, *, sink: child.Sink | None = None, key: str = ""
+    session: Recorder,
+    what: Wanted,
+    *,
+    sink: child.Sink | None = None,
+    stop: child.Stop | None = None,
+    key: str = "",
 ) -> Event:
     """Run a command and keep how it ended, whatever that was.
 
@@ -147,7 +152,7 @@ def prove(
         home.journal.require(view, probe)
     before = _manifest(session, what.globs)
     _require_some(what.globs, before.files)
-    ended = _run(session, what, probe, sink)
+    ended = _run(session, what, probe, sink, stop)
     after = _manifest(session, what.globs, before.seen)
     data = before.data if what.globs else b""
     body = _observed(session, probe, ended, before.files, changed=before.files != after.files)
@@ -196,7 +201,11 @@ def _require_some(globs: Sequence[str], files: Mapping[str, str]) -> None:
 
 
 def _run(
-    session: Recorder, what: Wanted, probe: EvidenceObserved, sink: child.Sink | None
+    session: Recorder,
+    what: Wanted,
+    probe: EvidenceObserved,
+    sink: child.Sink | None,
+    stop: child.Stop | None,
 ) -> child.Ended:
     home = session.home
     doing = f"proving {what.proof}: {shlex.join(probe.argv)}"
@@ -209,6 +218,7 @@ def _run(
             clock=home.clock,
             sink=sink,
             timeout=what.timeout,
+            stop=stop,
         )
     finally:
         home.let_go_of(held)

@@ -486,6 +486,7 @@ class Session(PlanVerbs, EssayVerbs):
         style: str = "holdfast",
         fmt: str = "text",
         fenced: bool = True,
+        key: str = "",
     ) -> Briefing:
         """Take the session up: notes who died, records the resume, makes it current, briefs.
 
@@ -503,8 +504,10 @@ class Session(PlanVerbs, EssayVerbs):
         if not (around.damage and self._has_damaged_events()):
             died = self._died()
             moves = moves_of_resume(self, died)
-            self.home.journal.append(self.id, *moves, actor=self.actor)
-            self.home.afterwards(lambda: self.home.workspace.let_go(died))
+            recorded = self.home.journal.append(self.id, *moves, actor=self.actor, key=key)
+            self.repeated = recorded.repeated
+            if not self.repeated:  # else nobody was told of these deaths yet
+                self.home.afterwards(lambda: self.home.workspace.let_go(died))
             self.home.afterwards(lambda: self.home.workspace.choose(self.id))
             self.home.afterwards(lambda: self.home.appear(self.id))
             self.home.reflect(self.id)

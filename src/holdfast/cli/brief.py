@@ -39,7 +39,7 @@ def brief_arguments(parser: Parser) -> None:
 
 
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    session = _to_resume(options.chosen, hf)
+    session = _meant(options.chosen, hf, open_only=True)
     others = at_work(session)
     idle = _idle(session, hf)
     brief = session.resume(**_manner(options, screen))
@@ -124,7 +124,7 @@ def _tell_unadopted(hf: Holdfast, screen: Screen) -> None:
 
 
 def run_brief(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    session = _to_brief(options.chosen, hf)
+    session = _meant(options.chosen, hf, open_only=False)
     brief = session.brief(**_manner(options, screen))
     tell_brief(brief, session, options, screen)
     return _warned(brief, exit_code(brief, strict=options.strict), screen)
@@ -157,31 +157,11 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     return DONE
 
 
-def _to_resume(chosen: str, hf: Holdfast) -> Session:
-    """The session named, else the current one if it is open, else the only open one."""
-    if chosen:
-        return hf.session(chosen)
+def _meant(chosen: str, hf: Holdfast, *, open_only: bool) -> Session:
     try:
-        return hf.current(open_only=True)
+        return hf.to_pick_up(chosen, open_only=open_only)
     except NoSession as error:
-        return _only_open(hf, error)
-
-
-def _to_brief(chosen: str, hf: Holdfast) -> Session:
-    if chosen:
-        return hf.session(chosen)
-    try:
-        return hf.current()
-    except NoSession as error:
-        return _only_open(hf, error)
-
-
-def _only_open(hf: Holdfast, error: NoSession) -> Session:
-    """The one session that can be meant when none was named; else the error stands."""
-    only = "" if hf.settings.session else hf.workspace.only_open()
-    if not only:
-        raise _with_files(hf, error)
-    return hf.session(only)
+        raise error if chosen else _with_files(hf, error) from None
 
 
 def _with_files(hf: Holdfast, error: NoSession) -> NoSession:

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast.child import Sink
+    from holdfast.child import Sink, Stop
     from holdfast.model.event import Event
     from holdfast.model.state import Step
     from holdfast.phase import Asked, Listed, Outcome
@@ -160,18 +160,20 @@ class PlanVerbs(Recorder):
         inputs: Sequence[str] = (),
         timeout: float | None = None,
         sink: Sink | None = None,
+        stop: Stop | None = None,
         key: str = "",
     ) -> Event:
         """Run a command without a shell and keep how it ended, also when it fails.
 
         `name` is what it proves, `inputs` are patterns of files: once they change, the proof is
-        stale. What it prints is passed to `sink` as it comes. One that cannot be started raises
-        `InvalidInput`, and nothing is recorded.
+        stale. What it prints is passed to `sink` as it comes; it is ended when `stop`, asked now
+        and then, says so. One that cannot be started raises `InvalidInput`, and nothing is
+        recorded.
         """
         from holdfast import prove
 
         what = prove.wanted(self, argv, phase=phase, name=name, globs=inputs, timeout=timeout)
-        return prove.prove(self, what, sink=sink, key=key)
+        return prove.prove(self, what, sink=sink, stop=stop, key=key)
 
     def prove_again(
         self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None

@@ -56,7 +56,9 @@ ALLOWED = {
     "workspace": "errors clock config choice place process project store store.local text",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
-    "view": "choice clock derived errors home session timing store.local",
+    "view": "choice clock derived errors home session timing model.event store.local",
+    "fault": "errors redact",
+    "plain": "clock phase prove workflow",
     "child": "errors clock",
     "inputs": "holdfast errors git place",
     "expiry": "errors home layout.* model.* verb workspace",
@@ -116,11 +118,14 @@ ALLOWED = {
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
-    "cli.*": "holdfast errors clock config redact text timing evidence home session view timeline"
-    " doctor backup phase pipeline"
+    "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
+    " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install cli.*",
+    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install mcp.*"
+    " cli.*",
+    "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
+    " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
 }
 
@@ -129,10 +134,16 @@ THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
-    " prove recover revisit session soundness testing.* timeline touch workflow",
+    " prove recover revisit session soundness testing.* timeline touch workflow"
+    " mcp.*",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
+    "mcp": "mcp.server mcp.http cli.mcp",
+    "mcp_types": "mcp.server",
+    "anyio": "mcp.server cli.mcp",
+    "starlette": "mcp.http",
+    "uvicorn": "mcp.http",
     "pytest": "testing.*",
     "hypothesis": "testing.*",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import holdfast
@@ -45,7 +46,12 @@ GENERATED = {"kinds": kinds_table, "pack": pack_grammar, "settings": settings_ta
 
 
 def brought_up_to_date(page: str) -> str:
-    for name, make in GENERATED.items():
+    return between(page, GENERATED)
+
+
+def between(page: str, generated: dict[str, Callable[[], str]]) -> str:
+    """A page with its generated parts, each between two marks, made anew."""
+    for name, make in generated.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         head, rest = page.split(begin)
         page = head + begin + make() + "\n" + end + rest.split(end)[1]

@@ -21,7 +21,7 @@ from holdfast.cli.table import COMMANDS, FLAGS, WITH_VALUE
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 SHARED = {*WITH_VALUE, *FLAGS}
-OF_THE_LINE = ("completion", "help")
+OF_THE_LINE = ("completion", "help", "mcp")
 CLASSES = (holdfast.Session, holdfast.Holdfast)
 
 # Options that the library spells otherwise: what they are called there.

@@ -153,6 +153,9 @@ workflow check F
 workflow new N --from W
 cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
 cleanup --yes
+mcp
+mcp --project DIR --no-prove
+mcp --http --port 0 --new-token
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import settings
+from holdfast.cli import mcp, settings
 from holdfast.cli.dispatch import parse, split
 from holdfast.cli.problem import typable
 from holdfast.cli.table import COMMANDS, FAMILIES
@@ -24,7 +24,11 @@ from tests.model import test_rules as rules
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 
 # Verbs about the command line itself; the functions are beside it.
-OF_THE_LINE = {"completion": settings.completion, "help": settings.run_help}
+OF_THE_LINE = {
+    "completion": settings.completion,
+    "help": settings.run_help,
+    "mcp": mcp.run_mcp,
+}
 
 # Moves that the rules know and that no command makes yet.
 LATER = {"task fail", "task review", "task revisit"}

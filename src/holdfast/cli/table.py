@@ -128,6 +128,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "In your agents": {
         "install": ("install", "let an agent record its sessions and begin with a briefing"),
         "uninstall": ("install", "take that out of an agent again"),
+        "mcp": ("mcp", "serve agents by the Model Context Protocol"),
     },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),
@@ -144,8 +145,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-WITHOUT_MODEL = frozenset(("settings", "status"))
-"""Modules whose commands look at the catalogue and the settings only."""
+WITHOUT_MODEL = frozenset(("settings", "status", "mcp"))
+"""Modules whose commands look at the catalogue and the settings only, or load everything anyway."""
 
 ALONE = {"contract": "show", "paragraph": "done"}
 """What a family does without an action, where that is not `list`."""

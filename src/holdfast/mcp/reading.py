@@ -1,0 +1,89 @@
+"""Resources and prompts: what can be read of a session by its address, and what to ask of a model.
+
+Nothing here changes anything. Texts are fenced as data; values say that they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.choice import FINISHED
+from holdfast.errors import InvalidInput, NoSession
+from holdfast.mcp import answer, desk
+from holdfast.mcp.catalogue import CURRENT, TEMPLATES, Prompt
+from holdfast.text import shorten
+
+if TYPE_CHECKING:
+    from holdfast.home import Holdfast
+    from holdfast.session import Session
+
+_SCHEME = "holdfast://"
+_LISTED, _GOAL, _PAGE, _COMPLETED = 20, 60, 50, 100
+_TEXT, _JSON = "text/plain", "application/json"
+
+
+def listed(home: Holdfast) -> list[tuple[str, str, str]]:
+    """The open sessions of the project: address, id, goal."""
+    return [
+        (f"{_SCHEME}session/{row['session']}", str(row["session"]), shorten(row["goal"], _GOAL))
+        for row in home.list(limit=_LISTED)
+        if row["status"] not in FINISHED
+    ]
+
+
+def ids(home: Holdfast, begun: str) -> list[str]:
+    """Ids of sessions of the project that begin like this, latest first."""
+    rows = home.list(limit=_COMPLETED)
+    return [str(row["session"]) for row in rows if str(row["session"]).startswith(begun)]
+
+
+def read(home: Holdfast, uri: str) -> tuple[str, str]:
+    """The type and the text at an address."""
+    parts = uri.removeprefix(_SCHEME).split("/") if uri.startswith(_SCHEME) else [""]
+    if uri in CURRENT:
+        session = home.to_pick_up(open_only=False)
+        return _briefing(session) if parts[1] == "briefing" else _state(session)
+    if parts[0] == "session" and 2 <= len(parts) <= 4 and parts[1]:
+        return _of_session(home.session(parts[1]), parts[2:], uri)
+    raise _unknown(uri)
+
+
+def _of_session(session: Session, rest: list[str], uri: str) -> tuple[str, str]:
+    if not rest:
+        return _state(session)
+    if rest == ["briefing"]:
+        return _briefing(session)
+    if rest[0] == "journal" and (len(rest) == 1 or (rest[1].isascii() and rest[1].isdigit())):
+        return _page(session, int(rest[1]) if len(rest) == 2 else 0)
+    raise _unknown(uri)
+
+
+def _unknown(uri: str) -> InvalidInput:
+    there = ", ".join([*CURRENT, *TEMPLATES])
+    return InvalidInput(f"there is no resource {uri[:200]}", why=f"there are {there}")
+
+
+def _briefing(session: Session) -> tuple[str, str]:
+    return _TEXT, session.brief().text
+
+
+def _state(session: Session) -> tuple[str, str]:
+    values = {**desk.show(session), "status": session.status()}
+    return _JSON, answer.as_json(answer.clean(values))
+
+
+def _page(session: Session, after: int) -> tuple[str, str]:
+    values = {"session": session.id, **desk.log(session, after, _PAGE)}
+    return _JSON, answer.as_json(answer.clean(values))
+
+
+def prompt(home: Holdfast, asked: Prompt, session: str) -> str:
+    """What is asked of a model, with the briefing of the session it is about."""
+    try:
+        meant = home.to_pick_up(session)
+    except NoSession as error:
+        told = answer.failed(asked.name, error, home, reads=True)
+        return (
+            f"{asked.asks}\n\nWhich session is meant is not clear; ask the user.\n{told.texts[0]}"
+        )
+    return f"{asked.asks}\n\nSession {meant.id}:\n{meant.brief().text}"

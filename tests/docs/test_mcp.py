@@ -1,0 +1,144 @@
+"""docs/mcp.md says what the server offers. To bring its generated parts up to date:
+
+python -m tests.docs.test_mcp
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.mcp.catalogue import (
+    CURRENT,
+    INSTRUCTIONS,
+    PROMPTS,
+    TEMPLATES,
+    TOOLS,
+    VERBS,
+    Tool,
+    verb,
+)
+from holdfast.mcp.desk import Desk
+from holdfast.model.tokens import estimate
+from tests.docs.test_formats import between
+
+PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
+
+
+def tools() -> str:
+    return "\n\n".join(map(_tool, TOOLS.values()))
+
+
+def _tool(tool: Tool) -> str:
+    words = ("changes nothing", "runs commands", "may be repeated with its key", "")
+    said = [word for word, hint in zip(words, tool.hints, strict=True) if hint and word]
+    if tool.hints[0]:
+        said = said[:1]
+    lines = [f"### {tool.name}", "", f"{tool.title}: {'; '.join(said)}. {_about(tool)}", ""]
+    lines += ["| argument | type | meaning |", "|---|---|---|"]
+    lines += [_argument(name, told, name in tool.needs) for name, told in tool.takes.items()]
+    lines += ["", f"Answers with {', '.join(f'`{name}`' for name in tool.gives)}.", "", "```json"]
+    lines += [json.dumps(example, ensure_ascii=False) for example in tool.examples]
+    return "\n".join([*lines, "```", *(_events() if tool.name == "record" else [])])
+
+
+def _about(tool: Tool) -> str:
+    if tool.name != "record":
+        return tool.about
+    first, _, rest = tool.about.partition(" Each event is one of")
+    return f"{first} Events are in the table below.{rest[rest.index('. for_next') + 1 :]}"
+
+
+def _argument(name: str, told: dict[str, Any], needed: bool) -> str:
+    kind = told["type"] + (f" of {told['items']['type']}s" if "items" in told else "")
+    limits = [f"{word} {told[key]}" for word, key in _LIMITS if key in told]
+    meaning = [told.get("description", ""), ", ".join(told.get("enum", [])), ", ".join(limits)]
+    mark = ", needed" if needed else ""
+    return f"| `{name}` | {kind}{mark} | {'; '.join(filter(None, meaning))} |"
+
+
+_LIMITS = (
+    ("from", "minimum"),
+    ("to", "maximum"),
+    ("at least", "minItems"),
+    ("at most", "maxItems"),
+)
+
+
+def _events() -> list[str]:
+    rows = ["", "| event | needs | may have |", "|---|---|---|"]
+    for name in VERBS:
+        known = verb(name)
+        needs, takes = (", ".join(f"`{n}`" for n in names) for names in (known.needs, known.takes))
+        rows.append(f"| `{name}` | {needs} | {takes} |")
+    return rows
+
+
+def others() -> str:
+    rows = ["| address | what | type |", "|---|---|---|"]
+    rows += [
+        f"| `{uri}` | {about} | {kind} |"
+        for uri, (_, about, kind) in {**CURRENT, **TEMPLATES}.items()
+    ]
+    rows += ["", "| prompt | what |", "|---|---|"]
+    rows += [f"| `{each.name}` | {each.about} |" for each in PROMPTS.values()]
+    return "\n".join(rows)
+
+
+def costs() -> str:
+    """By our own estimate, which is never below what a tokenizer counts."""
+    seen = sum(_tokens(tool, "name", "description", "inputSchema") for tool in TOOLS.values())
+    whole = sum(_tokens(tool) for tool in TOOLS.values())
+    rows = ["| what a model reads | tokens at most |", "|---|---|"]
+    rows += [f"| names, descriptions and arguments of all tools | {seen:,} |"]
+    rows += [f"| all of `tools/list`, with the schemas of answers and annotations | {whole:,} |"]
+    return "\n".join([*rows, f"| the server's instructions | {estimate(INSTRUCTIONS):,} |"])
+
+
+def _tokens(tool: Tool, *names: str) -> int:
+    from holdfast.mcp.server import _tool as as_told
+
+    told = as_told(tool).model_dump(by_alias=True, mode="json", exclude_none=True)
+    shown = {name: value for name, value in told.items() if not names or name in names}
+    return estimate(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
+
+
+GENERATED = {"tools": tools, "others": others, "costs": costs}
+
+
+def test_the_page_equals_what_the_server_offers() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == between(page, GENERATED)
+
+
+def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(TOOLS["prove"].examples[0], "command", ["true"])
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("")
+    with holdfast.open() as hf:
+        hf.start("Read before anything is there", workflow="feature")
+        desk = Desk(hf, [])
+        for tool in TOOLS.values():
+            for example in tool.examples:
+                if tool.name == "checkpoint":
+                    hf.start("Phases", workflow="spec-execution", key="p")
+                told = desk.call(tool.name, example).values
+                assert told["ok"] or tool.name == "checkpoint", (tool.name, told)
+
+
+def test_the_fourteen_actions_are_said_to_be_somewhere() -> None:
+    page, listed = PAGE.read_text(encoding="utf-8"), (PAGE.parent / "requirements.md").read_text()
+    (line,) = re.findall(r"^- X1-11 .*?: (.*?) \(", listed, re.MULTILINE)
+    names = line.split(", ")
+    assert len(names) == 14
+    assert not [name for name in names if f"`{name}`" not in page]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), GENERATED), encoding="utf-8")

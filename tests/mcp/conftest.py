@@ -1,0 +1,56 @@
+"""A home, a folder to work in, and the desk that serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.mcp.answer import Answer
+from holdfast.mcp.desk import Desk
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where everything is kept; it does not exist yet."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def desk(home: Path, project: Path) -> Iterator[Desk]:
+    notices: list[str] = []
+    with holdfast.open(actor="mcp", on_notice=notices.append) as hf:
+        yield Desk(hf, notices)
+
+
+@pytest.fixture
+def call(desk: Desk) -> Callable[..., Answer]:
+    """`call("start", goal="x")`: what the tool answers, whatever that is."""
+    return lambda tool, **arguments: desk.call(tool, arguments)
+
+
+@pytest.fixture
+def ask(desk: Desk) -> Ask:
+    """The same, expected to go well."""
+
+    def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+        told = desk.call(tool, arguments)
+        assert told.values["ok"] and not told.is_error, told.values
+        return told.values
+
+    return ask

@@ -1,0 +1,174 @@
+"""The way in over HTTP: past the door come only those who name us exactly and have the token."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from holdfast.clock import Clock
+from holdfast.errors import InvalidInput
+from holdfast.mcp import http
+from tests.surface.support import command
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+class Served:
+    """A server in a process of its own, and where it is."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: dict[str, Any]) -> None:
+        self.process = process
+        self.url: str = said["url"]
+        self.host = self.url.removeprefix("http://").removesuffix("/mcp")
+        self.token_file = Path(said["token_file"])
+        self.token = self.token_file.read_text().strip()
+
+    def post(self, body: object = PING, **headers: str) -> httpx2.Response:
+        """A request as it should be, but for the headers given; an empty one is left out."""
+        known = {"authorization": f"Bearer {self.token}", **ACCEPT, **headers}
+        sent = {name: value for name, value in known.items() if value}
+        return httpx2.post(self.url, json=body, headers=sent, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    env = {**os.environ, "HOLDFAST_HOME": str(folder / "home")}
+    process = subprocess.Popen(
+        [*command(), "--json", "mcp", "--http", "--port", "0"],
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        env=env,
+    )
+    assert process.stdout is not None
+    yield Served(process, json.loads(process.stdout.readline()))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) is not None
+    process.stdout.close()
+
+
+def test_whoever_has_the_token_is_let_in(served: Served) -> None:
+    assert served.post().json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert served.post(origin=f"http://{served.host}").status_code == 200
+    port = served.host.rpartition(":")[2]
+    assert served.post(host=f"localhost:{port}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.0.0.1:{port}.evil.example",
+        "127.0.0.1:{port}0",
+        "LOCALHOST.:{port}",
+        "[::1]:{port}",
+    ],
+)
+def test_a_wrong_host_is_turned_away(served: Served, host: str) -> None:
+    port = served.host.rpartition(":")[2]
+    refused = served.post(host=host.format(port=port))
+    assert refused.status_code == 421 and refused.text == "wrong Host"
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "http://evil.example",
+        "https://{host}",
+        "http://{host}.evil.example",
+        "http://{host}/",
+    ],
+)
+def test_a_page_of_someone_else_is_turned_away(served: Served, origin: str) -> None:
+    refused = served.post(origin=origin.format(host=served.host))
+    assert refused.status_code == 403 and refused.text == "wrong Origin"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic {token}",
+        "bearer {token}",
+        "Bearer {token} " + "x",
+        "{token}",
+    ],
+)
+def test_a_wrong_token_is_turned_away(served: Served, token: str) -> None:
+    refused = served.post(authorization=token.format(token=served.token))
+    assert refused.status_code == 401 and served.token not in refused.text
+
+
+def test_every_path_and_method_is_behind_the_door(served: Served) -> None:
+    for method in ("GET", "POST", "DELETE", "OPTIONS", "PUT"):
+        for path in ("/", "/mcp", "/mcp/", "/docs", "/.well-known/oauth-protected-resource"):
+            refused = httpx2.request(method, f"http://{served.host}{path}", timeout=20)
+            assert refused.status_code == 401, (method, path)
+
+
+def test_ten_megabytes_are_turned_away(served: Served) -> None:
+    arguments = {"goal": "x" * 10_000_000}
+    body = {**PING, "method": "tools/call", "params": {"name": "start", "arguments": arguments}}
+    assert served.post(body).status_code == 413
+
+
+@pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_the_sdk_s_client_works_in_both_eras(served: Served, mode: str, version: str) -> None:
+    async def run() -> None:
+        headers = {"Authorization": f"Bearer {served.token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=20) as bearer:
+            transport = streamable_http_client(served.url, http_client=bearer)
+            async with Client(transport, mode=mode) as client:
+                assert client.session.protocol_version == version
+                told = await client.call_tool("start", {"goal": "Add login", "key": "k"})
+                assert told.structured_content["ok"]
+                found = await client.call_tool("find", {"what": "sessions"})
+                assert len(found.structured_content["found"]) == 1
+
+    anyio.run(run)
+
+
+# -- the token -------------------------------------------------------------------------------------
+
+
+def test_the_token_is_for_its_owner_alone(served: Served) -> None:
+    assert stat.S_IMODE(served.token_file.stat().st_mode) == 0o600
+    assert len(served.token) == 64
+
+
+def test_the_token_of_a_home_stays_until_another_is_wanted(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    first, path = http.token(home, Clock())
+    assert http.token(home, Clock()) == (first, path)
+    assert http.token(home, Clock(), anew=True)[0] != first
+    os.chmod(path, 0o644)
+    with pytest.raises(InvalidInput, match="others can read"):
+        http.token(home, Clock())
+    assert len(http.token(home, Clock(), anew=True)[0]) == 64
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server((http.ADDRESS, 0)) as taken:
+        with pytest.raises(InvalidInput, match="cannot be used"):
+            http.listen(taken.getsockname()[1])
+    with pytest.raises(InvalidInput):
+        http.listen(70_000)

@@ -1,0 +1,305 @@
+"""The server by the SDK's own client, in this process: both eras, resources, prompts, at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from holdfast.mcp.catalogue import CURRENT, PROMPTS, TEMPLATES, TOOLS
+from holdfast.mcp.desk import Desk
+from holdfast.mcp.server import make
+from holdfast.model.tokens import estimate
+from tests.mcp.conftest import Ask
+
+Draft202012Validator: Any = import_module("jsonschema").Draft202012Validator
+ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+MOST_TOKENS = 6500
+"""What the list of tools may cost whoever reads all of it, schemas of answers too."""
+
+
+def talk(desk: Desk, act: Callable[[Client], Awaitable[None]], mode: str = "auto") -> None:
+    """Let a client talk to a server of this desk."""
+
+    async def run() -> None:
+        async with Client(make(desk), mode=mode) as client:
+            await act(client)
+
+    anyio.run(run)
+
+
+def said(content: Any) -> str:
+    """The text of a part of an answer, whatever kinds of parts there could be."""
+    return str(content.text)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_session_is_begun_recorded_and_resumed_in_both_eras(desk: Desk, mode: str) -> None:
+    async def act(client: Client) -> None:
+        assert client.session.protocol_version == ERAS[mode]
+        assert "never an instruction" in (client.instructions or "")
+        began = await client.call_tool("start", {"goal": "Add login", "key": "k"})
+        assert not began.is_error
+        event = {"do": "decide", "what": "tokens expire", "because": "mails leak"}
+        await client.call_tool("record", {"events": [event]})
+        told = await client.call_tool("resume", {"budget": 300})
+        assert "tokens expire" in told.structured_content["briefing"]
+        assert said(told.content[0]).startswith("<<<data ")
+        left = await client.call_tool("finish", {"how": "pause"})
+        assert left.structured_content["status"] == "paused"
+
+    talk(desk, act, mode)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_every_tool_tells_all_that_a_client_asks_for(desk: Desk, mode: str) -> None:
+    async def act(client: Client) -> None:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == list(TOOLS) and len(tools) <= 7
+        for tool in tools:
+            assert tool.title and tool.description and "Examples: {" in tool.description
+            hints = tool.annotations
+            assert hints and None not in (
+                hints.read_only_hint,
+                hints.destructive_hint,
+                hints.idempotent_hint,
+                hints.open_world_hint,
+            )
+            assert tool.output_schema and tool.input_schema["additionalProperties"] is False
+            takes = tool.input_schema["properties"]
+            assert ("key" in takes) != hints.read_only_hint
+            assert "session" in takes or tool.name == "start"
+
+    talk(desk, act, mode)
+
+
+def test_the_list_of_tools_costs_few_tokens(desk: Desk) -> None:
+    async def act(client: Client) -> None:
+        listed = await client.list_tools()
+        told = [each.model_dump(by_alias=True, exclude_none=True) for each in listed.tools]
+        assert estimate(json.dumps(told, separators=(",", ":"))) <= MOST_TOKENS
+
+    talk(desk, act)
+
+
+def test_answers_fit_the_schema_of_their_tool(desk: Desk) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("resume", {}),
+        ("start", {"goal": "x", "workflow": "feature"}),
+        ("resume", {}),
+        ("record", {"events": [{"do": "note", "text": "x"}]}),
+        ("record", {"events": [{"do": "task_done", "id": "x"}]}),
+        ("checkpoint", {"action": "done", "phase": 1}),
+        ("checkpoint", {"action": "retry"}),
+        ("prove", {"command": ["true"]}),
+        ("find", {"what": "log"}),
+        ("find", {"what": "nothing"}),
+        ("find", {"what": "gate"}),
+        ("finish", {"how": "complete"}),
+        ("resume", {"session": "nope"}),
+    ]
+
+    async def act(client: Client) -> None:
+        for name, arguments in calls:
+            told = await client.call_tool(name, arguments)
+            Draft202012Validator(TOOLS[name].output_schema).validate(told.structured_content)
+            assert told.is_error == ("error" in told.structured_content)
+
+    talk(desk, act)
+
+
+# -- at once ---------------------------------------------------------------------------------------
+
+
+def test_parallel_calls_with_one_key_are_one_event(desk: Desk, ask: Ask) -> None:
+    session = ask("start", goal="x")["session"]
+    events = [{"do": "note", "text": "a"}, {"do": "note", "text": "b"}]
+    seen: list[Any] = []
+
+    async def act(client: Client) -> None:
+        async def once() -> None:
+            told = await client.call_tool("record", {"events": events, "key": "k"})
+            seen.append([one["seq"] for one in told.structured_content["recorded"]])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(once)
+
+    talk(desk, act)
+    assert seen == [[2, 3]] * 10
+    assert desk.home.session(session).status()["seq"] == 3
+
+
+def test_parallel_starts_with_one_key_are_one_session(desk: Desk) -> None:
+    async def act(client: Client) -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(client.call_tool, "start", {"goal": "x", "key": "k"})
+
+    talk(desk, act)
+    assert len(desk.home.list()) == 1
+
+
+def test_parallel_proofs_with_one_key_run_once(desk: Desk, ask: Ask) -> None:
+    ask("start", goal="x")
+    command = ["sh", "-c", "echo run >> ran; sleep 0.2"]
+
+    async def act(client: Client) -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(client.call_tool, "prove", {"command": command, "key": "k"})
+
+    talk(desk, act)
+    with open("ran", encoding="utf-8") as ran:
+        assert ran.read() == "run\n"
+
+
+def test_a_long_proof_keeps_nobody_waiting(desk: Desk, ask: Ask) -> None:
+    ask("start", goal="x")
+
+    async def act(client: Client) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "prove", {"command": ["sleep", "30"]})
+            await anyio.sleep(0.2)
+            with anyio.fail_after(10):
+                await client.call_tool("find", {"what": "status"})
+            group.cancel_scope.cancel()
+
+    talk(desk, act)
+    assert ask("find", what="proofs")["found"][0]["interrupted"]
+
+
+# -- resources and prompts -------------------------------------------------------------------------
+
+
+def test_what_can_be_read_is_listed_and_read(desk: Desk, ask: Ask) -> None:
+    session = ask("start", goal="Add login")["session"]
+    ask("record", events=[{"do": "note", "text": str(n)} for n in range(60)])
+
+    async def act(client: Client) -> None:
+        listed = [str(each.uri) for each in (await client.list_resources()).resources]
+        assert listed == [*CURRENT, f"holdfast://session/{session}"]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates] == list(TEMPLATES)
+        assert "Goal: Add login" in await _text(client, "holdfast://current/briefing")
+        state = json.loads(await _text(client, "holdfast://current/state"))
+        assert state["found"]["goal"] == "Add login" and state["status"]["session"] == session
+        assert json.loads(await _text(client, f"holdfast://session/{session}")) == state
+        briefing = await _text(client, f"holdfast://session/{session}/briefing")
+        assert briefing.startswith("<<<data ")
+        page = json.loads(await _text(client, f"holdfast://session/{session}/journal/0"))
+        assert len(page["found"]) == 50 and page["more"] == 11
+        rest = json.loads(await _text(client, f"holdfast://session/{session}/journal/50"))
+        assert rest["more"] == 0 and rest["found"][-1]["seq"] == 61
+
+    talk(desk, act)
+
+
+async def _text(client: Client, uri: str) -> str:
+    read = await client.read_resource(uri)
+    return said(read.contents[0])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "holdfast://nothing",
+        "holdfast://session/",
+        "holdfast://session/nope",
+        "holdfast://session/x/y/z/0",
+        "holdfast://current/../../etc/passwd",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(desk: Desk, ask: Ask, uri: str) -> None:
+    ask("start", goal="x", id="x")
+
+    async def act(client: Client) -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource(uri)
+        assert caught.value.error.code == -32602
+        assert "there is no" in caught.value.error.message
+
+    talk(desk, act)
+
+
+def test_prompts_carry_the_briefing_and_change_nothing(desk: Desk, ask: Ask) -> None:
+    session = ask("start", goal="Add login")["session"]
+
+    async def act(client: Client) -> None:
+        assert [each.name for each in (await client.list_prompts()).prompts] == list(PROMPTS)
+        for name in PROMPTS:
+            told = await client.get_prompt(name, {"session": session})
+            text = said(told.messages[0].content)
+            assert PROMPTS[name].asks in text and "Goal: Add login" in text
+        with pytest.raises(MCPError):
+            await client.get_prompt("nothing")
+
+    talk(desk, act)
+    assert desk.home.session(session).status()["seq"] == 1
+
+
+def test_a_prompt_without_a_session_lets_the_user_choose(desk: Desk, ask: Ask) -> None:
+    ask("start", goal="one", id="one")
+    ask("start", goal="two", id="two")
+    ask("finish", how="complete")
+    ask("start", goal="three", id="three")
+    ask("finish", how="complete")
+    ask("start", goal="four", id="four", key="k")
+    ask("finish", how="abandon")
+    ask("resume", session="two", reopen="again")
+    ask("finish", how="complete")
+
+    async def act(client: Client) -> None:
+        told = await client.get_prompt("continue")
+        assert "Goal: one" in said(told.messages[0].content)
+        await client.call_tool("start", {"goal": "five", "id": "five"})
+        await client.call_tool("start", {"goal": "six", "id": "six"})
+        await client.call_tool("finish", {"how": "complete"})
+        told = await client.get_prompt("continue")
+        assert "ask the user" in said(told.messages[0].content)
+
+    talk(desk, act)
+
+
+def test_ids_of_sessions_are_completed(desk: Desk, ask: Ask) -> None:
+    ask("start", goal="x", id="login")
+    ask("start", goal="x", id="logout")
+    ask("start", goal="x", id="other")
+
+    async def act(client: Client) -> None:
+        from mcp_types import PromptReference
+
+        told = await client.complete(
+            PromptReference(name="continue"), {"name": "session", "value": "log"}
+        )
+        assert sorted(told.completion.values) == ["login", "logout"]
+
+    talk(desk, act)
+
+
+def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(desk: Desk) -> None:
+    async def act(client: Client) -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("x" * 10_000, {})
+        assert len(caught.value.error.message) < 200
+
+    talk(desk, act)
+
+
+def test_without_prove_there_is_no_tool_that_runs_commands(desk: Desk) -> None:
+    tools = {name: tool for name, tool in TOOLS.items() if name != "prove"}
+
+    async def act(client: Client) -> None:
+        assert "prove" not in [tool.name for tool in (await client.list_tools()).tools]
+        with pytest.raises(MCPError):
+            await client.call_tool("prove", {"command": ["true"]})
+
+    talk(Desk(desk.home, [], tools=tools), act)

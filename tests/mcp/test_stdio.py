@@ -1,0 +1,153 @@
+"""`holdfast mcp` as agents run it: a process of its own, talked to over its standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.surface.support import Cli, command
+
+
+class Line:
+    """A client that writes and reads lines, so that nothing is hidden by an SDK."""
+
+    def __init__(self, *argv: str, **more: str) -> None:
+        self.process = subprocess.Popen(
+            [*command(), "mcp", *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **more},
+        )
+        self._id = 0
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data + b"\n")
+        self.process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self._id += 1
+        told = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        self.write(json.dumps(told).encode())
+        return self.read()
+
+    def shake_hands(self, version: str) -> dict[str, Any]:
+        client = {"name": "test", "version": "1"}
+        told = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo=client)
+        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        found: dict[str, Any] = told["result"]
+        return found
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        told = self.ask("tools/call", name=tool, arguments=arguments)
+        found: dict[str, Any] = told["result"]["structuredContent"]
+        return found
+
+    def end(self) -> tuple[int, bytes]:
+        """Close its input, as a client does that is done; how it ended and what it complained."""
+        _, complaint = self.process.communicate(timeout=30)
+        return self.process.returncode, complaint
+
+
+@pytest.fixture
+def cli(home: Path, project: Path) -> Cli:
+    return Cli()
+
+
+@pytest.fixture
+def line(cli: Cli) -> Iterator[Line]:
+    made = Line()
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+        made.end()
+
+
+def test_an_older_client_works_records_and_lets_go(line: Line, cli: Cli) -> None:
+    hello = line.shake_hands("2025-06-18")
+    assert hello["protocolVersion"] == "2025-06-18"
+    assert hello["serverInfo"]["name"] == "holdfast" and hello["instructions"]
+    session = line.call("start", goal="Add login")["session"]
+    assert cli.json("status")["holders"][0]["name"] == "mcp"
+    for garbage in (b"not json", b"\xff\xfe\x00", b"[1,2", b'{"jsonrpc":"2.0"}', b""):
+        line.write(garbage)
+    huge = "x" * 10_000_000
+    told = line.call("record", events=[{"do": "note", "text": huge}])
+    assert told["error"]["what"] == "a text is too long"
+    deep = b'{"jsonrpc":"2.0","id":99,"method":"tools/call","params":' + b"[" * 5000
+    line.write(deep + b"]" * 5000 + b"}")
+    assert line.call("record", events=[{"do": "note", "text": "on it goes"}])["ok"]
+    code, complaint = line.end()
+    assert code == 0 and b"Traceback" not in complaint, complaint
+    shown = cli.json("status")
+    assert shown["session"] == session and shown["seq"] == 2
+    assert shown["holders"] == [] and "interrupted" not in shown["attention"]
+
+
+def test_a_stateless_client_needs_no_handshake_and_works_in_the_agent_s_project(
+    cli: Cli, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    line = Line(CLAUDE_PROJECT_DIR=str(elsewhere))
+    told = line.ask("server/discover", _meta=meta)["result"]
+    assert told["supportedVersions"] == ["2026-07-28"]
+    answer = line.ask("tools/call", name="start", arguments={"goal": "x"}, _meta=meta)["result"]
+    assert answer["structuredContent"]["ok"] and answer["resultType"] == "complete"
+    assert line.end()[0] == 0
+    with holdfast.open(cwd=str(elsewhere)) as hf:
+        assert len(hf.list()) == 1
+    assert cli.json("list")["sessions"] == []
+
+
+def test_a_server_that_is_told_to_end_ends_its_proof_and_lets_go(
+    line: Line, cli: Cli, project: Path
+) -> None:
+    line.shake_hands("2025-11-25")
+    line.call("start", goal="Add login")
+    script = "echo $$ > pid; exec sleep 300"
+    params = {"name": "prove", "arguments": {"command": ["sh", "-c", script]}}
+    told = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    line.write(json.dumps(told).encode())
+    pid = project / "pid"
+    while not (pid.exists() and pid.read_text().strip()):
+        time.sleep(0.02)
+    line.process.send_signal(signal.SIGTERM)
+    assert line.end()[0] == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    shown = cli.json("status")
+    assert shown["holders"] == [] and "interrupted" not in shown["attention"]
+    assert cli.json("prove", "--list")["proofs"][0]["interrupted"]
+
+
+def test_a_server_that_is_killed_leaves_the_session_interrupted(line: Line, cli: Cli) -> None:
+    line.shake_hands("2025-11-25")
+    line.call("start", goal="Add login")
+    line.process.kill()
+    line.end()
+    assert "interrupted" in cli.json("status")["attention"]
+
+
+def test_what_does_not_go_together_is_refused(cli: Cli) -> None:
+    assert cli("mcp", "--port", "1").code == 2
+    assert cli("mcp", "--project", "nowhere").code == 2

@@ -131,6 +131,23 @@ def test_codex_gets_its_server_at_the_end_of_its_toml(ground: Ground) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("mine", ["", 'model = "x"', 'model = "x"\n', "# mine\n\n[a]\nb = 1\n"])
+def test_what_codex_adds_behind_our_server_outlives_it(ground: Ground, mine: str) -> None:
+    path = Path(ground.user_home, ".codex", "config.toml")
+    path.parent.mkdir()
+    path.write_text(mine)
+    _install("codex", USER, ground)
+    added = '\n[projects."/p"]\ntrust_level = "trusted"\n'
+    known = '\n[mcp_servers.holdfast.tools.find]\napproval_mode = "approve"\n'
+    path.write_text(path.read_text() + known + added)
+    assert install.to_install("codex", USER, ground).changes == []
+    _uninstall("codex", USER, ground)
+    rest = tomllib.loads(path.read_text())
+    assert rest == {**tomllib.loads(mine), "projects": {"/p": {"trust_level": "trusted"}}}
+    assert path.read_text().startswith(mine)
+    assert path.read_text().endswith(added)
+
+
 def test_a_server_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
     path = Path(ground.user_home, ".gemini", "settings.json")
     path.parent.mkdir()

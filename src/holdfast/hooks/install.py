@@ -30,7 +30,7 @@ from holdfast.hooks.settings import Unsplicable
 _LARGEST = 8 << 20
 _LONGEST = 60
 _RECORD = "installed.json"
-_TOML = ("# >>> holdfast\n", "# <<< holdfast\n")
+_TOML = "# of holdfast: holdfast uninstall takes it out\n"
 _MARKDOWN = ("<!-- >>> holdfast -->\n", "<!-- <<< holdfast -->\n")
 
 
@@ -326,7 +326,11 @@ def _add_toml(
         plan.says.append(f"{path} has a server {SERVER!r} of its own; it is left as it is")
         return
     lines = f"[{key}.{SERVER}]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
-    _put(texts, path, _block(lines, _TOML))
+    was = texts[path][0] if path in texts else None
+    if was and _TOML + lines in was:
+        texts[path] = (was, was, texts[path][2])
+    else:
+        _put(texts, path, _TOML + lines)
 
 
 def _is_run(name: str, scope: str) -> bool:
@@ -394,9 +398,10 @@ def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
         texts.setdefault(path, (None, None, made or Made(path)))
         return
     after = before
-    if path.endswith((".toml", ".md")):
-        marks = _TOML if path.endswith(".toml") else _MARKDOWN
-        after = _cut_block(before, marks)
+    if path.endswith(".toml"):
+        after = _cut_toml(before, agent.servers_key)
+    elif path.endswith(".md"):
+        after = _cut_block(before, _MARKDOWN)
     else:
         containers = made.containers if made else None
         for event in _events(path, after):
@@ -431,6 +436,18 @@ def _cut(
 def _cut_block(text: str, marks: tuple[str, str]) -> str:
     first, last = map(re.escape, marks)
     return re.sub(rf"\n?{first}.*?{last}", "", text, count=1, flags=re.DOTALL)
+
+
+def _cut_toml(text: str, key: str) -> str:
+    """Without our server and all that the agent came to know of it; its own tables follow ours."""
+    mark = text.find(_TOML)
+    if mark < 0:
+        return text
+    ours = rf"^\[{key}\.{SERVER}[].][^\n]*\n(?:(?!\[)[^\n]+\n)*"
+    rest = re.sub(ours, "", text[mark + len(_TOML) :], flags=re.MULTILINE)
+    before = text[:mark].removesuffix("\n")
+    between = "\n" if rest and before and not before.endswith("\n") else ""
+    return before + between + rest
 
 
 def _splice(texts: Texts, path: str, place: list[str], item: object, key: str = "") -> None:

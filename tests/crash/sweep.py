@@ -66,15 +66,18 @@ def sweep(
     seconds: float = math.inf,
     seed: int = 0,
 ) -> Swept:
-    """Runs every point of the scenario, or as many as the limits allow, chosen by `seed`."""
+    """Runs every point of the scenario, or as many as the limits allow, chosen by `seed`.
+
+    A `limit` takes points at equal distances, so that each fault meets calls from all of the work.
+    """
     began = time.monotonic()
     with _ground() as ground, _servers(shim, ground) as servers:
         for server in servers:
             server.prepare(scenario)
         quiet = _quiet(servers, scenario)
         plan = _plan(quiet.run.kinds, faults)
-        random.Random(seed).shuffle(plan)
-        points = _run_all(servers, scenario, plan[:limit], began + seconds)
+        chosen = _chosen(plan, limit, random.Random(seed))
+        points = _run_all(servers, scenario, chosen, began + seconds)
     took = time.monotonic() - began
     return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
 
@@ -102,6 +105,15 @@ def _plan(kinds: Sequence[int], faults: Sequence[Fault]) -> list[tuple[Fault, in
         for at, kind in enumerate(kinds, start=1)
         if kind & SUFFERED_BY[fault]
     ]
+
+
+def _chosen(
+    plan: list[tuple[Fault, int]], limit: int | None, chance: random.Random
+) -> list[tuple[Fault, int]]:
+    if limit is None or limit >= len(plan):
+        return chance.sample(plan, len(plan))
+    first, step = chance.random(), len(plan) / limit
+    return [plan[int((first + number) * step)] for number in range(limit)]
 
 
 def _run_all(

@@ -10,7 +10,8 @@ from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
 SCENARIOS = ["FIRST", "APPEND", "TWO_SESSIONS", "LEFT_OPEN", "RETRIED", "CHECKPOINT"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
-SAMPLE = 80
+SAMPLE = 40
+OF_AN_APPEND = 80
 
 
 def assert_sound(result: Swept) -> None:
@@ -23,15 +24,26 @@ KILLS = [fault for fault in EVERY_FAULT if fault.kills]
 FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
 
 
-@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
-@pytest.mark.req("S0-58")
-def test_an_append_is_sound_at_every_point(shim: Path, faults: list[Fault]) -> None:
-    result = sweep(shim, "tests.crash.store:APPEND", faults=faults)
+def assert_append_is_sound(result: Swept, faults: list[Fault]) -> None:
     assert_sound(result)
-    assert len(result.points) == result.planned
     assert {point.fault for point in result.points} == {Fault.NOTHING, *faults}
     refused = {point.fault for point in result.points if point.run.end == "refused"}
     assert refused == set(faults) - {*KILLS, Fault.SHORT_WRITE}
+
+
+@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+@pytest.mark.req("S0-58")
+def test_an_append_is_sound_at_sampled_points(shim: Path, faults: list[Fault]) -> None:
+    result = sweep(shim, "tests.crash.store:APPEND", faults=faults, limit=OF_AN_APPEND, seed=SEED)
+    assert_append_is_sound(result, faults)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("faults", [KILLS, FAILURES], ids=["kills", "failures"])
+def test_an_append_is_sound_at_every_point(shim: Path, faults: list[Fault]) -> None:
+    result = sweep(shim, "tests.crash.store:APPEND", faults=faults)
+    assert_append_is_sound(result, faults)
+    assert len(result.points) == result.planned
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "APPEND"])

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import files
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import essay, stamps, value
 from holdfast.layout.document import Document
@@ -71,6 +71,8 @@ def _do_write(home: Holdfast, chore: dict[str, Any]) -> None:
         home.say(f"{target} cannot be written: what it held is not kept")
         return
     files.create(target, data, mode=0o644)
+    for torn in files.unfinished(target):
+        raise StoreFailed(f"{torn} could not be removed", hint="the next command tries again")
 
 
 def _do_remove(home: Holdfast, chore: dict[str, Any]) -> None:

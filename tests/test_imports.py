@@ -71,6 +71,8 @@ ALLOWED = {
     "glance": "",
     "hooks.heard": "sha model.event",
     "hooks.scan": "holdfast errors clock files git model.event model.state place",
+    "transcript.*": "holdfast errors files hooks.heard hooks.tool hooks.wire model.event"
+    " transcript.*",
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
@@ -134,7 +136,7 @@ THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
-    " prove recover revisit session soundness testing.* timeline touch workflow"
+    " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
     " mcp.*",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version

@@ -177,6 +177,7 @@ def _locked(hf: Holdfast, root: str, name: str) -> Iterator[None]:
     lock = os.path.join(root, custom(form.LAYOUT.id).lock.format(id=name))
     with ExitStack() as stack:
         stack.enter_context(files.locked(root, clock=hf.clock))
+        files.require_no_link(os.path.dirname(lock))
         stack.enter_context(files.locked(lock, clock=hf.clock, timeout=5.0, create=True))
         yield
 

@@ -34,7 +34,7 @@ from holdfast.mirror import owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
 from holdfast.mirror.desk import Desk, Suspended, is_real, paths_of
-from holdfast.mirror.look import Look, Looker
+from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer
 from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
@@ -308,6 +308,7 @@ class Mirror:
         locks.enter_context(files.locked(binding.root, clock=self._desk.clock))
         if own := custom(binding.layout).lock:
             path = os.path.join(binding.root, own.format(id=binding.native))
+            require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
             locks.enter_context(self._looker.patiently(path, create=True))
 

@@ -138,7 +138,7 @@ class Looker:
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
         """The bytes of a file; None if it is missing. What is no plain file here suspends."""
-        _require_inside(binding.root, os.path.dirname(path))
+        require_inside(binding.root, os.path.dirname(path))
         try:
             with self.reading(binding, path):
                 return files.read_bounded(path, MAX_BYTES, follow=False)
@@ -274,7 +274,7 @@ def folders_of(paths: Mapping[str, str]) -> set[str]:
     return {os.path.dirname(path) for path in paths.values()}
 
 
-def _require_inside(root: str, folder: str) -> None:
+def require_inside(root: str, folder: str) -> None:
     """Refuse a folder that is elsewhere; that the root itself is no link is known."""
     while len(folder) > len(root):
         if os.path.islink(folder):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION
 
 
 def _goes_on(value: dict[str, Any]) -> None:
@@ -43,3 +44,20 @@ def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
     project.again().note("next")
     assert time.process_time() - began < 4
     assert len(project.titles()) == 401
+
+
+@pytest.mark.req("S0-6")
+@pytest.mark.parametrize("task, taken", [("t9", False), (None, False), ("t2", True)])
+def test_work_on_a_task_that_is_none_is_told_not_passed_over(
+    make: Make, task: str | None, taken: bool
+) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("One", id="t1")
+    project.session.task_add("Two", id="t2")
+    project.session.task_start("t1")
+    state = project.ai("state.yaml")
+    project.edit(lambda value: value["current_state"].update(active_task=task), state)
+    project.session.note("next")
+    told = [line for line in project.notices if f"not taken up: position: {task or 'none'}" in line]
+    assert bool(told) is not taken
+    assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")

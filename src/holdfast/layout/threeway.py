@@ -28,6 +28,7 @@ Plain = dict[str, Any]
 Kept = Callable[[str], Sequence[str]]
 """What could be kept of a text, in one way or another; where that is too long, it was cut."""
 
+_CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 _LONGEST = 2000
 _FEW = 16
@@ -59,6 +60,7 @@ def changes(
     merged, conflicts = trees.merge(before, after, today)
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)
+    residue += [_astray(before, after, today, merged)]
     made = _between(today, merged, now)
     residue += _unsaid(before, after, today, merged, now, made)
     # Whoever writes a file notes when; that two did is no contradiction.
@@ -152,6 +154,17 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
         return ""
     merged["status"] = ours
     return f"status: {theirs}"
+
+
+def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
+    """Where an edit says the work is, if no step is open there: the file will not say it again."""
+    place, was = after.get("position", ""), before.get("position", "")
+    steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
+    if place == was or (place and steps.get(place, "done") not in _CLOSED):
+        return ""
+    merged["position"] = today.get("position", "")
+    still = place or steps.get(was) == "running"
+    return f"position: {place or 'none'}" if still else ""
 
 
 def _go_on(merged: Plain, after: Plain, today: Plain) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ import holdfast
 from holdfast import found
 from holdfast.adopt import Adopted
 from holdfast.home import Holdfast
-from tests.layouts import CRAFT, ESSAY, INDEX, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import CRAFT, ESSAY, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 
 
 @pytest.fixture
@@ -270,3 +272,130 @@ def test_an_index_alone_is_told(hf: Holdfast, project: Path) -> None:
     (project / ".ai-session").mkdir()
     (project / INDEX).write_text("active_features: []\n")
     assert all(not one.session or one.layout == "ai-session" for one in hf.adopt())
+
+
+# -- what the journal says after adopting is what the files say -----------------------------------
+
+BEGAN, ENDED = "2026-02-14T14:30:15.000Z", "2026-02-14T14:31:15.000Z"
+MADE = {"files_created": ["a.py"], "files_modified": ["b.py"], "files_deleted": ["c.py"]}
+CRAFT_AGENTS: list[dict[str, object]] = [
+    {"status": "pending"},
+    {"status": "pending", "blocking_on": "agent-1"},
+    {"status": "running", "started_at": BEGAN, "progress": 0.5, "artifacts": MADE},
+    {"status": "completed", "started_at": BEGAN, "completed_at": ENDED, "result": "success"},
+    {"status": "completed", "started_at": BEGAN, "completed_at": ENDED, "result": "aborted"},
+    {"status": "timeout", "started_at": BEGAN, "completed_at": ENDED, "artifacts": MADE},
+    {
+        "status": "error",
+        "started_at": BEGAN,
+        "completed_at": ENDED,
+        "progress": 0.4,
+        "output_summary": "half of it",
+        "artifacts": MADE,
+        "error": {
+            "category": "transient",
+            "message": "no network",
+            "retry_count": 2,
+            "last_retry_at": BEGAN,
+        },
+    },
+]
+ORCHESTRATOR_AGENTS: list[dict[str, object]] = [
+    {"status": "complete", "result_summary": "fine", "completed": "2026-02-14T14:31:15Z"},
+    {"status": "in_progress", "progress": 60},
+    {
+        "status": "failure",
+        "progress": 30,
+        "result_summary": "exit 1",
+        "completed": "2026-02-14T14:31:15Z",
+    },
+]
+
+
+@pytest.mark.req("S2-23", "S2-27", "S2-29", "S2-33", "S2-34", "S2-36", "S2-39")
+def test_no_agent_in_a_craft_file_is_changed_by_adopting_and_writing(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, ["craft"])
+
+    def agents(value: dict[str, Any]) -> None:
+        blank = dict.fromkeys(value["agents"][0]) | {"type": "test-specialist"}
+        value["agents"] = [
+            {**blank, "id": f"agent-{n}", **agent} for n, agent in enumerate(CRAFT_AGENTS, 1)
+        ]
+        value["context_usage"]["by_agent"] = {"agent-1": 100, "nobody": 200}
+
+    before, after = adopted_and_written(hf, project / CRAFT, agents)
+    assert after["agents"] == before["agents"] and after["context_usage"] == before["context_usage"]
+
+
+@pytest.mark.req("S4-20", "S4-22", "S4-23", "S4-25", "S4-36")
+def test_no_agent_or_error_in_an_orchestrator_file_is_changed_either(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, ["orchestrator"])
+
+    def agents(value: dict[str, Any]) -> None:
+        begun = {"type": "code", "task": "Build", "started": "2026-02-14T14:30:15Z"}
+        value["agents"] = [
+            {"id": f"code-{n}", **begun, **agent} for n, agent in enumerate(ORCHESTRATOR_AGENTS)
+        ]
+        value["errors"] = [
+            {"message": "no", "agent": "code-2", "timestamp": "2026-02-14T14:31:15Z"},
+            "a text",
+        ]
+
+    before, after = adopted_and_written(hf, project / ORCHESTRATOR, agents)
+    assert (after["agents"], after["errors"]) == (before["agents"], before["errors"])
+
+
+@pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
+@pytest.mark.parametrize("status", ["aborted", "paused"])
+def test_a_session_that_was_aborted_is_adopted_like_any(
+    hf: Holdfast, project: Path, kind: str, path: str, status: str
+) -> None:
+    fill(project, [kind])
+    edited(project / path, lambda value: value.update(status=status))
+    (one,) = hf.adopt()
+    assert (one.outcome, hf.session(one.session).status()["status"]) == ("adopted", status)
+
+
+@pytest.mark.req("S0-7")
+def test_the_model_in_use_counts_more_than_that_of_the_last_command(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, ["ai-session"])
+    state = project / STATE
+    state.write_text(state.read_text().replace("opus", "gemini").replace("sonnet", "gemini"))
+    assert '"model":"opus"' in (project / LOG).read_text()
+    (one,) = hf.adopt()
+    hf.session(one.session).note("next")
+    assert 'model_in_use: "gemini"' in state.read_text()
+
+
+@pytest.mark.req("S4-16")
+def test_a_session_that_was_only_created_stays_so(hf: Holdfast, project: Path) -> None:
+    fill(project, ["orchestrator"])
+    before, after = adopted_and_written(
+        hf, project / ORCHESTRATOR, lambda value: value.update(status="created", agents=[])
+    )
+    assert after["status"] == before["status"] == "created"
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value, indent=2))
+    return value
+
+
+def adopted_and_written(
+    hf: Holdfast, path: Path, change: Callable[[dict[str, Any]], object]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a changed file said before it was adopted, and what it says after the next event."""
+    before = edited(path, change)
+    (one,) = hf.adopt()
+    hf.session(one.session).note("next")
+    after: dict[str, Any] = json.loads(path.read_text())
+    assert after != before, "it was written"
+    return before, after

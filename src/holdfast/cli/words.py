@@ -108,16 +108,24 @@ def _artifact(body: Any) -> str:
 
 def _agent_start(body: Any) -> str:
     waits = f"waits for {body.blocking_on}" if body.blocking_on else ""
-    return _join(body.agent, body.type, body.task, waits)
+    return _join(body.agent, body.type, body.task, waits or body.status)
 
 
 def _progress(name: str) -> Say:
     return lambda body: f"{getattr(body, name)} {body.fraction:.0%}"
 
 
+def _agent_so_far(body: Any) -> str:
+    far = "" if body.fraction is None else f" {body.fraction:.0%}"
+    return _join(body.agent + far, body.result, ", ".join(_made(body)))
+
+
+def _made(body: Any) -> list[str]:
+    return [*body.created, *body.modified, *body.deleted]
+
+
 def _agent_done(body: Any) -> str:
-    files = [*body.created, *body.modified, *body.deleted]
-    return _join(body.agent, body.result, ", ".join(files))
+    return _join(body.agent, body.status, body.result, ", ".join(_made(body)))
 
 
 def _step_done(body: Any) -> str:
@@ -177,7 +185,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "checkpoint.overridden": ("overridden", _field("step", "because")),
     "checkpoint.rolled_back": ("rolled back", _field("step", "because")),
     "agent.started": ("agent", _agent_start),
-    "agent.progressed": ("agent", _progress("agent")),
+    "agent.progressed": ("agent", _agent_so_far),
     "agent.finished": ("agent done", _agent_done),
     "agent.failed": ("agent fail", _field("agent", "error")),
     "agent.timed_out": ("timeout", _field("agent", "error")),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from msgspec.structs import replace
 
 from holdfast.layout import Where, stamps, tree
-from holdfast.layout.facts import Facts, StepFact
+from holdfast.layout.facts import AgentFact, Facts, StepFact
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
 
@@ -342,6 +342,12 @@ def progress_of(facts: Facts) -> float:
     if known:
         return min(1.0, max(0.0, sum(known) / len(known)))
     return 1.0 if facts.status == "completed" else 0.0
+
+
+def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:
+    """An agent that is done has done all, whatever its entry says or leaves out."""
+    done = said is not None and said.status in DONE and fact.status in DONE
+    return replace(fact, fraction=said.fraction) if said and done and fact.fraction == 1.0 else fact
 
 
 def put_status(root: Node, id: str, status: str, order: Sequence[str]) -> None:

@@ -408,6 +408,7 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
+    fact = form.as_far(fact, _get_agent(old, where))
     form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
     said, word = _agent_status(made), unit_word(ID, fact.status)
     if old is None or (fact.status != said and unit_status(ID, word) != said):
@@ -501,7 +502,8 @@ def _errors(facts: Facts) -> list[ErrorFact]:
     own = [e for e in facts.errors if e.message]
     if facts.status == "failed" and facts.because:
         own += [ErrorFact(facts.because)]
-    return [*own, *failed.values()]
+    known = {(e.agent, e.message) for e in own}
+    return [*own, *(error for key, error in failed.items() if key not in known)]
 
 
 def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
@@ -510,6 +512,8 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
     made = dict(old) if old is not None else {"message": fact.message, "category": "", "agent": ""}
     if old is None and fact.at is None:
         fact = replace(fact, at=moment)
+    if old is not None and "category" not in old:
+        fact = replace(fact, category="")
     form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
     return made
 

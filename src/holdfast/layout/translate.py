@@ -69,7 +69,7 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
     attributes.pop("model", None)
     attributes.pop("progress", None)
     facts.attributes = attributes
-    facts.tokens_by_agent = _tokens_by_agent(facts)
+    facts.tokens_by_agent = {a.id: a.tokens for a in _rows(state, "agent", st.Agent) if a.tokens}
     add_events(facts, events)
     return facts
 
@@ -100,13 +100,14 @@ def _renew(facts: Facts, state: st.State, table: str, news: list[tuple[Any, Any]
         elif row.name in places and before.rank == row.rank:
             listed[places[row.name]] = made_of(row)
         else:
-            listed = [made_of(row) for row in _rows(state, table, kind)]
+            listed = [made_of(row) for row in _listed(state, table, kind)]
             break
     setattr(facts, field, listed)
     if table == "step":
         facts.position = _position(state, facts)
     if table == "agent":
-        facts.tokens_by_agent = _tokens_by_agent(facts)
+        spent = {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
+        facts.tokens_by_agent = facts.tokens_by_agent | spent
 
 
 _LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
@@ -207,6 +208,12 @@ def _step_fact(row: st.Step) -> StepFact:
     )
 
 
+def _is_only_measured(row: st.Agent) -> bool:
+    """Whether nobody ever said more of an agent than how large its context is."""
+    began = row.attempts or row.is_planned or row.status != "pending"
+    return not began and row.fraction is None
+
+
 def _agent_fact(row: st.Agent) -> AgentFact:
     return AgentFact(
         id=row.id,
@@ -229,15 +236,16 @@ def _agent_fact(row: st.Agent) -> AgentFact:
     )
 
 
+def _listed(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
+    rows = _rows(state, table, kind)
+    return [row for row in rows if not (isinstance(row, st.Agent) and _is_only_measured(row))]
+
+
 def _lists(state: st.State) -> dict[str, Any]:
     return {
-        field: [made_of(row) for row in _rows(state, table, kind)]
+        field: [made_of(row) for row in _listed(state, table, kind)]
         for table, (field, kind, made_of) in _LISTED.items()
     }
-
-
-def _tokens_by_agent(facts: Facts) -> dict[str, int]:
-    return {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
 
 
 def _decision_fact(row: st.Decision) -> DecisionFact:
@@ -326,12 +334,13 @@ def adoption(facts: Facts, origin: str) -> list[Move]:
         origin=origin,
         native_id=facts.native_id,
         mode=facts.mode if facts.mode in MODES else "default",
+        status="created" if facts.status == "created" else "active",
         began_at=began,
         project=facts.project,
         git_branch=facts.git_branch,
         git_commit=facts.git_commit,
     )
-    blank = Facts(goal=facts.goal, mode=facts.mode, native_id=facts.native_id)
+    blank = Facts(goal=facts.goal, mode=facts.mode, native_id=facts.native_id, status=first.status)
     return [Move(first, began), *moves(blank, facts)]
 
 
@@ -350,12 +359,15 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_measured(base, new),
         *_attributes(base, new),
     ]
-    # Parts tell their own order; between parts only time can. Where the work is comes last: it
-    # counts more than which step was begun last.
+    # Parts tell their own order; between parts only time can. Where the work is and who does it
+    # come last: they count more than which step was begun last, or who ran the last command.
     return [*_in_time(made), *_placed(base, new), *_status_moves(base, new)]
 
 
 def _placed(base: Facts, new: Facts) -> Iterator[Move]:
+    others = (c for c in _new_of(base.commands, new.commands) if c.model not in ("", new.model))
+    if new.model and (new.model != base.model or any(True for _ in others)):
+        yield Move(ev.AttributeSet(key="model", value=new.model))
     if new.position != base.position and new.position:
         yield Move(ev.AttributeSet(key="position", value=new.position))
 
@@ -374,8 +386,6 @@ def _described(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.SessionRenamed(goal=new.goal))
     if new.mode != base.mode and new.mode:
         yield Move(ev.AttributeSet(key="mode", value=new.mode))
-    if new.model != base.model and new.model:
-        yield Move(ev.AttributeSet(key="model", value=new.model))
     if new.progress != base.progress:
         yield Move(ev.AttributeSet(key="progress", value=new.progress))
 
@@ -464,18 +474,33 @@ _STEP_EVENTS: dict[str, _Maker] = {
     "skipped": lambda s: ev.StepSkipped(step=s.id, because=s.because),
 }
 _AGENT_EVENTS: dict[str, _Maker] = {
-    "running": lambda a: ev.AgentStarted(
-        agent=a.id, type=a.type, task=a.task, blocking_on=a.blocking_on
+    "pending": lambda a: replace(_started(a), status="pending"),
+    "blocked": lambda a: replace(_started(a), status="blocked"),
+    "running": lambda a: _started(a),
+    "needs_review": lambda a: _started(a),
+    "done": lambda a: _finished(a),
+    "skipped": lambda a: replace(_finished(a), status="skipped"),
+    "failed": lambda a: ev.AgentFailed(
+        agent=a.id,
+        error=a.error,
+        category=_category(a.category),
+        retries=a.retries,
+        retried_at=a.retried_at,
     ),
-    "done": lambda a: ev.AgentFinished(
-        agent=a.id, result=a.result, created=a.created, modified=a.modified, deleted=a.deleted
+    "timed_out": lambda a: ev.AgentTimedOut(
+        agent=a.id, error=a.error, retries=a.retries, retried_at=a.retried_at
     ),
-    "failed": lambda a: ev.AgentFailed(agent=a.id, error=a.error, category=_category(a.category)),
-    "timed_out": lambda a: ev.AgentTimedOut(agent=a.id, error=a.error),
 }
-_AGENT_EVENTS["pending"] = _AGENT_EVENTS["blocked"] = _AGENT_EVENTS["running"]
-_AGENT_EVENTS["needs_review"] = _AGENT_EVENTS["running"]
-_AGENT_EVENTS["skipped"] = _AGENT_EVENTS["done"]
+
+
+def _started(a: AgentFact) -> ev.AgentStarted:
+    return ev.AgentStarted(agent=a.id, type=a.type, task=a.task, blocking_on=a.blocking_on)
+
+
+def _finished(a: AgentFact) -> ev.AgentFinished:
+    return ev.AgentFinished(
+        agent=a.id, result=a.result, created=a.created, modified=a.modified, deleted=a.deleted
+    )
 
 
 def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]:
@@ -504,15 +529,25 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
     known = {agent.id: agent for agent in base.agents}
     for agent in new.agents:
         old = known.get(agent.id)
-        if old is None and agent.status != "pending" and agent.started_at is None:
-            # An ending that nothing began: the start is recorded so that the run is whole.
-            yield Move(_AGENT_EVENTS["running"](agent), agent.ended_at)
-        elif old is None and agent.status == "pending":
-            yield Move(_AGENT_EVENTS["running"](agent))
-        yield from _unit_moves(old, agent, _AGENT_EVENTS)
-        moved = agent.fraction is not None and agent.fraction != (old and old.fraction)
-        if moved and agent.status == "running":
-            yield Move(ev.AgentProgressed(agent=agent.id, fraction=agent.fraction or 0.0))
+        if old is None and agent.status in ("pending", "blocked"):
+            yield Move(_AGENT_EVENTS[agent.status](agent))
+        else:
+            if old is None and agent.started_at is None:
+                # An ending that nothing began: the start is recorded so that the run is whole.
+                yield Move(_started(agent), agent.ended_at)
+            yield from _unit_moves(old, agent, _AGENT_EVENTS)
+        yield from _so_far(old or AgentFact(agent.id), agent)
+
+
+def _so_far(old: AgentFact, new: AgentFact) -> Iterator[Move]:
+    """What an agent that is not done has come to."""
+    names = ("fraction", "result", "created", "modified", "deleted")
+    told = {n: getattr(new, n) for n in names if getattr(new, n) != getattr(old, n)}
+    if (
+        any(value not in (None, "", []) for value in told.values())
+        and new.status not in st.CLOSED_UNITS
+    ):
+        yield Move(ev.AgentProgressed(agent=new.id, **told))
 
 
 def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:

@@ -243,7 +243,7 @@ class Looker:
             return []
         paths = paths_of(binding) if stamps else {}
         for folder in folders_of(paths):
-            _require_inside(binding.root, folder)
+            require_inside(binding.root, folder)
         if not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
             return []
         looks = [self._look_of_ours(binding, name, path) for name, path in paths.items()]

@@ -271,34 +271,52 @@ class CheckpointRolledBack(Verdict, frozen=True):
 
 
 class AgentStarted(Body, frozen=True):
+    """`status` is given for one that is known, but does not run: it is pending or blocked."""
+
     agent: str
     type: str = ""
     task: str = ""
     blocking_on: str = ""
+    status: str = ""
 
 
 class AgentProgressed(Body, frozen=True):
-    agent: str
-    fraction: float
+    """How far an agent is, or what it has made so far."""
 
-
-class AgentFinished(Body, frozen=True):
     agent: str
+    fraction: float | None = None
     result: str = ""
     created: list[str] = []
     modified: list[str] = []
     deleted: list[str] = []
 
 
+class AgentFinished(Body, frozen=True):
+    """`status` is given for one that was called off: it is skipped."""
+
+    agent: str
+    result: str = ""
+    created: list[str] = []
+    modified: list[str] = []
+    deleted: list[str] = []
+    status: str = ""
+
+
 class AgentFailed(Body, frozen=True):
+    """How often it was tried again, and when last, is given where nobody recorded each time."""
+
     agent: str
     error: str = ""
     category: str = "logical"
+    retries: int = 0
+    retried_at: int | None = None
 
 
 class AgentTimedOut(Body, frozen=True):
     agent: str
     error: str = ""
+    retries: int = 0
+    retried_at: int | None = None
 
 
 class AgentRetried(Body, frozen=True):

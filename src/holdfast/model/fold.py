@@ -501,6 +501,7 @@ def _the_agent(state: State, event: Event, key: str) -> Agent:
 
 def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
     agent = _the_agent(state, event, body.agent)
+    planned = {"status": body.status, "attempts": agent.attempts, "is_planned": True}
     fresh = Agent(
         rank=agent.rank,
         at=event.head.at,
@@ -509,19 +510,21 @@ def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
         task=body.task,
         blocking_on=body.blocking_on,
         tokens=agent.tokens,
-        **_begun(agent, event.head.at),
+        **(planned if body.status else _begun(agent, event.head.at)),
     )
     state.put("agent", fresh)
 
 
 def _agent_progressed(state: State, event: Event, body: ev.AgentProgressed) -> None:
     agent = _the_agent(state, event, body.agent)
-    state.put("agent", replace(agent, fraction=body.fraction))
+    names = ("fraction", "result", "created", "modified", "deleted")
+    told = {name: value for name in names if (value := getattr(body, name)) not in (None, "", [])}
+    state.put("agent", replace(agent, **told))
 
 
 def _agent_finished(state: State, event: Event, body: ev.AgentFinished) -> None:
     agent = _the_agent(state, event, body.agent)
-    ended = {"status": "done", "ended_at": event.head.at, "fraction": 1.0}
+    ended = {"status": body.status or "done", "ended_at": event.head.at, "fraction": 1.0}
     files = {"created": body.created, "modified": body.modified, "deleted": body.deleted}
     done = replace(agent, result=body.result, error="", category="", **ended, **files)
     state.put("agent", done)
@@ -533,7 +536,10 @@ def _agent_ended(status: str) -> Callable[[State, Event, Any], None]:
     def handler(state: State, event: Event, body: Any) -> None:
         agent = _the_agent(state, event, body.agent)
         category = getattr(body, "category", "")
-        ended = {"status": status, "ended_at": event.head.at}
+        ended: dict[str, Any] = {"status": status, "ended_at": event.head.at}
+        if body.retries:
+            ended["attempts"] = max(agent.attempts, body.retries + 1)
+            ended["retried_at"] = body.retried_at or agent.retried_at
         state.put("agent", replace(agent, error=body.error, category=category, **ended))
         _problem(state, event, body.error or f"agent {body.agent} {told}", body)
 

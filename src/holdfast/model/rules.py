@@ -123,7 +123,7 @@ def allow(state: State, body: Body) -> list[Body]:
     if isinstance(body, ev.SessionAdopted):
         return decide(state, body)
     _refuse_before_the_start(state)
-    if state.core.status == "aborted" and not isinstance(body, _AFTER_THE_END):
+    if state.core.status == "aborted" and not isinstance(body, (*_AFTER_THE_END, ev.ForeignEdited)):
         raise _illegal(state, "it is aborted; nothing more can be recorded as work")
     return [validate(body)]
 
@@ -148,6 +148,8 @@ _CHOICES: dict[tuple[type[Body], str], tuple[str, ...]] = {
     (ev.SessionStarted, "mode"): MODES,
     (ev.SessionAdopted, "status"): STATUSES,
     (ev.SessionPaused, "reason"): PAUSE_REASONS,
+    (ev.AgentStarted, "status"): ("", "pending", "blocked"),
+    (ev.AgentFinished, "status"): ("", "skipped"),
     (ev.AgentFailed, "category"): CATEGORIES,
     (ev.ErrorRaised, "category"): CATEGORIES,
     (ev.FileChanged, "action"): ACTIONS,

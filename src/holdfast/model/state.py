@@ -198,6 +198,7 @@ class Agent(Unit, frozen=True):
     blocking_on: str = ""
     tokens: int = 0
     retried_at: int = 0
+    is_planned: bool = False
     created: list[str] = []
     modified: list[str] = []
     deleted: list[str] = []

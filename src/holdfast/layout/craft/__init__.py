@@ -409,6 +409,7 @@ def _sha256(digest: str) -> str:
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else _fresh_agent(fact)
     before = times(made, where)
+    fact = form.as_far(fact, _get_agent(old, where))
     form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
     if _written_status(fact) != _agent_status(made):
         form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)

@@ -148,7 +148,7 @@ GOOD = {
     "outputs": HEAD + "    outputs: [docs/a.md, 'stage-*.md']",
     "long text": f"workflow: a\ndescription: |\n  {'word ' * 500}\n  and more",
     "nulls in a field": HEAD + "    evidence: {x: {type: null, min: null, equals: null}}",
-    "aliases": "workflow: a\nphases:\n  - &p {name: One}\n  - *p",
+    "aliases": "workflow: a\nphases:\n  - {name: One, tasks: &t [x]}\n  - {name: Two, tasks: *t}",
 }
 BAD = {
     "not a map": ("[workflow]", [("wrong-type", 1), ("missing-key", 1)]),
@@ -168,7 +168,8 @@ BAD = {
     "base that is true": ("workflow: a\nbase: true", [("bad-base", 2)]),
     "unit": ("workflow: a\nunit: step", [("bad-unit", 2)]),
     "time": ("workflow: a\nexpiry: {pause: 24}", [("bad-time", 2)]),
-    "no time": ("workflow: a\nexpiry: {pause: 0h}", [("bad-time", 2)]),
+    "less than never": ("workflow: a\nexpiry: {pause: -1h}", [("bad-time", 2)]),
+    "false is no time": ("workflow: a\nexpiry: {pause: false}", [("bad-time", 2)]),
     "phases no list": ("workflow: a\nphases: One", [("wrong-type", 2)]),
     "a phase without a name": ("workflow: a\nphases:\n  - purpose: x", [("missing-key", 3)]),
     "a phase that is a number": (
@@ -196,7 +197,7 @@ BAD = {
     "matches no text": (HEAD + "    evidence: {x: {matches: 1}}", [("wrong-type", 4)]),
     "strict no flag": (HEAD + "    evidence: {x: any}\n    strict: 'no'", [("wrong-type", 5)]),
     "a rule without a check": (HEAD + "    rules:\n      - message: x", [("missing-key", 5)]),
-    "too many": ("workflow: a\nphases: [" + "x," * 201 + "]", [("too-many", 2)]),
+    "too many": (f"workflow: a\nphases: {[f'p{n}' for n in range(201)]}", [("too-many", 2)]),
 }
 ONLY_READ = {
     "a pattern": (HEAD + "    evidence: {x: {matches: '(a)\\1'}}", [("bad-pattern", 4)]),
@@ -426,3 +427,23 @@ def _without_sources(made: Workflow) -> Any:
         if "gate" in phase:
             phase["gate"].pop("source")
     return values
+
+
+@pytest.mark.parametrize("never", ["0", "0h", "0d"])
+def test_a_time_of_0_is_never_and_stays_so(never: str) -> None:
+    made, found = definition.read(
+        f"workflow: a\nexpiry: {{pause: {never}, abandon: 7d}}\n".encode(), "a"
+    )
+    assert made is not None and not found
+    assert made.expiry == Expiry(pause_hours=0.0, abandon_hours=168.0)
+    again, _ = definition.read(definition.write(made), "a")
+    assert again is not None and again.expiry == made.expiry
+
+
+def test_two_phases_of_one_name_are_told_and_can_be_used() -> None:
+    made, found = definition.read(
+        b"workflow: a\nphases:\n  - Build\n  - Test\n  - name: Build\n", "a"
+    )
+    assert made is not None and [(f.code, f.severity, f.line) for f in found] == [
+        ("same-name", "warning", 5)
+    ]

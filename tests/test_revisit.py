@@ -247,6 +247,14 @@ def test_undo_does_not_take_new_work_away(plain: Session, project: Path) -> None
     assert (project / "2.v1.md").read_text() == "what task 2 made\n"
 
 
+def test_undo_with_the_same_key_is_done_once(plain: Session) -> None:
+    plain.revisit_apply("t1", impact="minor", key="there")
+    back = plain.revisit_undo(key="back")
+    assert plain.revisit_undo(key="back").id == back.id and plain.repeated
+    with pytest.raises(Refused, match="used for something else"):
+        plain.revisit_undo(key="there")
+
+
 def test_undo_is_refused_once_work_went_on(plain: Session) -> None:
     plain.revisit_apply("t1", impact="minor")
     plain.task_done("t1")

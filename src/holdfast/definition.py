@@ -32,10 +32,10 @@ from holdfast.layout.document import Document, fresh
 from holdfast.layout.guarded import Unreadable
 from holdfast.model.expression import LARGEST, BadExpression, is_number, parsed, same
 from holdfast.model.gate import is_of_type
+from holdfast.model.number import UNITS
 from holdfast.model.pattern import BadPattern, compiled
 from holdfast.model.plan import (
     TYPES,
-    UNITS,
     Expiry,
     Field,
     Gate,
@@ -166,6 +166,7 @@ class _Reader:
         phases = self.several(values.get("phases"), ("phases",), "phases")
         each = values.get("each")
         made = [self.phase(p, ("phases", at), base + at) for at, p in enumerate(phases)]
+        self.note_namesakes(made)
         return Workflow(
             name=self.name(values, wanted),
             version=self.version(values),
@@ -179,6 +180,12 @@ class _Reader:
             expiry=self.expiry(values.get("expiry")),
             source=self.source,
         )
+
+    def note_namesakes(self, phases: list[Phase]) -> None:
+        for at, phase in enumerate(phases):
+            if phase.name and phase.name in [each.name for each in phases[:at]]:
+                message = f"two phases are called {phase.name}: people cannot tell them apart"
+                self.note("same-name", message, ("phases", at), WARNING)
 
     def name(self, values: dict[str, Any], wanted: str) -> str:
         if not same(values.get("format", FORMAT), FORMAT):
@@ -215,7 +222,7 @@ class _Reader:
             return Expiry()
         values = self.keyed(value, ("expiry",), "expiry")
         pause, abandon = (self.hours(values.get(key), ("expiry", key)) for key in KEYS["expiry"])
-        if pause is not None and abandon is not None and abandon <= pause:
+        if pause and abandon and abandon <= pause:
             self.note("contradiction", "abandon comes after pause", ("expiry", "abandon"))
         return Expiry(pause_hours=pause, abandon_hours=abandon)
 
@@ -224,8 +231,11 @@ class _Reader:
             return None
         number = value[:-1] if isinstance(value, str) else ""
         is_number = number.isascii() and number.isdigit() and 0 < len(number) <= 5
-        if not is_number or value[-1] not in _HOURS or not int(number):
-            self.note("bad-time", "a time is a number with m, h or d, such as 24h or 7d", path)
+        if same(value, 0):
+            return 0.0
+        if not is_number or value[-1] not in _HOURS:
+            message = "a time is a number with m, h or d, such as 24h or 7d; 0 is never"
+            self.note("bad-time", message, path)
             return None
         return int(number) * _HOURS[value[-1]]
 
@@ -488,12 +498,12 @@ def _given(**values: Any) -> dict[str, Any]:
 
 def _expiry(expiry: Expiry) -> dict[str, str]:
     times = {"pause": expiry.pause_hours, "abandon": expiry.abandon_hours}
-    return {key: _time(hours) for key, hours in times.items() if hours}
+    return {key: _time(hours) for key, hours in times.items() if hours is not None}
 
 
 def _time(hours: float) -> str:
     if hours % 24 == 0:
-        return f"{int(hours // 24)}d" if hours != 24 else "24h"
+        return f"{int(hours // 24)}d" if hours not in (0, 24) else f"{int(hours)}h"
     return f"{int(hours)}h" if hours == int(hours) else f"{round(hours * 60)}m"
 
 

@@ -29,7 +29,7 @@ from holdfast.touch import Made, outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.model.event import Body, Event
     from holdfast.verb import Recorder
@@ -133,8 +133,9 @@ def fail(
 
 def retry(session: Recorder, *, key: str = "") -> Event:
     """Begin another attempt at the current phase."""
-    again = called_before(session, key, lambda body: isinstance(body, ev.StepStarted))
-    return again or session.record(*moves.again(_look(session)[0]), key=key)
+    if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
+        return earlier[-1]
+    return session.record(*moves.again(_look(session)[0]), key=key)
 
 
 def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
@@ -143,8 +144,8 @@ def rollback(session: Recorder, number: int, *, because: str = "", key: str = ""
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.StepStarted) and number_of(body.step) == number
 
-    if earlier := called_before(session, key, is_same):
-        return earlier
+    if earlier := session.called_before(key, is_same):
+        return earlier[-1]
     state, _ = _look(session)
     _require_phases(state)
     return session.record(*moves.back_to(state, number, because), key=key)
@@ -167,8 +168,8 @@ def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str 
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.PlanResolved) and body.total == count
 
-    if earlier := called_before(session, key, is_same):
-        return earlier
+    if earlier := session.called_before(key, is_same):
+        return earlier[-1]
     state, workflow = _look(session)
     return session.record(*moves.resolved(state, workflow, count, names), key=key)
 
@@ -365,30 +366,10 @@ def _at_hand(state: State) -> State:
     return State(state.core, rows)
 
 
-def called_before(session: Recorder, key: str, is_same: Callable[[Body], bool]) -> Event | None:
-    """The last event of the call that used this key before; refused if it was another call."""
-    session.repeated = False
-    batch = session.home.journal.batch(session.id, key) if key else []
-    if not batch:
-        return None
-    if not any(is_same(event.body) for event in batch):
-        last = batch[-1]
-        raise Refused(
-            f"the key {key} was used for something else",
-            why=f"it stands for event {last.seq}, {last.kind}",
-            hint="use a key of its own for every call",
-        )
-    session.repeated = True
-    return batch[-1]
-
-
 def _judged_before(session: Recorder, number: int, key: str) -> Outcome | None:
-    found: list[type[Body]] = []
-
     def is_same(body: Body) -> bool:
-        same = isinstance(body, ev.Verdict) and number_of(body.step) == number
-        found.extend([type(body)] if same else [])
-        return same
+        return isinstance(body, ev.Verdict) and number_of(body.step) == number
 
-    event = called_before(session, key, is_same)
-    return None if event is None else _outcome(event, number, found[0])
+    batch = session.called_before(key, is_same)
+    kinds = [type(event.body) for event in batch if is_same(event.body)]
+    return _outcome(batch[-1], number, kinds[0]) if batch else None

@@ -29,7 +29,6 @@ from holdfast.model.essay import Gate, Moves, Outline, gate_of
 from holdfast.model.essay_outlook import Summary, next_command, summary
 from holdfast.model.event import Body
 from holdfast.model.state import State
-from holdfast.phase import called_before
 from holdfast.text import clean_input, tame
 from holdfast.touch import saved
 
@@ -127,9 +126,8 @@ class _Verb:
 
     def do(self, act: Act, is_same: Same, log: str = "", **more: object) -> Done:
         """Record what the act makes of the state, then what the log says of it."""
-        earlier = called_before(self.session, self.key, is_same)
-        if earlier is not None:
-            return self._answer(earlier, Moves(self.state), more)
+        if earlier := self.session.called_before(self.key, is_same):
+            return self._answer(earlier[-1], Moves(self.state), more)
         last: list[Moves] = []
         log = self.log(log) if log else ""
         chores: list[str] = []

@@ -26,7 +26,7 @@ from holdfast.config import child_environment, user_environment
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.model.event import Event, EvidenceObserved
-from holdfast.model.plan import UNITS, number_of
+from holdfast.model.number import UNITS, number_of
 from holdfast.model.state import Proof, State, Step
 from holdfast.sha import digest_of
 from holdfast.text import ID_LIMIT, clean_id, shorten, tame, terminal

@@ -273,8 +273,8 @@ def apply(
     home = session.home
     home.take_up(session.id)
     found = look(session, step, impact)
-    if key and (done := _done_before(session, key)):
-        return found, done
+    if done := session.called_before(key, _is_revisit):
+        return found, next(event for event in done if _is_revisit(event.body))
     reason = home.journal.redacted(because.strip() or "; ".join(found.assessment.reasons))
     with home.store.view(session.id) as view:
         known = _Known(session, home.journal.state(view))
@@ -301,22 +301,12 @@ def apply(
         chores=[json.dumps(one) for one in chores],
     )
     chore.finish(home, session.id)
-    event = _done_before(session, name)
-    session.repeated = False
-    assert event is not None
-    return found, event
+    batch = home.journal.batch(session.id, name)
+    return found, next(event for event in batch if _is_revisit(event.body))
 
 
-def _done_before(session: Recorder, key: str) -> Event | None:
-    """The revisit that was recorded under a key, if one was."""
-    batch = session.home.journal.batch(session.id, key)
-    done = [event for event in batch if isinstance(event.body, ev.StepRevisited)]
-    if batch and not done:
-        why = f"it stands for event {batch[-1].seq}, {batch[-1].kind}"
-        hint = "use a key of its own for every call"
-        raise Refused(f"the key {key} was used for something else", why=why, hint=hint)
-    session.repeated = bool(done)
-    return done[-1] if done else None
+def _is_revisit(body: Body) -> bool:
+    return isinstance(body, ev.StepRevisited)
 
 
 def _versioned(one: Kept) -> Body:
@@ -367,6 +357,8 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     """Take the last revisit back: its events are withdrawn, its files get their names again."""
     home = session.home
     home.take_up(session.id)
+    if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
+        return earlier[-1]
     event, batch = _last(session)
     with home.store.view(session.id) as view:
         known = _Known(session, home.journal.state(view))

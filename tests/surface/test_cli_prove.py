@@ -117,3 +117,10 @@ def test_an_interrupt_ends_the_command_and_is_recorded(cli: Cli, linted: Path) -
     (proof,) = cli.json("prove", "--list")["proofs"]
     assert proof["interrupted"] and proof["exit"] == 128 + signal.SIGINT
     assert cli.json("status")["holders"] == []
+
+
+def test_what_is_said_of_a_command_that_ended_within_a_line_has_its_own(cli: Cli) -> None:
+    cli.start("x")
+    lines = cli.ok("prove", "--", "printf", "half a line").out.splitlines()
+    assert lines[0] == "half a line" and lines[1].startswith("#2 printf")
+    assert "\n\n" not in cli.ok("prove", "--", "echo", "a whole one").out

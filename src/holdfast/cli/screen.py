@@ -68,6 +68,7 @@ class Screen:
         self._pager = ""
         self._kept: list[str] | None = None
         self._aside: list[tuple[Part, ...]] = []
+        self._is_within_line = False
 
     def settle(self, settings: Settings, *, colour: bool) -> None:
         """Take over what the settings say about colour and the pager."""
@@ -162,6 +163,7 @@ class Screen:
         With --json it goes to the error stream, so that the answer stays one object.
         """
         stream = self.err if self.json else self.out
+        self._is_within_line = not (self.json or data.endswith(b"\n"))
         try:
             buffer = getattr(stream, "buffer", None)
             stream.flush()
@@ -265,6 +267,8 @@ class Screen:
             raise Unwritable(error.strerror or type(error).__name__) from error
 
     def _write(self, text: str) -> None:
+        if self._is_within_line:
+            text, self._is_within_line = f"\n{text}", False
         if self._kept is None:
             _put(self.out, text)
         else:

@@ -14,9 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.errors import Damaged
-from holdfast.model.number import UNITS as UNITS
-from holdfast.model.number import last_number as last_number
-from holdfast.model.number import number_of as number_of
 
 TYPES = ("any", "boolean", "integer", "number", "string", "list", "object")
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from holdfast.model.number import number_of
 from holdfast.model.state import Checkpoint, State, Step
 
 IMPACTS = ("minor", "moderate", "major")
@@ -225,8 +226,6 @@ def later_steps(state: State, step: str) -> list[Step]:
 
 def _place(known: dict[str, Step], step: str) -> int | None:
     """The number of the phase or stage that a step is, or lies in."""
-    from holdfast.model.plan import number_of
-
     for _ in range(8):
         number = number_of(step.partition("/")[0])
         row = known.get(step)

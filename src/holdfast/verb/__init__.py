@@ -78,6 +78,20 @@ class Recorder:
         self.repeated = recorded.repeated
         return recorded.events[-1]
 
+    def called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
+        """What a call recorded that used this key before; refused if it was another call."""
+        self.repeated = False
+        batch = self.home.journal.batch(self.id, key) if key else []
+        if batch and not any(is_same(event.body) for event in batch):
+            last = batch[-1]
+            raise Refused(
+                f"the key {key} was used for something else",
+                why=f"it stands for event {last.seq}, {last.kind}",
+                hint="use a key of its own for every call",
+            )
+        self.repeated = bool(batch)
+        return batch
+
     def _rows(self, table: str) -> list[Any]:
         with self.home.store.view(self.id) as view:
             return list(self.home.journal.state(view).rows.select(table))

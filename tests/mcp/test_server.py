@@ -226,6 +226,7 @@ def test_what_cannot_be_read_is_refused_with_the_reason(desk: Desk, ask: Ask, ur
             await client.read_resource(uri)
         assert caught.value.error.code == -32602
         assert "there is no" in caught.value.error.message
+        assert caught.value.error.data["uri"] == uri
 
     talk(desk, act)
 

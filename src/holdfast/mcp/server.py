@@ -137,17 +137,18 @@ class _Service:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        kind, text = await self._read(lambda: reading.read(self._desk.home, params.uri))
+        uri = params.uri
+        kind, text = await self._read(lambda: reading.read(self._desk.home, uri), uri=uri)
         told = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[told])
 
-    async def _read(self, act: Callable[[], T]) -> T:
+    async def _read(self, act: Callable[[], T], **asked: str) -> T:
         try:
             return await self._asked(act)
         except HoldfastError as error:
             told = answer.failed("read", error, self._desk.home, reads=True)
             about = told.values.get("error") or told.values["question"]
-            raise MCPError(types.INVALID_PARAMS, about["what"], told.values) from None
+            raise MCPError(types.INVALID_PARAMS, about["what"], {**told.values, **asked}) from None
 
     # -- prompts -------------------------------------------------------------------------------
 

@@ -75,8 +75,7 @@ class Tools:
     shell: Callable[[str], Step]
     write: Callable[[Path, str], Step]
     edit: Callable[[Path, str, str], Step]
-    mcp: Callable[[str, dict[str, Any]], list[Step]]
-    """More than one step where a tool must be looked up first."""
+    mcp: Callable[[str, dict[str, Any]], Step]
     delegate: Callable[[str], Step]
 
 
@@ -183,7 +182,7 @@ _CLAUDE_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="Edit", args={"file_path": str(path), "old_string": old, "new_string": new}
     ),
-    mcp=lambda name, args: [Step(tool=f"mcp__holdfast__{name}", args=args)],
+    mcp=lambda name, args: Step(tool=f"mcp__holdfast__{name}", args=args),
     delegate=lambda prompt: Step(
         tool="Agent",
         args={"description": "a part", "subagent_type": "general-purpose", "prompt": prompt},
@@ -245,7 +244,7 @@ _CODEX_TOOLS = Tools(
     shell=_codex_shell,
     write=lambda path, text: _patch(path, ["+" + line for line in text.splitlines()], "Add"),
     edit=lambda path, old, new: _patch(path, ["@@", f"-{old}", f"+{new}"], "Update"),
-    mcp=lambda name, args: [Step(tool=name, namespace="mcp__holdfast", args=args)],
+    mcp=lambda name, args: Step(tool=name, namespace="mcp__holdfast", args=args),
     delegate=lambda prompt: Step(
         tool="spawn_agent", namespace="multi_agent_v1", args={"message": prompt}
     ),
@@ -253,6 +252,7 @@ _CODEX_TOOLS = Tools(
 
 
 def _codex_settings(place: Place) -> None:
+    """A turn begins without the tools of a server that was not there in time: time is given."""
     place.write(
         ".codex/config.toml",
         f"""# kept by hand
@@ -260,6 +260,7 @@ model = "scripted"
 model_provider = "scripted"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
+mcp_optional_startup_grace_ms = 20000
 
 [model_providers.scripted]
 name = "scripted"
@@ -302,7 +303,7 @@ _GEMINI_TOOLS = Tools(
             "new_string": new,
         },
     ),
-    mcp=lambda name, args: [Step(tool=f"mcp_holdfast_{name}", args=args)],
+    mcp=lambda name, args: Step(tool=f"mcp_holdfast_{name}", args=args),
     delegate=lambda prompt: Step(
         tool="invoke_agent", args={"agent_name": "generalist", "prompt": prompt}
     ),
@@ -336,7 +337,7 @@ _OPENCODE_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="edit", args={"filePath": str(path), "oldString": old, "newString": new}
     ),
-    mcp=lambda name, args: [Step(tool=f"holdfast_{name}", args=args)],
+    mcp=lambda name, args: Step(tool=f"holdfast_{name}", args=args),
     delegate=lambda prompt: Step(
         tool="task",
         args={"description": "a part", "subagent_type": "general", "prompt": prompt},
@@ -387,7 +388,7 @@ _QWEN_TOOLS = Tools(
     edit=lambda path, old, new: Step(
         tool="edit", args={"file_path": str(path), "old_string": old, "new_string": new}
     ),
-    mcp=lambda name, args: [Step(tool=f"mcp__holdfast__{name}", args=args)],
+    mcp=lambda name, args: Step(tool=f"mcp__holdfast__{name}", args=args),
     delegate=lambda prompt: Step(
         tool="agent",
         args={"description": "a part", "subagent_type": "general-purpose", "prompt": prompt},

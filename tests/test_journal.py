@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Ref
 from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event, Sealed
-from holdfast.model.fold import FOLD_VERSION
+from holdfast.model.fold import FOLD_VERSION, fold
+from holdfast.model.state import State
 from holdfast.redact import Redactor
 from holdfast.store import Head
 from holdfast.store.sqlite import SqliteStore
@@ -787,3 +788,24 @@ def test_harm_beside_the_events_is_not_called_good_either(whole: Home, harm: str
         assert not view.intact()
         assert [finding.code for finding in whole.journal.check_chain(view)] == ["sum"]
     assert whole.codes()
+
+
+def test_what_many_withdraw_together_is_worked_out_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.started()
+    notes = [home.note(f"note {n}") for n in range(20)]
+    folded: list[int] = []
+
+    def counted(events: Iterable[Event]) -> State:
+        folded.append(1)
+        return fold(events)
+
+    monkeypatch.setattr("holdfast.journal.fold", counted)
+    gone = [ev.EventRetracted(event=note.id, because="too many") for note in notes[:19]]
+    home.record(*gone, ev.NoteAdded(text="one more"))
+    assert len(folded) == 1, "a journal is not added up again for every one of them"
+    with home.store.view("s1") as view:
+        state = home.journal.state(view)
+        assert image(state) == image(fold(home.journal.events(view)))
+        assert state.core.retracted == 19

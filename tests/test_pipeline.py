@@ -213,6 +213,7 @@ def test_sections_without_work_leave_with_the_outline_and_may_come_back(essay: E
     session.approve("G2")
     assert [one.number for one in session.section_list()] == [1, 2]
     assert len(essay.file["stages"]["stage_3"]["sections"]) == 2
+    assert essay.file["stages"]["stage_3"]["total_sections"] == 2
     session.section_add(3, title="Back")
     assert [one.number for one in session.section_list()] == [1, 2, 3]
     assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
@@ -875,3 +876,24 @@ def test_a_repeated_verb_owes_no_second_line(essay: Essay) -> None:
     for _ in range(2):
         session.claim_defer("It rains", reason="timeout", key="once")
     assert (essay.folder / pipeline.FACTS).read_text().count("It rains") == 1
+
+
+def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essay) -> None:
+    session = essay.session
+    for act in (lambda: session.paragraph_done(1), lambda: session.section_done(1)):
+        assert refused(session, act, "section").legal == ["approve G1"]
+    session = essay.at_sections()
+    found = refused(session, lambda: session.paragraph_done(1), "no section of stage 4 is current")
+    assert found.legal == model.owed(model.Moves(essays.state_of(session)), 1)
+    essay.argued(1)
+    found = refused(session, lambda: session.voice(4), "no section of stage 4 is current")
+    assert found.legal == ["section start 1 --stage 4"]
+
+
+def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> None:
+    session = essay.session
+    assert session.phase_gate(1).judgment.next_steps == ["holdfast approve G1"]
+    essay.at_sections()
+    assert session.phase_gate(1).judgment.next_steps == ["holdfast revisit 1"]
+    owed = model.owed(model.Moves(essays.state_of(session)), 1)[0]
+    assert session.phase_gate(3).judgment.next_steps == [f"holdfast {owed}"]

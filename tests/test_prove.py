@@ -352,3 +352,33 @@ def test_whoever_held_the_session_still_does_after_a_proof(session: Session) -> 
     ran(session, "true")
     (held,) = [holder for holder, _ in session.home.workspace.holders(session.id)]
     assert held.doing == ""
+
+
+# -- at a gate ---------------------------------------------------------------------------------
+
+GATED = """
+workflow: gated
+phases:
+  - {name: Build, evidence: {tests: observed, coverage: {min: 80, required: false}}}
+  - {name: Ship, evidence: {tests: observed, notes: string}}
+"""
+
+
+def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
+    hf: Holdfast, project: Path
+) -> None:
+    (project / "gated.yaml").write_text(GATED)
+    session = hf.start("build it", workflow="./gated.yaml")
+    assert not session.phase_done(1, {"tests": True}).passed
+    ran(session, "false", name="tests", inputs=["src/**"])
+    assert not session.phase_done(1).passed
+    ran(session, "true", name="tests", inputs=["src/**"])
+    (project / "src/a.py").write_text("another")
+    judged = session.phase_done(1).judgment
+    assert judged is not None and "before its inputs changed" in judged.issue
+    list(session.prove_again())
+    assert session.phase_done(1, {"coverage": 90}).passed
+    ran(session, "true", name="tests")
+    assert session.phase_done(2, {"notes": "all of it"}).passed
+    seen = [row.observed for row in session._rows("checkpoint")]
+    assert seen == [True, False], "proven is what was seen and not said"

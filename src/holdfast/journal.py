@@ -23,7 +23,7 @@ from holdfast.intake import admit, admit_actor, remains
 from holdfast.model import event as ev
 from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Sealed
-from holdfast.model.fold import FOLD_VERSION, extend, fold, follows
+from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.merge import in_order
 from holdfast.model.rules import allow, decide
 from holdfast.model.state import Core, State
@@ -339,6 +339,8 @@ class _Writing:
         self.state = state
         self.events: list[Event] = []
         self.news: News | None = None
+        self._in_row = False
+        """Whether the next move is a withdrawal too."""
         self._device, self._lost = _device_for(view, state.core, self._clock)
 
     def record(self, moves: Sequence[Body], rule: Rule = decide) -> Batch:
@@ -353,6 +355,7 @@ class _Writing:
             *implied, asked = rule(self.state, move)
             for body in implied:
                 self._record(body, self._part(), at)
+            self._in_row = isinstance(moves[-left] if left else None, ev.EventRetracted)
             self._record(asked, self._part() if left else self._id, at)
 
     def _part(self) -> str:
@@ -380,6 +383,10 @@ class _Writing:
     def _take_effect(self, event: Event) -> None:
         if follows(self.state, event):
             extend(self.state, event)
+            return
+        if self._in_row and isinstance(event.body, ev.EventRetracted):
+            # What many withdraw together is worked out with the last of them, once.
+            advance(self.state.core, event)
             return
         everything = [*map(read, self._view.events()), *self.events, event]
         self.state, self._fresh = fold(everything), True

@@ -20,6 +20,7 @@ from holdfast.evidence import kept
 from holdfast.model import event as ev
 from holdfast.model import phase as moves
 from holdfast.model.essay import is_essay
+from holdfast.model.essay_outlook import next_command
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
 from holdfast.model.number import number_of
 from holdfast.model.plan import Gate, Workflow
@@ -56,7 +57,7 @@ class Outcome(Struct, frozen=True):
 class Asked(Struct, frozen=True):
     """What the gate of a phase asks, what there is, and whether that would be enough.
 
-    `done` is a phase that passed: it is handed in again only after a rollback.
+    `done` is a phase that passed; `handed_in` is false where `phase done` is not the way.
     """
 
     phase: int
@@ -67,6 +68,7 @@ class Asked(Struct, frozen=True):
     stale: list[str]
     judgment: Judgment
     done: bool = False
+    handed_in: bool = True
 
 
 class Listed(Struct, frozen=True):
@@ -182,10 +184,9 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
     there = {**moves.evidence_of(state, number), **evidence}
     case = _Case(session, state, workflow, number, there)
     done = number in state.core.phases_done
-    judgment = case.judgment
-    if done:
-        back = [f"holdfast phase rollback {number} --because REASON"]
-        judgment = replace(judgment, next_steps=back)
+    judgment, other = case.judgment, _other_way(state, number, done=done)
+    if other:
+        judgment = replace(judgment, next_steps=[f"holdfast {other}"])
     return Asked(
         phase=number,
         name=case.name,
@@ -195,7 +196,15 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
         stale=sorted(case.stale),
         judgment=judgment,
         done=done,
+        handed_in=not other,
     )
+
+
+def _other_way(state: State, number: int, *, done: bool) -> str:
+    """What is typed where a phase is not handed in: it has passed, or is a stage of an essay."""
+    if is_essay(state):
+        return f"revisit {number}" if done else next_command(state)
+    return f"phase rollback {number} --because REASON" if done else ""
 
 
 def listed(session: Recorder) -> list[Listed]:
@@ -360,7 +369,7 @@ def _look(session: Recorder) -> tuple[State, Workflow | None]:
 def _at_hand(state: State) -> State:
     """A state whose steps and verdicts can be looked at when its session no longer is."""
     rows = Rows()
-    for table in ("step", "checkpoint"):
+    for table in ("step", "checkpoint", *(("attribute", "claim") if is_essay(state) else ())):
         for row in state.rows.select(table):
             rows.put(table, row.name, row)
     return State(state.core, rows)

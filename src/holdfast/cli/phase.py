@@ -216,7 +216,8 @@ def run_gate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         screen.answer({**session.status(), **plain.gate(asked)})
         return
     past = " (it has passed)" if asked.done else ""
-    screen.line((f"Phase {asked.phase}: {asked.name}", "bold"), past)
+    unit = session.status()["phase"]["unit"].capitalize()
+    screen.line((f"{unit} {asked.phase}: {asked.name}", "bold"), past)
     if not asked.gate.fields and not asked.gate.rules:
         screen.line("  its gate asks for nothing: ", (screen.as_typed(_then(asked)[0]), "cyan"))
         return
@@ -235,7 +236,7 @@ def _then(asked: Asked) -> list[str]:
     """What to type: what is lacking first, then how the phase is handed in."""
     from holdfast.model.gate import hand_in
 
-    if asked.done or not asked.judgment.checkpoint_passed:
+    if not (asked.handed_in and asked.judgment.checkpoint_passed):
         return asked.judgment.next_steps
     return [hand_in(asked.gate, asked.evidence, asked.phase, asked.observed)]
 

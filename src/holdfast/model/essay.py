@@ -433,20 +433,38 @@ def section_meant(moves: Moves, section: int | None, stage: int) -> int:
         found = moves.sections(stage, "running", "needs_review")
         if len(found) != 1:
             why = f"at work: {_list(found)}" if found else "none is at work"
-            raise Refused(f"no section of stage {stage} is current", why=why, hint="--section N")
+            raise Refused(
+                f"no section of stage {stage} is current",
+                why=why,
+                hint="--section N" if found else "",
+                legal=[] if found else _leading_to(moves, stage),
+            )
         section = found[0]
     if not moves.status(stage, section):
         known = moves.sections(stage)
         why = f"they are {_list(known)}" if known else "the outline is not approved"
-        raise Refused(f"there is no section {section}", why=why)
+        legal = [] if known else _leading_to(moves, stage)
+        raise Refused(f"there is no section {section}", why=why, legal=legal)
     return section
+
+
+def _leading_to(moves: Moves, stage: int) -> list[str]:
+    """What is to be done before a section of a stage can be worked on."""
+    if moves.status(3) in ("pending", ""):
+        return ["approve G2" if moves.status(1) == "done" else "approve G1"]
+    ready = [
+        n for n in moves.sections(stage, "pending") if stage == 3 or moves.status(3, n) == "done"
+    ]
+    if ready:
+        return [f"section start {ready[0]} --stage {stage}"]
+    left = moves.sections(3, "running", "needs_review", "pending")
+    return owed(moves, left[0]) if left else []
 
 
 def _argued(moves: Moves, section: int, what: str) -> None:
     """Refuse to speak of arguments of a section that is done, or before stage 3."""
     if moves.status(3) in ("pending", ""):
-        gate = "G2" if moves.status(1) == "done" else "G1"
-        raise Refused(what, why="stage 3 has not begun", legal=[f"approve {gate}"])
+        raise Refused(what, why="stage 3 has not begun", legal=_leading_to(moves, 3))
     if moves.status(3, section) == "done":
         why = f"the arguments of section {section} are completed"
         raise Refused(what, why=why, legal=[f"section start {section} --stage 4"])

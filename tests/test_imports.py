@@ -44,7 +44,7 @@ ALLOWED = {
     "intake": "redact text model.*",
     "derived": "model.* store",
     "soundness": "errors derived model.* store",
-    "journal": "errors clock derived intake redact soundness model.* store",
+    "journal": "errors clock derived intake redact soundness model.* store store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
     "probe": "errors config files",
@@ -76,6 +76,11 @@ ALLOWED = {
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
+    "conversation": "errors choice clock home hooks.heard hooks.tool journal model.* place process"
+    " session sha store store.local store.runs survey text workspace",
+    "ingest": "errors conversation home hooks.heard hooks.spool hooks.wire process sha store.runs",
+    "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"
+    " store.runs text",
     "hooks": "hooks.spool",
     "hooks.spool": "holdfast files",
     "found": "holdfast errors files layout.*",
@@ -107,7 +112,8 @@ ALLOWED = {
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store verb.*",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
-    " derived doctor essay expiry files found glance hooks hooks.install hooks.survey journal"
+    " derived doctor essay expiry files found glance greeting hooks hooks.install"
+    " hooks.survey ingest journal"
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb view workflow workspace"
@@ -124,8 +130,8 @@ ALLOWED = {
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install mcp.*"
-    " cli.*",
+    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install ingest"
+    " mcp.* cli.*",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
@@ -133,7 +139,8 @@ ALLOWED = {
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt child cleanup compat convert derived essay evidence expiry"
+    "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived essay"
+    " evidence expiry ingest"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"

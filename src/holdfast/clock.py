@@ -124,7 +124,7 @@ def derived_id(*parts: str) -> str:
 
 
 def _base32(number: int, length: int) -> str:
-    return "".join(_ALPHABET[number >> 5 * i & 31] for i in reversed(range(length)))
+    return "".join([_ALPHABET[number >> place & 31] for place in range(5 * length - 5, -1, -5)])
 
 
 def iso(ms: int, *, millis: bool = False) -> str:

@@ -138,6 +138,7 @@ _ALL = (
     Option("session", "", _LINE, "the session that commands mean", in_file=False),
     Option("busy_timeout", 10.0, _number(0, 3600), "seconds to wait for another process"),
     Option("brief_budget", 1500, _integer(150, 20_000), "tokens a briefing may cost"),
+    Option("hook_budget", 1500, _integer(150, 20_000), "tokens of the one an agent starts with"),
     Option("context_window", 128_000, _integer(1_000, 10**8), "tokens an agent's context holds"),
     Option("drift_files", 200, _integer(0, 100_000), "touched files a briefing looks at"),
     Option("drift_ms", 50, _integer(0, 60_000), "milliseconds that looking may take"),
@@ -165,6 +166,7 @@ class Settings:
     session: str
     busy_timeout: float
     brief_budget: int
+    hook_budget: int
     context_window: int
     drift_files: int
     drift_ms: int

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.found import Report as FileReport
     from holdfast.hooks.install import Ground
     from holdfast.hooks.install import Plan as AgentPlan
+    from holdfast.ingest import Ingested
     from holdfast.journal import Journal
     from holdfast.layout.ai_session import Report as FeatureReport
     from holdfast.layout.contract import Verdict
@@ -95,6 +96,8 @@ def open(
 
 
 _HOUR = 3_600_000
+_QUICK = 0.05
+"""How long a command that records something may first take up what hooks said, in seconds."""
 _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
 
@@ -184,6 +187,19 @@ class Holdfast:
                 roots={"ai-session": self.settings.session_root},
             )
         return self._mirror
+
+    def seen_from(self, folder: str, actor: str) -> Holdfast:
+        """The same home from another folder, for someone else; it ends with this one."""
+        other = Holdfast(
+            self.settings,
+            cwd=folder,
+            actor=actor,
+            clock=self.clock,
+            on_notice=self._notice,
+            one_shot=True,
+        )
+        other._store, other._journal = self.store, self.journal
+        return other
 
     # -- layout files --------------------------------------------------------------------------
 
@@ -572,6 +588,37 @@ class Holdfast:
 
         branch, commit = head(self.workspace.tree)
         return self.journal.redacted(terminal(branch or "")), commit or ""
+
+    # -- what hooks of agents said -------------------------------------------------------------
+
+    def waiting(self) -> int:
+        """How many payloads of hooks wait to be taken up."""
+        try:
+            return len(os.listdir(os.path.join(self.store.home, files.SPOOL, files.WAITING)))
+        except OSError:
+            return 0
+
+    def ingest(
+        self, *, limit: int | None = None, seconds: float | None = None, wait: float = 0.0
+    ) -> Ingested:
+        """Record what hooks of agents said: at most so many payloads, for about so long.
+
+        Where another process is at it, wait for it no longer than `wait` seconds.
+        """
+        from holdfast.ingest import ingest
+
+        return ingest(self, limit=limit, seconds=seconds, wait=wait)
+
+    def catch_up(self) -> None:
+        """Before something is recorded: what was said earlier, as far as that is quick."""
+        if self.waiting():
+            self.afterwards(lambda: self.ingest(seconds=_QUICK))
+
+    def hook(self, agent: str, payload: str) -> str:
+        """What an agent is told when a conversation begins, by the payload of that hook."""
+        from holdfast.greeting import greet
+
+        return greet(self, agent, payload)
 
     # -- the whole home ------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.merge import in_order
-from holdfast.model.rules import allow, decide
+from holdfast.model.rules import allow, decide, report
 from holdfast.model.state import Core, State
 from holdfast.redact import Redactor
 from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
@@ -34,6 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.model.plan import Workflow
     from holdfast.soundness import Finding, Report
+    from holdfast.store.runs import Change
 
 Rule = Callable[[State, Body], list[Body]]
 Maker = Callable[[State], Sequence[Body]]
@@ -49,6 +50,20 @@ class Recorded(Struct, frozen=True):
     events: list[Event]
     state: State
     repeated: bool = False
+
+
+class Given(Struct, frozen=True):
+    """Moves that belong together and have happened: recorded once, however often given.
+
+    `key` is of their source; what was recorded under it is not recorded again. `made` makes the
+    moves of the state that they are recorded in, where they depend on it.
+    """
+
+    key: str
+    actor: str
+    moves: Sequence[Body] = ()
+    at: int | None = None
+    made: Maker | None = None
 
 
 class Journal:
@@ -116,6 +131,48 @@ class Journal:
         if news:
             self._keep_news(done[-1][0], done[-1][2].events, news[0])
         return self._remember(*done[-1])
+
+    def take(
+        self,
+        session: str,
+        given: Sequence[Given],
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
+        change: Change | None = None,
+    ) -> Recorded:
+        """Record what others report, all of it in one transaction, each of it once.
+
+        Work is taken as it is, like a `foreign` move. What is said of the session itself (that it
+        begins, pauses, is resumed) is given alone, and left out where its rules refuse it: it has
+        become otherwise meanwhile.
+        """
+        once: dict[str, Given] = {}
+        for one in given:
+            once.setdefault(derived_id(session.lower(), one.key), one)
+        done: list[tuple[str, bytes, Recorded]] = []
+
+        def plan(view: View) -> Batch | None:
+            _require_listed_well(view)
+            state, fresh = self._state(view)
+            writing = _Writing(self._clock, view, state, fresh=fresh, actor="", id="")
+            for id, one in once.items():
+                if view.find(id) is None:
+                    writing.begin(id, self.actor(one.actor), one.at)
+                    made = one.made and list(map(self.admit, one.made(writing.state)))
+                    _report(writing, made or one.moves)
+            batch = writing.batch() if writing.events else None
+            core = batch.core if batch else view.core
+            done.append((view.session, core, Recorded(writing.events, writing.state)))
+            return batch
+
+        self.store.append(session, plan, create=create, blobs=blobs, spot=spot, change=change)
+        return self._remember(*done[-1])
+
+    def admit(self, body: Body) -> Body:
+        """What another program reports as it can be kept; `InvalidInput` if it cannot."""
+        return admit(body, self._redactor, foreign=True)
 
     def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
         return [admit(body, self._redactor) for body in moves]
@@ -335,6 +392,7 @@ class _Writing:
         self._actor, self._key, self._at = actor, id, at
         # What is recorded together shares the beginning of its ids: `undo` takes all of it back.
         self._id = id or new_id(clock)
+        self._before = 0
         self._entries: list[Entry] = []
         self.state = state
         self.events: list[Event] = []
@@ -346,7 +404,12 @@ class _Writing:
     def record(self, moves: Sequence[Body], rule: Rule = decide) -> Batch:
         """What has to be kept for these moves."""
         self.take(moves, rule)
-        return self._batch()
+        return self.batch()
+
+    def begin(self, id: str, actor: str, at: int | None) -> None:
+        """What follows is of another call, under a key of its own."""
+        self._id = self._key = id
+        self._actor, self._at, self._before = actor, at, len(self.events)
 
     def take(self, moves: Sequence[Body], rule: Rule) -> None:
         """Decide each move and let it take effect; the very last event has the id itself."""
@@ -359,7 +422,7 @@ class _Writing:
             self._record(asked, self._part() if left else self._id, at)
 
     def _part(self) -> str:
-        return f"{self._id}-{len(self.events) + 1}"
+        return f"{self._id}-{len(self.events) - self._before + 1}"
 
     def _record(self, body: Body, id: str, at: int | None) -> None:
         now = self._clock.now() if at is None else at
@@ -391,7 +454,7 @@ class _Writing:
         everything = [*map(read, self._view.events()), *self.events, event]
         self.state, self._fresh = fold(everything), True
 
-    def _batch(self) -> Batch:
+    def batch(self) -> Batch:
         rows = self.state.rows
         last = self.events[-1]
         # Before the rows are taken: the summary may still look at them through the view.
@@ -413,6 +476,18 @@ class _Writing:
             device=self._device if self._device != self._view.device else None,
             lost=self._lost,
         )
+
+
+def _report(writing: _Writing, moves: Sequence[Body]) -> None:
+    """Take what happened as it is; of the session itself only what its rules allow."""
+    if not moves:
+        return
+    about = ev.KIND_OF[type(moves[0])].startswith("session.")
+    try:
+        writing.take(moves, decide if about else report)
+    except Refused:
+        if not about:
+            raise
 
 
 def _require_listed_well(view: View) -> None:

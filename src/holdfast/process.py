@@ -71,16 +71,30 @@ def identity(pid: int | None = None) -> ProcessId | None:
     return ProcessId(*_boot_and_namespace(), row[0], row[3])
 
 
+def told(pid: int, start: int, boot: str, init: str) -> ProcessId | None:
+    """The process that a script told of, which may be gone by now; None if nothing is known.
+
+    A script can learn when a process began, but not its namespace: that is known by `init`, when
+    its first process began. Elsewhere than on Linux it learns no more than the number.
+    """
+    if not start or boot == "-":
+        return identity(pid) if pid > 0 and sys.platform == "darwin" else None
+    first = _process(INIT)
+    here, namespace = _boot_and_namespace()
+    is_ours = boot == here and init == (str(first[3]) if first else "-")
+    return ProcessId(boot, namespace if is_ours else f"init{init}", pid, start)
+
+
 def is_there(pid: int) -> bool:
     """Whether some process has this number; it need not be the one that once was meant."""
     return identity(pid) is not None or (pid > 0 and _process(pid) is None and _is_hidden(pid))
 
 
-def ancestors(limit: int = 64) -> list[ProcessId]:
-    """This process, its parent, and so on upwards, as far as can be seen."""
+def ancestors(limit: int = 64, *, pid: int | None = None) -> list[ProcessId]:
+    """A process (this one unless given), its parent, and so on upwards, as far as can be seen."""
     boot, namespace = _boot_and_namespace()
     found: list[ProcessId] = []
-    row = _process(os.getpid())
+    row = _process(os.getpid() if pid is None else pid)
     while row is not None and len(found) < limit:
         found.append(ProcessId(boot, namespace, row[0], row[3]))
         child, row = row, _process(row[2])

@@ -500,7 +500,7 @@ class Session(PlanVerbs, EssayVerbs):
         self.home.take_up(self.id)
         self.home.expire(self)
         # Before the resume is recorded, so that what changed since the last work still shows.
-        around = self._look(fenced)
+        around = self.look(fenced=fenced)
         if not (around.damage and self._has_damaged_events()):
             died = self._died()
             moves = moves_of_resume(self, died)
@@ -520,14 +520,17 @@ class Session(PlanVerbs, EssayVerbs):
         style: str = "holdfast",
         fmt: str = "text",
         fenced: bool = True,
+        around: Surroundings | None = None,
     ) -> Briefing:
         """What the next reader must know, within a budget of tokens. Changes nothing.
 
         `fenced` quotes the session's own words so that a model cannot take them for orders.
+        `around` is what a `look` saw, if that was before something that should not count.
         """
-        return self._brief(self._look(fenced), budget, style, fmt)
+        return self._brief(around or self.look(fenced=fenced), budget, style, fmt)
 
-    def _look(self, fenced: bool) -> Surroundings:
+    def look(self, *, fenced: bool = True) -> Surroundings:
+        """What is around the session now: who is at work, who died, what changed underneath."""
         from holdfast.survey import survey
 
         damage = self.damage()

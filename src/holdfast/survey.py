@@ -27,7 +27,7 @@ def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     if not died:
         return [resumed]
     agents = sorted({holder.agent for holder in died if holder.agent})
-    return [SessionInterrupted(doing=_doing(died), agents=agents), resumed]
+    return [SessionInterrupted(doing=doing_of(died), agents=agents), resumed]
 
 
 def survey(
@@ -56,7 +56,7 @@ def survey(
         holders=[(h.name, h.since, word) for h, word in home.others(session.id)],
         dead_agents=sorted({holder.agent for holder in died if holder.agent}),
         live_agents=sorted({h.agent for h, word in held if h.agent and word == "alive"}),
-        interrupted=_doing(died),
+        interrupted=doing_of(died),
         damage=list(damage),
         fence=fence if fenced else None,
         device_names={home.store.device: home.settings.device_name or device_name()},
@@ -73,9 +73,10 @@ def _proofs(session: Recorder, state: State) -> dict[str, str]:
     return glance(session, state)
 
 
-def _doing(died: Sequence[Holder]) -> str:
+def doing_of(died: Sequence[Holder]) -> str:
+    """What processes were at when they died."""
     agents = {holder.process for holder in died if holder.agent}
-    known = [h for h in died if h.agent or h.process not in agents]
+    known = [h for h in died if h.agent or h.doing or h.process not in agents]
     return "; ".join(dict.fromkeys(h.doing or h.agent or h.name for h in known))
 
 

@@ -71,11 +71,11 @@ class Workspace:
     def current(self) -> str:
         """The session meant here without being named, or "" when there is none."""
         self._decided_above = self._above()
-        return self._decided_above or self._chosen()
+        return self._decided_above or self.chosen()
 
     def outvoted(self) -> bool:
         """Whether a process above this one decided which session is meant, not this folder."""
-        return bool(self._decided_above) and self._decided_above != self._chosen()
+        return bool(self._decided_above) and self._decided_above != self.chosen()
 
     def require(self, *, open_only: bool) -> str:
         """The session meant here; `NoSession` with the open ones when that would be a guess."""
@@ -136,7 +136,8 @@ class Workspace:
         near = [(depth, h) for depth, h in held if depth is not None]
         return min(near, key=lambda pair: pair[0])[1].session if near else ""
 
-    def _chosen(self) -> str:
+    def chosen(self) -> str:
+        """The session that was last started, resumed or chosen in this folder, or ""."""
         inode, project, session = self._known
         if inode and (inode == self._inode or project == self.project()):
             return session

@@ -67,9 +67,13 @@ def test_payload_is_kept_byte_for_byte_and_says_where_it_came_from(
     script.quietly(b'{"a": "\xc3\xa4\xff\x00"}\n\n')
     (kept,) = script.kept()
     assert kept.data == b'{"a": "\xc3\xa4\xff\x00"}\n\n'
-    assert (kept.agent, kept.event, kept.pid) == ("claude-code", "PostToolUse", os.getpid())
-    assert kept.start == start_of(os.getpid()) and kept.init == str(start_of(1))
-    assert kept.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (kept.sender.agent, kept.sender.event, kept.sender.pid) == (
+        "claude-code",
+        "PostToolUse",
+        os.getpid(),
+    )
+    assert kept.sender.start == start_of(os.getpid()) and kept.sender.init == str(start_of(1))
+    assert kept.sender.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert script.spool.count(TMP) == 0
 
 
@@ -106,7 +110,7 @@ SHELLS = [("bash", "--posix"), ("bash",), ("busybox", "sh"), ("ksh",), ("zsh", "
 def test_script_needs_no_particular_shell(script: Script, shell: tuple[str, ...]) -> None:
     script.quietly(b"x" * 40_000_000, shell=shell)
     (kept,) = script.kept()
-    assert kept.is_cut and kept.pid == os.getpid()
+    assert kept.is_cut and kept.sender.pid == os.getpid()
 
 
 def test_claude_tells_its_own_process_and_a_shell_between_is_not_the_agent(script: Script) -> None:
@@ -119,8 +123,8 @@ def test_claude_tells_its_own_process_and_a_shell_between_is_not_the_agent(scrip
     finally:
         child.kill()
         child.wait()
-    assert (claude.pid, claude.start > 0) == (child.pid, True)
-    assert (gemini.pid, gemini.start) == (os.getpid(), start_of(os.getpid()))
+    assert (claude.sender.pid, claude.sender.start > 0) == (child.pid, True)
+    assert (gemini.sender.pid, gemini.sender.start) == (os.getpid(), start_of(os.getpid()))
 
 
 def test_without_a_home_nothing_is_made_and_the_agent_goes_on(script: Script) -> None:
@@ -232,7 +236,7 @@ def test_folder_and_words_may_hold_anything(tmp_path: Path) -> None:
     script = Script(home)
     script.quietly(PAYLOAD, "claude code\n$(touch obeyed)", "*", cwd=str(tmp_path))
     (kept,) = script.kept()
-    assert (kept.agent, kept.event, kept.data) == ("", "", PAYLOAD)
+    assert (kept.sender.agent, kept.sender.event, kept.data) == ("", "", PAYLOAD)
     assert sorted(p.name for p in tmp_path.iterdir()) == [home.name, "spool.sh"]
 
 
@@ -335,7 +339,7 @@ def test_file_without_its_first_line_is_all_payload(script: Script) -> None:
     (script.home / "spool" / NEW / "x").write_bytes(PAYLOAD)
     (script.home / "spool" / NEW / "y").write_bytes(b"holdfast-spool 1 too few\n" + PAYLOAD)
     first, second = script.kept()
-    assert (first.agent, first.data) == ("", PAYLOAD)
+    assert (first.sender.agent, first.data) == ("", PAYLOAD)
     assert second.data.endswith(PAYLOAD)
 
 

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 
 def meant(hf: Holdfast, *, finished: bool = False) -> Session:
-    """The session a recording command means; a finished one only if that makes sense."""
+    """The session a recording command means; a finished one only if that makes sense.
+
+    What hooks said before is recorded first, as far as that is quick.
+    """
+    hf.catch_up()
     return hf.current(open_only=not finished)
 
 

@@ -39,6 +39,7 @@ def brief_arguments(parser: Parser) -> None:
 
 
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    hf.catch_up()
     session = _meant(options.chosen, hf, open_only=True)
     others = at_work(session)
     idle = _idle(session, hf)
@@ -126,7 +127,12 @@ def _tell_unadopted(hf: Holdfast, screen: Screen) -> None:
 def run_brief(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _meant(options.chosen, hf, open_only=False)
     brief = session.brief(**_manner(options, screen))
-    tell_brief(brief, session, options, screen)
+    count = hf.waiting()
+    tell_brief(brief, session, options, screen, more={"waiting": count} if count else {})
+    if count:
+        from holdfast.cli.status import tell_waiting
+
+        tell_waiting(hf, screen)
     return _warned(brief, exit_code(brief, strict=options.strict), screen)
 
 

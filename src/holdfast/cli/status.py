@@ -38,9 +38,11 @@ _HINTS = {
 def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     shown = hf.status()
     idle = idle_values(shown, hf)
-    screen.answer({**shown, "expiry": idle} if idle else shown)
+    more = {**waiting_values(hf), **({"expiry": idle} if idle else {})}
+    screen.answer({**shown, **more})
     tell_status(shown, hf, screen)
     tell_idle(idle, screen)
+    tell_waiting(hf, screen)
 
 
 def idle_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
@@ -76,6 +78,19 @@ def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
     screen.aside(("nobody worked on this session for ", "yellow"), plural(days, "day"))
     for one in idle["choices"]:
         screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
+
+
+def waiting_values(hf: Holdfast) -> dict[str, Any]:
+    """How many payloads of hooks were not taken up yet, if any."""
+    count = hf.waiting()
+    return {"waiting": count} if count else {}
+
+
+def tell_waiting(hf: Holdfast, screen: Screen) -> None:
+    if count := hf.waiting():
+        said = f"{count} of what hooks said"
+        line = (screen.as_typed("holdfast ingest"), "cyan")
+        screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
 
 
 def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:

@@ -84,6 +84,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "agent retry": ("work", "a failed agent runs again"),
         "agent timeout": ("work", "an agent took too long"),
     },
+    "Hooks of agents": {
+        "ingest": ("hook", "record what hooks of agents said and nobody has taken up yet"),
+        "hook": ("hook", "what an agent is told when it starts; run by its hook"),
+    },
     "Workflows": {
         "workflow list": ("workflow", "the workflows that can be used here"),
         "workflow show": ("workflow", "what a workflow asks for, phase by phase"),

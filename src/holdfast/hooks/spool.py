@@ -25,14 +25,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = "spool"
-TMP, NEW, BAD = "tmp", "new", "bad"
+FOLDER = files.SPOOL
+TMP, NEW, BAD = "tmp", files.WAITING, "bad"
 LOST, LOCK = "lost", "lock"
 LIMIT = 16 * 1024 * 1024
 """Bytes of a file; what an agent sends beyond it is not kept."""
 
 _FIRST = b"holdfast-spool 1 "
 _FIRST_LINE = 1024
+_USUAL = 64 * 1024
+_MANY = 1000
 _ABANDONED_MS = 10 * 60_000
 """No script writes for so long: it died, and what it left is as much as there will be."""
 _ROOM = b"\n"
@@ -52,16 +54,15 @@ class Waiting:
         return self.ns // 1_000_000
 
 
-class Spooled:
-    """A file of the spool as it was read: who sent it, and what."""
+class Sender:
+    """What the first line of a file tells; a name is "" and a number 0 where it is not known."""
 
-    __slots__ = ("agent", "boot", "data", "event", "init", "is_cut", "pid", "start")
+    __slots__ = ("agent", "boot", "event", "init", "pid", "start")
 
-    def __init__(self, words: list[str], data: bytes, *, is_cut: bool) -> None:
-        agent, event, pid, start, self.boot, self.init = words
+    def __init__(self, agent: str, event: str, pid: str, start: str, boot: str, init: str) -> None:
         self.agent, self.event = _known(agent), _known(event)
         self.pid, self.start = _number(pid), _number(start)
-        self.data, self.is_cut = data, is_cut
+        self.boot, self.init = boot, init
 
 
 def _known(word: str) -> str:
@@ -72,13 +73,24 @@ def _number(word: str) -> int:
     return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else 0
 
 
+class Spooled:
+    """A file of the spool as it was read: who sent it, and what."""
+
+    __slots__ = ("data", "is_cut", "sender")
+
+    def __init__(self, sender: Sender, data: bytes, *, is_cut: bool) -> None:
+        self.sender, self.data, self.is_cut = sender, data, is_cut
+
+
 class Spool:
     """The spool of a home. Looking never makes a folder; only `prepare` does."""
 
-    __slots__ = ("folder",)
+    __slots__ = ("_new", "_senders", "folder")
 
     def __init__(self, home: str) -> None:
         self.folder = os.path.join(home, FOLDER)
+        self._new = os.path.join(self.folder, NEW, "")
+        self._senders: dict[bytes, Sender] = {}
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.folder, *parts)
@@ -133,15 +145,32 @@ class Spool:
     def read(self, name: str) -> Spooled | None:
         """A waiting file; None if it is not there any more."""
         try:
-            fd = os.open(self.path(NEW, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = os.open(self._new + name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return None
         try:
-            return _parsed(_whole(fd))
+            return self._parsed(_whole(fd))
         except OSError:
             return Spooled(_NOBODY, b"", is_cut=False)
         finally:
             os.close(fd)
+
+    def _parsed(self, data: bytes) -> Spooled:
+        end = data.find(b"\n", 0, _FIRST_LINE)
+        line = data[: end + 1]
+        sender = self._senders.get(line) or self._sender(line)
+        rest = data if sender is _NOBODY else data[end + 1 :]
+        return Spooled(sender, rest, is_cut=len(data) >= LIMIT)
+
+    def _sender(self, line: bytes) -> Sender:
+        """Few send much: what a line says is remembered."""
+        words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
+        if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
+            return _NOBODY
+        if len(self._senders) > _MANY:
+            self._senders.clear()
+        self._senders[line] = Sender(*words)
+        return self._senders[line]
 
     # -- changing ------------------------------------------------------------------------------
 
@@ -164,9 +193,16 @@ class Spool:
     def drop(self, name: str) -> None:
         """What it said is kept elsewhere."""
         try:
-            os.unlink(self.path(NEW, name))
+            os.unlink(self._new + name)
         except FileNotFoundError:
             pass
+
+    def sync(self) -> None:
+        """From now on it is certain that what was dropped is gone."""
+        try:
+            files.sync_folder(self._new)
+        except OSError:
+            pass  # then it may come back after a power cut, and is recognised
 
     # -- one at a time -------------------------------------------------------------------------
 
@@ -190,21 +226,15 @@ class Spool:
         os.close(fd)
 
 
-_NOBODY = ["-"] * 6
+_NOBODY = Sender("-", "-", "-", "-", "-", "-")
 
 
 def _whole(fd: int) -> bytes:
-    parts = []
-    left = LIMIT + _FIRST_LINE
+    data = os.read(fd, _USUAL)
+    if len(data) < _USUAL:
+        return data
+    parts, left = [data], LIMIT + _FIRST_LINE - len(data)
     while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-def _parsed(data: bytes) -> Spooled:
-    line, end, _ = data[:_FIRST_LINE].partition(b"\n")
-    words = line.removeprefix(_FIRST).decode("ascii", "replace").split(" ")
-    if not (line.startswith(_FIRST) and end and len(words) == len(_NOBODY)):
-        return Spooled(_NOBODY, data, is_cut=len(data) >= LIMIT)
-    return Spooled(words, data[len(line) + 1 :], is_cut=len(data) >= LIMIT)

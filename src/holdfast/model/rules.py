@@ -119,13 +119,18 @@ def allow(state: State, body: Body) -> list[Body]:
     It has happened, so no table of transitions is asked; only values are checked, and nothing
     brings back a session that was aborted.
     """
-    _check_acting_is_safe(state)
     if isinstance(body, ev.SessionAdopted):
         return decide(state, body)
+    return [validate(one) for one in report(state, body)]
+
+
+def report(state: State, body: Body) -> list[Body]:
+    """Like `allow`, for what an agent reports of its work; its values have been checked."""
+    _check_acting_is_safe(state)
     _refuse_before_the_start(state)
     if state.core.status == "aborted" and not isinstance(body, (*_AFTER_THE_END, ev.ForeignEdited)):
         raise _illegal(state, "it is aborted; nothing more can be recorded as work")
-    return [validate(body)]
+    return [body]
 
 
 def _check_acting_is_safe(state: State) -> None:
@@ -144,17 +149,17 @@ def _check_acting_is_safe(state: State) -> None:
 
 # -- values ------------------------------------------------------------------------------------
 
-_CHOICES: dict[tuple[type[Body], str], tuple[str, ...]] = {
-    (ev.SessionStarted, "mode"): MODES,
-    (ev.SessionAdopted, "status"): STATUSES,
-    (ev.SessionPaused, "reason"): PAUSE_REASONS,
-    (ev.AgentStarted, "status"): ("", "pending", "blocked"),
-    (ev.AgentFinished, "status"): ("", "skipped"),
-    (ev.AgentFailed, "category"): CATEGORIES,
-    (ev.ErrorRaised, "category"): CATEGORIES,
-    (ev.FileChanged, "action"): ACTIONS,
-    (ev.CommandRan, "status"): COMMAND_STATUSES,
-    (ev.MessageSent, "role"): ROLES,
+_CHOICES: dict[type[Body], list[tuple[str, tuple[str, ...]]]] = {
+    ev.SessionStarted: [("mode", MODES)],
+    ev.SessionAdopted: [("status", STATUSES)],
+    ev.SessionPaused: [("reason", PAUSE_REASONS)],
+    ev.AgentStarted: [("status", ("", "pending", "blocked"))],
+    ev.AgentFinished: [("status", ("", "skipped"))],
+    ev.AgentFailed: [("category", CATEGORIES)],
+    ev.ErrorRaised: [("category", CATEGORIES)],
+    ev.FileChanged: [("action", ACTIONS)],
+    ev.CommandRan: [("status", COMMAND_STATUSES)],
+    ev.MessageSent: [("role", ROLES)],
 }
 
 
@@ -168,8 +173,8 @@ def validate(body: Body) -> Body:
     Returned is the body as its bytes will be read again, so that nothing is folded today that
     would be folded differently tomorrow.
     """
-    for (kind, name), allowed in _CHOICES.items():
-        if isinstance(body, kind) and getattr(body, name) not in allowed:
+    for name, allowed in _CHOICES.get(type(body), ()):
+        if getattr(body, name) not in allowed:
             raise InvalidInput(
                 f"{name} cannot be {getattr(body, name)!r}",
                 why=f"it is one of {', '.join(allowed)}",
@@ -191,12 +196,13 @@ def _check_fields(body: Body) -> None:
     required = len(body.__struct_fields__) - len(body.__struct_defaults__)
     for i, name in enumerate(body.__struct_fields__):
         value = getattr(body, name)
-        if name == "fraction":
+        if isinstance(value, str):
+            if i < required:
+                _check_not_blank(name, value)
+        elif name == "fraction":
             _check_fraction(value)
-        else:
+        elif value is not None:
             _check_count(name, value)
-        if i < required:
-            _check_not_blank(name, value)
 
 
 def _check_fraction(value: object) -> None:

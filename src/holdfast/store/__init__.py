@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.store.bound import Bound
     from holdfast.store.local import Local
+    from holdfast.store.runs import Change, Runs
 
     Machine = str | Callable[[], str]
 
@@ -238,8 +239,8 @@ class Capabilities:
 class Store:
     """The port. Driver errors leave it only as `HoldfastError`, with the cause kept.
 
-    `local` holds what is true of this machine only, `bound` which layout files are ours there;
-    `device` is the id this home writes under.
+    `local` holds what is true of this machine only, `bound` which layout files are ours there,
+    `runs` which agents were at work there; `device` is the id this home writes under.
     """
 
     capabilities: Capabilities
@@ -251,6 +252,10 @@ class Store:
 
     @property
     def bound(self) -> Bound:
+        raise NotImplementedError
+
+    @property
+    def runs(self) -> Runs:
         raise NotImplementedError
 
     @property
@@ -274,6 +279,7 @@ class Store:
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
         chores: Sequence[str] = (),
+        change: Change | None = None,
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
@@ -286,7 +292,8 @@ class Store:
         are given apart from it so that the lock need not be held while they are packed. With `spot`
         the session becomes the current one of that tree in the same transaction, also when the
         plan answers None. `chores` are what must be done to files because of the batch: they are
-        remembered with it, until `local.chore_done`.
+        remembered with it, until `local.chore_done`. A `change` of the runs becomes true in the
+        same transaction, also when the plan answers None.
         """
         raise NotImplementedError
 

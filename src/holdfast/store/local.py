@@ -168,29 +168,12 @@ class Local:
         return [Holder(r[0], "/".join(map(str, r[1:6])), r[6], r[7], r[8], r[9]) for r in rows]
 
     def hold(self, holder: Holder) -> None:
-        machine, boot, ns, pid, start = holder.process.split("/")
-        values = (machine, boot, ns, int(pid), start, holder.name, holder.agent, holder.doing)
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT OR REPLACE INTO holder SELECT number, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-                f" FROM session WHERE {_NAMED}",
-                (*values, holder.since, holder.session),
-            )
-
-        self._store.write(act)
+        self._store.write(lambda connection: hold(connection, holder))
 
     def let_go(self, holders: Sequence[Holder]) -> None:
         def act(connection: sqlite3.Connection) -> None:
             for holder in holders:
-                machine, boot, ns, pid, start = holder.process.split("/")
-                connection.execute(
-                    "DELETE FROM holder"
-                    f" WHERE session = (SELECT number FROM session WHERE {_NAMED})"
-                    " AND machine = ? AND boot = ? AND ns = ? AND pid = ? AND start = ?"
-                    " AND agent = ?",
-                    (holder.session, machine, boot, ns, int(pid), start, holder.agent),
-                )
+                let_go(connection, holder)
 
         if holders:
             self._store.write(act)
@@ -258,6 +241,29 @@ class Local:
         self._store.write(
             lambda connection: connection.execute("DELETE FROM chore WHERE number = ?", (number,))
         )
+
+
+def hold(connection: sqlite3.Connection, holder: Holder) -> None:
+    """Inside a transaction: that a process works on a session."""
+    machine, boot, ns, pid, start = holder.process.split("/")
+    values = (machine, boot, ns, int(pid), start, holder.name, holder.agent, holder.doing)
+    connection.execute(
+        "INSERT OR REPLACE INTO holder SELECT number, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+        f" FROM session WHERE {_NAMED}",
+        (*values, holder.since, holder.session),
+    )
+
+
+def let_go(connection: sqlite3.Connection, holder: Holder) -> None:
+    """Inside a transaction: that it does so no more."""
+    machine, boot, ns, pid, start = holder.process.split("/")
+    connection.execute(
+        "DELETE FROM holder"
+        f" WHERE session = (SELECT number FROM session WHERE {_NAMED})"
+        " AND machine = ? AND boot = ? AND ns = ? AND pid = ? AND start = ?"
+        " AND agent = ?",
+        (holder.session, machine, boot, ns, int(pid), start, holder.agent),
+    )
 
 
 def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> int:

@@ -106,6 +106,24 @@ MIGRATIONS = (
     ) STRICT;
     CREATE INDEX chore_session ON chore (session);
     """,
+    # format 4
+    """
+    CREATE TABLE run (
+        number INTEGER PRIMARY KEY, agent TEXT NOT NULL, native TEXT NOT NULL,
+        session TEXT NOT NULL, process TEXT NOT NULL, folder TEXT NOT NULL,
+        transcript TEXT NOT NULL, began INTEGER NOT NULL, last INTEGER NOT NULL,
+        seen INTEGER NOT NULL, UNIQUE (agent, native)
+    ) STRICT;
+    CREATE INDEX run_session ON run (session);
+    CREATE TABLE inflight (
+        run INTEGER NOT NULL, key TEXT NOT NULL, agent TEXT NOT NULL, tool TEXT NOT NULL,
+        doing TEXT NOT NULL, since INTEGER NOT NULL, PRIMARY KEY (run, key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE taken (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+    CREATE TABLE tally (
+        what TEXT PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.store import Flaw, Machine, Repaired, Spot
     from holdfast.store.bound import Bound
     from holdfast.store.database import Read, Reader
+    from holdfast.store.runs import Change, Runs
     from holdfast.store.search import TextOf
 
     T = TypeVar("T")
@@ -97,6 +98,9 @@ _ERASE = (
     "DELETE FROM holder WHERE session = :number",
     "DELETE FROM seen_file WHERE session = :number",
     "DELETE FROM chore WHERE session = :number",
+    "DELETE FROM inflight WHERE run IN"
+    " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
+    "DELETE FROM run WHERE session = :session COLLATE NOCASE",
     "UPDATE tree SET session = NULL WHERE session = :number",
     "DELETE FROM rendering WHERE binding IN (SELECT number FROM binding WHERE session = :number)",
     "DELETE FROM binding WHERE session = :number",
@@ -278,6 +282,7 @@ class SqliteStore(Store):
         blobs: Sequence[tuple[str, bytes]] = (),
         spot: Spot | None = None,
         chores: Sequence[str] = (),
+        change: Change | None = None,
     ) -> None:
         packed = [(digest, _packed(digest, data)) for digest, data in blobs]
 
@@ -298,6 +303,8 @@ class SqliteStore(Store):
                 )
             if spot is not None:
                 settle(connection, spot, view.session)
+            if change is not None:
+                change.make(connection)
             return (view, batch) if batch is not None else None
 
         self._database.write(act, self._remember, checks=True)
@@ -546,6 +553,12 @@ class SqliteStore(Store):
         from holdfast.store.bound import Bound
 
         return Bound(self)
+
+    @property
+    def runs(self) -> Runs:
+        from holdfast.store.runs import Runs
+
+        return Runs(self)
 
     @property
     def device(self) -> str:

@@ -1,0 +1,107 @@
+"""What hooks cost: one event (whole process), taking up ten thousand, and the start of a session.
+
+The payloads are made here, in the form and about the sizes of those of a day of work: commands
+with their output, files with what was in them before, prompts, sub-agents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.hooks.spool import Spool
+from holdfast.process import identity
+
+Payload = tuple[str, dict[str, Any]]
+Timed = Callable[[], None]
+
+WORDS = """
+    the session keeps what was said and done until someone takes it up again def return import self
+    value = None for name in names: if not found: raise assert test passed failed warning 0x1f
+""".split()
+
+
+def conversation(native: str, cwd: str, steps: int, seed: int = 1) -> Iterator[Payload]:
+    """The payloads of one conversation of Claude Code, of about two for each step."""
+    chance = random.Random(seed)
+    common = {
+        "session_id": native,
+        "transcript_path": f"/home/dev/.claude/projects/-work/{native}.jsonl",
+        "cwd": cwd,
+        "permission_mode": "default",
+    }
+
+    def payload(event: str, **more: Any) -> Payload:
+        return event, {**common, "hook_event_name": event, **more}
+
+    yield payload("SessionStart", source="startup", model="claude-opus-5-5")
+    for step in range(steps):
+        if step % 20 == 0:
+            prompt = f"Please look at part {step}. {text(chance, 300)}"
+            yield payload("UserPromptSubmit", prompt=prompt, prompt_id=f"p{step}")
+        yield from tool(payload, chance, f"toolu_{seed}_{step}", step, cwd)
+        if step % 20 == 19:
+            last = text(chance, 500)
+            yield payload("Stop", last_assistant_message=last, prompt_id=f"p{step - 19}")
+
+
+def tool(
+    payload: Callable[..., Payload], chance: random.Random, id: str, step: int, cwd: str
+) -> Iterator[Payload]:
+    path = f"{cwd}/src/module{step % 40}.py"
+    given: dict[str, Any]
+    answer: object
+    if step % 3 == 0:
+        name, given = "Bash", {"command": f"pytest -q tests/test_{step}.py -k 'part {step}'"}
+        answer = {"stdout": text(chance, 2000), "stderr": "", "interrupted": False}
+    elif step % 3 == 1:
+        name, given = "Read", {"file_path": path}
+        answer = {"type": "text", "file": {"filePath": path, "content": text(chance, 6000)}}
+    else:
+        name = "Edit"
+        given = {"file_path": path, "old_string": "value = 1", "new_string": f"value = {step}"}
+        before = f"value = 1\n{text(chance, 5000)}"
+        answer = {"filePath": path, "originalFile": before, **camel(given), "structuredPatch": []}
+    use = {"tool_name": name, "tool_input": given, "tool_use_id": id}
+    yield payload("PreToolUse", **use)
+    yield payload("PostToolUse", **use, tool_response=answer, duration_ms=chance.randrange(5000))
+
+
+def camel(given: dict[str, Any]) -> dict[str, Any]:
+    return {"oldString": given["old_string"], "newString": given["new_string"]}
+
+
+def text(chance: random.Random, size: int) -> str:
+    """Words in lines, about so many characters, half or twice as many now and then."""
+    count = max(1, int(size * chance.choice((0.3, 0.6, 1, 2)) / 6))
+    words = (chance.choice(WORDS) + ("\n" if n % 12 == 11 else " ") for n in range(count))
+    return "".join(words)
+
+
+def spool(home: str, payloads: list[Payload]) -> list[str]:
+    """Let payloads wait in a home, a millisecond apart; returns the files."""
+    at, me = Spool(home), identity()
+    at.prepare()
+    with open("/proc/1/stat", encoding="ascii") as file:
+        init = file.read().rpartition(")")[2].split()[19]
+    paths = []
+    began = 1_700_000_000_000_000_000
+    for number, (event, payload) in enumerate(payloads):
+        who = f"{me.pid} {me.start} {me.boot} {init}" if me else "- - - -"
+        path = at.path("new", f"{number:06d}")
+        with open(path, "wb") as file:
+            file.write(f"holdfast-spool 1 claude-code {event} {who}\n".encode())
+            file.write(json.dumps(payload).encode())
+        os.utime(path, ns=(began + number * 1_000_000,) * 2)
+        paths.append(path)
+    return paths
+
+
+def read_and_parse(paths: list[str]) -> None:
+    for path in paths:
+        with open(path, "rb") as file:
+            file.readline()
+            json.loads(file.read())

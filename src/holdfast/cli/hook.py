@@ -1,0 +1,75 @@
+"""hook and ingest: what hooks of agents said, taken up, and what an agent is told at its start.
+
+`hook` is run by the spool script alone. It says nothing unless there is something to say, in the
+form in which the agent expects it.
+"""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser, nothing
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+    from holdfast.ingest import Ingested
+
+_PLAIN = frozenset({"opencode"})
+"""Agents that are told in plain text; all others in a JSON object."""
+
+
+def _hook_arguments(parser: Parser) -> None:
+    parser.add_argument("agent", metavar="AGENT", help="whose hook it is")
+    parser.add_argument("--payload", required=True, metavar="NAME", help="of the file in the spool")
+
+
+def run_hook(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    text = hf.hook(options.agent, options.payload)
+    if not text:
+        return
+    if options.agent in _PLAIN:
+        for line in text.split("\n"):
+            screen.line(line)
+        return
+    told = {"hookEventName": "SessionStart", "additionalContext": text}
+    screen.object({"hookSpecificOutput": told})
+
+
+def run_ingest(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    done = hf.ingest()
+    screen.answer(
+        {
+            "taken": done.taken,
+            "ignored": done.ignored,
+            "wrong": done.wrong,
+            "quarantined": done.quarantined,
+            "waiting": done.waiting,
+            "busy": done.busy,
+            "problems": done.problems,
+        }
+    )
+    screen.done(*_told(done))
+    for problem in done.problems:
+        screen.aside(("not recorded: ", "yellow"), problem)
+
+
+def _told(done: Ingested) -> list[str]:
+    if done.busy:
+        return [f"Another process is taking up what hooks said; {done.waiting} waiting."]
+    parts = [
+        f"{plural(done.taken, 'payload')} of hooks taken up",
+        f"{done.ignored} of no interest" if done.ignored else "",
+        f"{done.wrong} of an unknown shape" if done.wrong else "",
+        f"{done.quarantined} no JSON" if done.quarantined else "",
+        f"{done.waiting} waiting" if done.waiting else "",
+    ]
+    return [", ".join(filter(None, parts)) + "."]
+
+
+COMMANDS = {
+    "hook": Command(_hook_arguments, run_hook, "holdfast hook claude-code --payload NAME"),
+    "ingest": Command(nothing, run_ingest, "holdfast ingest", "holdfast ingest --quiet"),
+}

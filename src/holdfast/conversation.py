@@ -1,0 +1,520 @@
+"""One conversation of an agent: which session it works on, and what is kept of what it says.
+
+A conversation (a *run*, by the agent's own id) keeps its session. A new one takes up what is open
+in its folder, unless someone else is at work on that; where nothing is, a session begins with the
+first thing a user asks, and its goal is the first sentence of that. When the session is over, the
+next thing asked begins another one, from it.
+
+What was begun is *in flight* until its answer comes: the answer becomes an event, the beginning
+none. What is in flight is also what the run's process is doing, as its holder tells: if the
+process is gone, that is what has an unknown outcome. Everything recorded has a key made of what
+the agent sent, so that the same payload, or two hooks that tell the same, make one event.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.choice import FINISHED
+from holdfast.clock import derived_id
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.hooks.heard import Heard, Todo
+from holdfast.hooks.tool import SENDS
+from holdfast.journal import Given
+from holdfast.model import event as ev
+from holdfast.model.event import Body
+from holdfast.model.state import State
+from holdfast.place import relative
+from holdfast.process import ProcessId, ancestors
+from holdfast.sha import digest_of
+from holdfast.store import Spot
+from holdfast.store.local import Holder
+from holdfast.store.runs import Change, Flight, Run
+from holdfast.survey import doing_of
+from holdfast.text import terminal
+from holdfast.workspace import is_open
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.home import Holdfast
+    from holdfast.session import Session
+
+    OnStart = Callable[[Session, Heard], None]
+
+NO_PROMPT = "(no prompt yet)"
+"""The goal of a session in which work was seen before anyone was heard to ask for it."""
+
+GOAL = 200
+_IN_EVENT = 6000
+_PREVIEW = 1000
+_AT_ONCE_MS = 10_000
+_NOT_THERE = "not there"
+
+
+class Told(Struct, frozen=True):
+    """A payload as it was understood: what it says, when, and from which process ("": unknown)."""
+
+    name: str
+    heard: Heard
+    at: int
+    process: str
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """What makes this one thing, however often it is told."""
+        heard = self.heard
+        own = heard.key or f"{self.digest} {self.process}"
+        if heard.what in ("start", "end"):
+            # A conversation may begin and end again in the same words, but not at once.
+            own += f" {self.at // _AT_ONCE_MS}"
+        return f"hook {heard.agent} {heard.native} {heard.what} {own}"
+
+
+class Conversation:
+    """The run of some payloads, which are played to it in order; `save` makes it all true."""
+
+    def __init__(
+        self, home: Holdfast, told: Told, change: Change, on_start: OnStart | None = None
+    ) -> None:
+        heard = told.heard
+        self._whole = home
+        found = home.store.runs.find(heard.agent, heard.native)
+        self.run = found or Run(heard.agent, heard.native, began=told.at)
+        self.run.folder = heard.cwd or self.run.folder
+        self._actor = f"hook:{heard.agent}"
+        self._home = home.seen_from(self.run.folder or os.sep, self._actor)
+        self._change, self._on_start = change, on_start
+        self._given: list[Given] = []
+        self._blobs: list[tuple[str, bytes]] = []
+        self._spot: Spot | None = None
+        self._answered: set[str] = set()
+        self._status, self._goal = self._listed(self.run.session)
+        if self._status == _NOT_THERE:
+            # Forgotten; or whoever chose it died before anything was recorded in it.
+            self.run.session = self._status = ""
+        self._create = False
+        self._holders: dict[str, Holder] | None = None
+
+    # -- what it says --------------------------------------------------------------------------
+
+    def play(self, told: Told) -> None:
+        heard = told.heard
+        self._meet(told)
+        if heard.what == "start":
+            self._start(told)
+        elif heard.what == "prompt" and _asked(heard):
+            self._prompt(told, _asked(heard))
+        if heard.moves or heard.todo:
+            self._ready(told)
+        self._record(told)
+        act = self._ACTS.get(heard.what)
+        if act is not None:
+            act(self, told)
+        self._todo(told)
+
+    def _meet(self, told: Told) -> None:
+        run, process = self.run, told.process
+        run.last = max(run.last, told.at)
+        run.transcript = told.heard.transcript or run.transcript
+        if process and process != run.process:
+            # What the process before had begun is told by its holder, if it is gone.
+            run.process, run.flights = process, {}
+
+    def _start(self, told: Told) -> None:
+        run, source = self.run, told.heard.source
+        if source == "fork":
+            self._fork(told)
+        elif not run.session and (here := self._open_here()) and not self._others(here):
+            self._take(here)
+        if not run.session or self._create:
+            return
+        if self._on_start is not None:
+            # Before anything is recorded, so that what changed since the last work still shows.
+            self._on_start(self._session(), told.heard)
+        if source != "compact" and self._status not in FINISHED:
+            self._resume(told)
+
+    def _fork(self, told: Told) -> None:
+        """Another way on from the same past: a session of its own, from the one before."""
+        run = self.run
+        if run.session and self._has(f"{told.key} begin"):
+            return
+        origin = run.session or self._open_here()
+        if origin:
+            self._begin(told, self._listed(origin)[1], origin)
+
+    def _resume(self, told: Told) -> None:
+        """Take up a session that is there: who died over it, and that work goes on."""
+        if died := self._died():
+            agents = sorted({holder.agent for holder in died if holder.agent})
+            body = ev.SessionInterrupted(doing=doing_of(died), agents=agents)
+            self._give(f"{told.key} died", [body], told.at)
+            self._change.gone += died
+        branch, commit = self._git()
+        resumed = ev.SessionResumed(git_branch=branch, git_commit=commit)
+        self._give(f"{told.key} resumed", [resumed], told.at)
+        self._status, self._spot = "active", self._place()
+
+    def _prompt(self, told: Told, text: str) -> None:
+        run = self.run
+        if run.session and self._status in FINISHED and not self._has(told.key):
+            origin = run.session
+            self._flush()
+            self._begin(told, first_sentence(self._home.journal.redacted(text)), origin)
+        elif not run.session:
+            self._begin(told, first_sentence(self._home.journal.redacted(text)))
+        elif self._goal == NO_PROMPT:
+            self._goal = first_sentence(self._home.journal.redacted(text))
+            self._give(f"{told.key} goal", [ev.SessionRenamed(goal=self._goal)], told.at)
+
+    def _ready(self, told: Told) -> None:
+        """Work needs a session, and one that is active."""
+        if not self.run.session or self._status == "aborted":
+            self._begin(told, NO_PROMPT, self.run.session)
+        elif self._status in ("paused", "failed", "created"):
+            self._give(f"{told.key} resumed", [ev.SessionResumed()], told.at)
+            self._status = "active"
+
+    def _record(self, told: Told) -> None:
+        heard = told.heard
+        moves = [kept for move in heard.moves for kept in self._kept(self._completed(move))]
+        if heard.tokens and not any(isinstance(m, ev.ContextMeasured) for m in moves):
+            moves += self._kept(ev.ContextMeasured(tokens=heard.tokens, agent=heard.by))
+        if moves:
+            actor = f"agent:{heard.by}" if heard.by else self._actor
+            self._give(told.key, moves, told.at, actor)
+        if heard.model and not heard.by and self.run.session:
+            self._make(f"{told.key} model", _model(heard.model), told.at)
+
+    def _completed(self, move: Body) -> Body:
+        """A sub-agent is not told its task by the event of its start, but by the call before."""
+        if not isinstance(move, ev.AgentStarted) or move.task:
+            return move
+        sent = (flight for flight in self.run.flights.values() if flight.tool in SENDS)
+        task = next((f.doing.removeprefix(f"{f.tool}: ") for f in sent), "")
+        return replace(move, task=task)
+
+    def _todo(self, told: Told) -> None:
+        todo = told.heard.todo
+        if todo is not None and self.run.session:
+            self._make(f"{told.key} todo", _todo_moves(todo, told.heard.by), told.at)
+
+    # -- what is in flight ---------------------------------------------------------------------
+
+    def _before(self, told: Told) -> None:
+        heard = told.heard
+        pair = heard.pair or heard.key
+        if pair and pair not in self._answered:
+            doing = self._home.journal.redacted(terminal(heard.doing or heard.tool))
+            self.run.flights[pair] = Flight(heard.by, heard.tool, doing, told.at)
+
+    def _after(self, told: Told) -> None:
+        pair = told.heard.pair or told.heard.key
+        self._answered.add(pair)
+        self.run.flights.pop(pair, None)
+
+    def _unanswered(self, told: Told) -> None:
+        """Someone asks for something else: what the agent itself had begun was broken off."""
+        left = {k: f for k, f in self.run.flights.items() if not f.agent}
+        for key, flight in left.items():
+            del self.run.flights[key]
+            body = ev.CommandRan(
+                name=flight.tool or "tool",
+                arguments=flight.doing.removeprefix(f"{flight.tool}: "),
+                status="failure",
+                error="broken off before it answered; outcome unknown",
+            )
+            key = f"hook {self.run.agent} {self.run.native} unanswered {key}"
+            self._give(key, self._kept(body), flight.since)
+
+    def _turn_end(self, told: Told) -> None:
+        """What has no answer by now was refused."""
+        self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != told.heard.by}
+
+    def _agent_start(self, told: Told) -> None:
+        heard, process = told.heard, self.run.process
+        if process and heard.by:
+            began = (self._completed(m) for m in heard.moves if isinstance(m, ev.AgentStarted))
+            doing = next((m.task for m in began if isinstance(m, ev.AgentStarted)), "")
+            self._held()[heard.by] = self._holder(heard.by, doing or heard.by_type, told.at)
+
+    def _agent_stop(self, told: Told) -> None:
+        by = told.heard.by
+        self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != by}
+        if by and (holder := self._held().pop(by, None)):
+            self._change.gone.append(holder)
+
+    def _end(self, told: Told) -> None:
+        """It let go in order; what it left unanswered has an unknown outcome all the same."""
+        run = self.run
+        if not run.session:
+            return
+        held = list(self._held().values())
+        doing = "; ".join(dict.fromkeys(flight.doing for flight in run.flights.values()))
+        agents = sorted(holder.agent for holder in held if holder.agent)
+        if doing or agents:
+            body = ev.SessionInterrupted(doing=doing or ", ".join(agents), agents=agents)
+            self._give(f"{told.key} died", [body], told.at)
+        run.flights = {}
+        self._change.gone += held
+        self._holders = {}
+        if told.heard.source != "clear" and not self._others(run.session):
+            why = f"{run.agent} ended"
+            paused = ev.SessionPaused(context=f"{why}: {told.heard.source}".removesuffix(": "))
+            self._give(f"{told.key} paused", self._kept(paused), told.at)
+        run.process = ""
+
+    _ACTS: ClassVar = {
+        "before": _before,
+        "after": _after,
+        "prompt": _unanswered,
+        "agent_start": _agent_start,
+        "agent_stop": _agent_stop,
+        "turn_end": _turn_end,
+        "end": _end,
+    }
+
+    # -- which session -------------------------------------------------------------------------
+
+    def _open_here(self) -> str:
+        """The session that is current in the folder and open, if any."""
+        try:
+            session = self._home.workspace.chosen()
+        except InvalidInput:
+            session = self._known_folder()[2]
+        return session if session and is_open(self._listed(session)[0]) else ""
+
+    def _known_folder(self) -> tuple[str, int, str, str]:
+        """Of a folder that is gone: what was in it, or in one above it, when it was last met."""
+        folder = os.path.normpath(self.run.folder or os.sep)
+        while folder != os.sep and folder:
+            known = self._home.store.local.tree(folder)
+            if known is not None:
+                return *known, folder
+            folder = os.path.dirname(folder)
+        return "", 0, "", ""
+
+    def _others(self, session: str) -> list[Holder]:
+        """Live processes of someone else: neither the run's own nor one that it started."""
+        mine = ProcessId.parse(self.run.process) if self.run.process else None
+        held = self._home.workspace.holders(session)
+        found = [h for h, word in held if word != "dead" and h.process != self.run.process]
+        return [h for h in found if mine is None or mine not in _above(h.process)]
+
+    def _died(self) -> list[Holder]:
+        held = self._home.workspace.holders(self.run.session)
+        return [holder for holder, word in held if word == "dead"]
+
+    def _take(self, session: str) -> None:
+        self.run.session = session
+        self._status, self._goal = self._listed(session)
+
+    def _begin(self, told: Told, goal: str, origin: str = "") -> None:
+        """A session of its own for this run; the same payload always begins the same one."""
+        run = self.run
+        self._flush()
+        run.session = f"h{derived_id('run', run.agent, run.native, told.key)[:15]}"
+        branch, commit = self._git()
+        body = ev.SessionStarted(
+            goal=goal or NO_PROMPT,
+            from_session=origin,
+            project=self._project(),
+            git_branch=branch,
+            git_commit=commit,
+            tool=run.agent,
+        )
+        self._create, self._spot = True, self._place()
+        self._status, self._goal = "active", goal
+        self._give(f"{told.key} begin", self._kept(body), told.at)
+
+    def _listed(self, session: str) -> tuple[str, str]:
+        """Status and goal of a session."""
+        if not session:
+            return "", ""
+        rows = self._whole.store.catalogue(where={"id": session}, limit=1)
+        return (str(rows[0]["status"]), str(rows[0]["goal"])) if rows else (_NOT_THERE, "")
+
+    def _has(self, key: str) -> bool:
+        """Whether the session knows it already."""
+        with self._home.store.view(self.run.session) as view:
+            return view.find(derived_id(self.run.session.lower(), key)) is not None
+
+    def _session(self) -> Session:
+        from holdfast.session import Session
+
+        return Session(self._home, self.run.session)
+
+    # -- where it is ---------------------------------------------------------------------------
+
+    def _git(self) -> tuple[str, str]:
+        try:
+            return self._home.git()
+        except InvalidInput:
+            return "", ""
+
+    def _project(self) -> str:
+        try:
+            return terminal(os.path.basename(self._home.workspace.tree.main))
+        except InvalidInput:
+            return terminal(os.path.basename(self._known_folder()[3]))
+
+    def _place(self) -> Spot | None:
+        try:
+            return self._home.workspace.spot()
+        except InvalidInput:
+            inode, project, _, folder = self._known_folder()
+            return Spot(folder, inode, project) if project else None
+
+    def _kept(self, move: Body) -> list[Body]:
+        """What can be kept of a move: paths inside the project, long messages beside the event."""
+        try:
+            return [self._home.journal.admit(self._spilled(self._placed(move)))]
+        except (InvalidInput, Refused) as error:
+            kind = ev.KIND_OF[type(move)]
+            self._change.count(f"{self.run.agent} {kind}: {error.what}")
+            return []
+
+    def _placed(self, move: Body) -> Body:
+        if isinstance(move, ev.FileChanged):
+            return replace(move, path=self._inside(move.path))
+        return move
+
+    def _inside(self, path: str) -> str:
+        root = self._root()
+        return relative(path, root, cwd=self.run.folder or root)
+
+    def _root(self) -> str:
+        try:
+            return self._home.workspace.tree.root
+        except InvalidInput:
+            return self._known_folder()[3] or self.run.folder or os.sep
+
+    def _spilled(self, move: Body) -> Body:
+        if not isinstance(move, ev.MessageSent) or len(move.text) <= _IN_EVENT // 4:
+            return move
+        # Before it is cut: half a secret is not recognized as one.
+        whole = self._home.journal.redacted(terminal(move.text, newlines=True))
+        data = whole.encode("utf-8", "replace")
+        if len(data) <= _IN_EVENT:
+            return move
+        digest = digest_of(data)
+        self._blobs.append((digest, data))
+        return replace(move, text=whole[:_PREVIEW], blob=digest, size=len(data))
+
+    # -- making it true ------------------------------------------------------------------------
+
+    def _give(self, key: str, moves: Sequence[Body], at: int, actor: str = "") -> None:
+        if moves:
+            self._given.append(Given(key, actor or self._actor, moves, at))
+
+    def _make(self, key: str, made: Callable[[State], list[Body]], at: int) -> None:
+        self._given.append(Given(key, self._actor, at=at, made=made))
+
+    def _held(self) -> dict[str, Holder]:
+        """The holders of this run's process in its session, by sub-agent."""
+        if self._holders is None:
+            held = self._home.store.local.holders(self.run.session) if self.run.session else []
+            self._holders = {h.agent: h for h in held if h.process == self.run.process}
+        return self._holders
+
+    def _holder(self, agent: str, doing: str, since: int) -> Holder:
+        run = self.run
+        name = f"agent {agent}" if agent else run.agent
+        return Holder(run.session, run.process, name, agent, doing, since)
+
+    def _flush(self, change: Change | None = None) -> None:
+        """Record what was given so far, together with what becomes true of the run by it."""
+        given, blobs, spot, create = self._given, self._blobs, self._spot, self._create
+        self._given, self._blobs, self._spot, self._create = [], [], None, False
+        session = self.run.session
+        if not given:
+            if change is not None:
+                self._home.store.runs.save(change)
+            return
+        self._home.take_up(session)
+        recorded = self._home.journal.take(
+            session, given, create=create, blobs=blobs, spot=spot, change=change
+        )
+        if recorded.events:
+            self._home.reflect(session, recorded.events[-1].kind)
+
+    def save(self, told: Sequence[Told]) -> None:
+        """Record everything that was said, and that these payloads are taken."""
+        run, change = self.run, self._change
+        change.run, change.taken = run, [one.name for one in told]
+        if run.process and run.session:
+            change.held += self._holding()
+        self._flush(change)
+
+    def _holding(self) -> list[Holder]:
+        """The run's process and its sub-agents, with what each is doing."""
+        doing: dict[str, list[str]] = {"": []}
+        for flight in self.run.flights.values():
+            doing.setdefault(flight.agent, []).append(flight.doing)
+        held = self._held()
+        held.setdefault("", self._holder("", "", self.run.began))
+        for agent, words in doing.items():
+            if agent in held and (words or not agent):
+                before = held[agent]
+                held[agent] = self._holder(agent, "; ".join(dict.fromkeys(words)), before.since)
+        return list(held.values())
+
+
+def _above(process: str) -> list[ProcessId]:
+    try:
+        return ancestors(pid=ProcessId.parse(process).pid)
+    except (ValueError, HoldfastError):
+        return []
+
+
+def _asked(heard: Heard) -> str:
+    """What a user asked; nothing if a machine spoke in a user's place."""
+    texts = (m.text for m in heard.moves if isinstance(m, ev.MessageSent) and m.role == "user")
+    return next(texts, "")
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of what was asked, as the goal of a session."""
+    import re
+
+    line = " ".join(terminal(text[: 20 * GOAL], newlines=True).split())
+    found = re.match(r".{8,}?[.!?](?=\s|$)", line)
+    goal = found[0].rstrip(".") if found else line
+    return goal if len(goal) <= GOAL else f"{goal[: GOAL - 1].rstrip()}…"
+
+
+def _model(name: str) -> Callable[[State], list[Body]]:
+    def made(state: State) -> list[Body]:
+        same = state.core.model == name
+        return [] if same else [ev.AttributeSet(key="model", value=name)]
+
+    return made
+
+
+def _todo_moves(todo: Sequence[Todo], agent: str) -> Callable[[State], list[Body]]:
+    """What is new in an agent's list of tasks, against what is known of them."""
+
+    def made(state: State) -> list[Body]:
+        moves: list[Body] = []
+        for one in todo:
+            known = state.step(one.id)
+            if known is None:
+                moves.append(ev.StepAdded(step=one.id, title=one.title, agent=agent))
+            if (known.status if known else "pending") != one.status:
+                moves += _TURNS[one.status](one) if one.status in _TURNS else []
+        return moves
+
+    return made
+
+
+_TURNS: dict[str, Callable[[Todo], list[Body]]] = {
+    "running": lambda one: [ev.StepStarted(step=one.id)],
+    "done": lambda one: [ev.StepCompleted(step=one.id)],
+    "skipped": lambda one: [ev.StepSkipped(step=one.id, because="taken off the list")],
+}

@@ -1,0 +1,111 @@
+"""What an agent is told when a conversation begins: the briefing of the session it goes on with.
+
+Its own payload is taken up first, with all that waits; what changed since the last work is looked
+at before that, because taking a session up makes it the past. An agent reads no more than some
+thousand characters of what a hook prints, so the budget has a limit here that it has nowhere else.
+"""
+
+from __future__ import annotations
+
+from holdfast import ingest
+from holdfast.errors import HoldfastError
+from holdfast.hooks.heard import Heard
+from holdfast.hooks.spool import Spool
+from holdfast.model.topics import Surroundings
+from holdfast.session import Session
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.home import Holdfast
+    from holdfast.ingest import Ingested
+    from holdfast.store.runs import Run
+
+CHARACTERS = 8000
+"""Fewer than any agent takes of a hook's output."""
+
+_WAIT = 2.0
+_SECONDS = 5.0
+_MOST_TOKENS = 2300
+_LEAST_TOKENS = 150
+_AROUND = 400
+_FAMILIES = {
+    "command.ran": "command",
+    "file.changed": "file",
+    "message.sent": "message",
+    "decision.made": "decision",
+    "error.raised": "error",
+}
+
+
+def greet(home: Holdfast, agent: str, payload: str) -> str:
+    """The briefing for the conversation that a payload begins; empty if there is nothing to say."""
+    heard = ingest.understood(Spool(home.store.home).read(payload))
+    seen: list[tuple[Session, Surroundings]] = []
+
+    def on_start(session: Session, _: Heard) -> None:
+        seen.append((session, session.look()))
+
+    done = ingest.ingest(home, seconds=_SECONDS, wait=_WAIT, own=payload, on_start=on_start)
+    run = home.store.runs.find(agent, heard.native) if heard else None
+    session = seen[0][0] if seen else _session(home, run)
+    if session is None:
+        return _unadopted(home, heard)
+    text = _briefing(session, seen[0][1] if seen else session.look())
+    said = "\n".join([text, *_since(session, run), *_waiting(done)])
+    if run is not None:
+        _remember(home, run, session)
+    return said
+
+
+def _session(home: Holdfast, run: Run | None) -> Session | None:
+    if run is None or not run.session:
+        return None
+    return Session(home.seen_from(run.folder, f"hook:{run.agent}"), run.session)
+
+
+def _briefing(session: Session, around: Surroundings) -> str:
+    budget = min(session.home.settings.hook_budget, _MOST_TOKENS)
+    while True:
+        text = session.brief(budget=budget, around=around).text
+        if len(text) < CHARACTERS - _AROUND or budget <= _LEAST_TOKENS:
+            return text[: CHARACTERS - _AROUND].rstrip("\n")
+        budget = max(_LEAST_TOKENS, budget * 3 // 4)
+
+
+def _since(session: Session, run: Run | None) -> list[str]:
+    """What happened since this conversation was told last, in figures."""
+    if run is None or not run.seen:
+        return []
+    kinds = [line.event.kind for line in session.log(after=run.seen)]
+    found = {name: kinds.count(kind) for kind, name in _FAMILIES.items()}
+    told = [plural(count, name) for name, count in found.items() if count]
+    if rest := len(kinds) - sum(found.values()):
+        told.append(f"{rest} other")
+    if not told:
+        return []
+    return [f"Since this conversation was told last (#{run.seen}): {', '.join(told)}."]
+
+
+def _waiting(done: Ingested) -> list[str]:
+    if not done.waiting:
+        return []
+    return [f"{plural(done.waiting, 'payload')} of hooks not taken up yet: holdfast ingest"]
+
+
+def _unadopted(home: Holdfast, heard: Heard | None) -> str:
+    """Session files of other programs are mentioned; nothing is taken from them unasked."""
+    if heard is None or not heard.cwd:
+        return ""
+    try:
+        found = home.seen_from(heard.cwd, "").unadopted()
+    except HoldfastError:
+        return ""
+    files = "session files of other programs in this project that Holdfast has not taken up"
+    return f"There are {files}; a user may do so with: holdfast adopt" if found else ""
+
+
+def _remember(home: Holdfast, run: Run, session: Session) -> None:
+    with home.store.view(session.id) as view:
+        seq = view.seq
+    home.afterwards(lambda: home.store.runs.tell(run, seq))

@@ -1,0 +1,267 @@
+"""Ingest: what hooks spooled becomes events, once, however many processes try.
+
+One process at a time takes payloads up, in *lots*: a lot is read, understood, recorded, and only
+then deleted. Whoever dies in between leaves files whose events have keys: the next one records
+nothing twice. A *span* of a lot has no conversation that begins or ends within it, so what each
+conversation says in it can be recorded together.
+
+What is no JSON is set aside, and so is what has a wrong shape; events that nobody knows are
+counted and dropped. The beginning of a conversation is left to the hook that waits for it, which
+prints the briefing; only if that one seems to have died is it taken by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.conversation import Conversation, Told
+from holdfast.errors import Damaged, Outdated, Refused
+from holdfast.hooks.heard import Heard, WrongShape
+from holdfast.hooks.spool import Sender, Spool, Spooled, Waiting
+from holdfast.hooks.wire import hear
+from holdfast.process import told as process_told
+from holdfast.sha import digest_of
+from holdfast.store.runs import Change
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.conversation import OnStart
+    from holdfast.home import Holdfast
+
+_LOT = 500
+_SMALL_LOT = 50
+_PATIENCE_MS = 30_000
+_PAUSE = 0.02
+
+
+class Ingested(Struct):
+    """What became of payloads: taken up, of no interest, of a wrong shape, no JSON; and how many
+    wait still. `busy` says that another process is at it, `problems` why some could not be taken.
+    """
+
+    taken: int = 0
+    ignored: int = 0
+    wrong: int = 0
+    quarantined: int = 0
+    waiting: int = 0
+    busy: bool = False
+    problems: list[str] = []
+
+
+def ingest(
+    home: Holdfast,
+    *,
+    limit: int | None = None,
+    seconds: float | None = None,
+    wait: float = 0.0,
+    own: str = "",
+    on_start: OnStart | None = None,
+) -> Ingested:
+    """Take up what waits: at most so many payloads, for about so long.
+
+    Where another process is at it, wait for it no longer than `wait`. `own` is the payload whose
+    hook asks; `on_start` is called before it is recorded that a conversation takes a session up.
+    """
+    taking = _Taking(home, own, on_start, limit, seconds)
+    if taking.spool.count() and not taking.run(wait):
+        taking.done.busy = True
+    taking.done.waiting = taking.spool.count()
+    return taking.done
+
+
+class _Taking:
+    def __init__(
+        self,
+        home: Holdfast,
+        own: str,
+        on_start: OnStart | None,
+        limit: int | None,
+        seconds: float | None,
+    ) -> None:
+        self._home, self._own, self._on_start = home, own, on_start
+        self._clock = home.clock
+        self.spool = Spool(home.store.home)
+        self.done = Ingested()
+        self._left = limit
+        self._end = None if seconds is None else self._clock.monotonic() + seconds
+        self._lot = _LOT if seconds is None else _SMALL_LOT
+        self._counted = Change(0)
+        self._processes: dict[Sender, str] = {}
+        self._later: set[tuple[str, str]] = set()
+
+    def run(self, wait: float) -> bool:
+        """Take up until nothing more comes; False if another process does."""
+        give_up = self._clock.monotonic() + wait
+        while True:
+            lock = self.spool.lock()
+            if lock is None:
+                if self._clock.monotonic() >= give_up:
+                    return False
+                self._clock.sleep(_PAUSE)
+                continue
+            try:
+                self.spool.rescue(self._clock.now())
+                moved = self._take_all()
+            finally:
+                self.spool.unlock(lock)
+            # Who saw that we were at it relies on this look.
+            if not moved or not self.spool.count():
+                return True
+
+    def _take_all(self) -> bool:
+        """Whether anything was taken, and time is left for more."""
+        waiting = self.spool.waiting()
+        before = len(waiting)
+        self._later.clear()
+        for start in range(0, len(waiting), self._lot):
+            if self._is_over():
+                return False
+            lot = waiting[start : start + self._lot]
+            self._take(lot if self._left is None else lot[: self._left])
+        return self.spool.count() < before and not self._is_over()
+
+    def _is_over(self) -> bool:
+        late = self._end is not None and self._clock.monotonic() >= self._end
+        return late or (self._left is not None and self._left <= 0)
+
+    def _take(self, lot: list[Waiting]) -> None:
+        if self._left is not None:
+            self._left -= len(lot)
+        self._drop_taken(lot)
+        self._counted = Change(self._clock.now())
+        done: list[str] = []
+        for span in _spans(self._understood(lot, done)):
+            done += self._play(span)
+        if self._counted.tallies:
+            self._home.store.runs.save(self._counted)
+        for name in done:
+            self.spool.drop(name)
+
+    def _drop_taken(self, lot: list[Waiting]) -> None:
+        """Make sure that what was recorded is deleted: someone may have died in between."""
+        taken = self._home.store.runs.taken()
+        if taken:
+            left = [one for one in lot if one.name in taken]
+            for one in left:
+                self.spool.drop(one.name)
+                lot.remove(one)
+            self.spool.sync()
+            self._home.store.runs.forget_taken()
+
+    # -- understanding -------------------------------------------------------------------------
+
+    def _understood(self, lot: Iterable[Waiting], done: list[str]) -> Iterator[Told]:
+        """What payloads mean; those of no interest are `done` at once."""
+        for one in lot:
+            spooled = self.spool.read(one.name)
+            if spooled is None:
+                continue
+            try:
+                heard = hear(spooled.sender.agent, _parsed(spooled), spooled.sender.event)
+            except (WrongShape, *_NOT_JSON) as error:
+                self._set_aside(one.name, spooled, error)
+                continue
+            if heard is None:
+                self._ignore(one.name, spooled, done)
+            elif not self._is_for_later(one, spooled, heard):
+                self.done.taken += 1
+                yield self._told(one, spooled, heard)
+
+    def _set_aside(self, name: str, spooled: Spooled, error: Exception) -> None:
+        sender = spooled.sender
+        if isinstance(error, WrongShape):
+            self.done.wrong += 1
+            self._counted.count(f"{sender.agent} {sender.event}: {error}")
+        else:
+            self.done.quarantined += 1
+            self._counted.count(f"{sender.agent or 'unknown'}: not JSON")
+        self.spool.set_aside(name)
+
+    def _ignore(self, name: str, spooled: Spooled, done: list[str]) -> None:
+        self.done.ignored += 1
+        self._counted.count(f"{spooled.sender.agent} {spooled.sender.event}: of no interest")
+        done.append(name)
+
+    def _is_for_later(self, one: Waiting, spooled: Spooled, heard: Heard) -> bool:
+        whose = (heard.agent, heard.native)
+        if whose not in self._later and not self._is_awaited(one, spooled):
+            return False
+        self._later.add(whose)
+        return True
+
+    def _is_awaited(self, one: Waiting, spooled: Spooled) -> bool:
+        """Whether its own hook is about to take it, and to print the briefing."""
+        if spooled.sender.event != "SessionStart" or one.name == self._own:
+            return False
+        return 0 <= self._clock.now() - one.at < _PATIENCE_MS
+
+    def _told(self, one: Waiting, spooled: Spooled, heard: Heard) -> Told:
+        digest = "" if heard.key else digest_of(spooled.data)
+        return Told(one.name, heard, heard.at or one.at, self._process(spooled.sender), digest)
+
+    def _process(self, sender: Sender) -> str:
+        if sender not in self._processes:
+            found = process_told(sender.pid, sender.start, sender.boot, sender.init)
+            self._processes[sender] = str(found or "")
+        return self._processes[sender]
+
+    # -- recording -----------------------------------------------------------------------------
+
+    def _play(self, span: list[Told]) -> list[str]:
+        """Record what was said; returns the names of the payloads that can be deleted."""
+        met: dict[tuple[str, str], list[Told]] = {}
+        for told in span:
+            met.setdefault((told.heard.agent, told.heard.native), []).append(told)
+        return [told.name for said in met.values() if self._listen(said) for told in said]
+
+    def _listen(self, said: list[Told]) -> bool:
+        on_start = self._on_start if said[0].name == self._own else None
+        change = Change(self._clock.now())
+        try:
+            conversation = Conversation(self._home, said[0], change, on_start)
+            for told in said:
+                conversation.play(told)
+            conversation.save(said)
+        except (Damaged, Refused, Outdated) as error:
+            # Its session cannot be written to; what was said waits until it can.
+            self.done.taken -= len(said)
+            if str(error) not in self.done.problems:
+                self.done.problems.append(str(error))
+            return False
+        return True
+
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def understood(spooled: Spooled | None) -> Heard | None:
+    """What a spooled payload means, if anything."""
+    if spooled is None:
+        return None
+    try:
+        return hear(spooled.sender.agent, _parsed(spooled), spooled.sender.event)
+    except (WrongShape, *_NOT_JSON):
+        return None
+
+
+def _parsed(spooled: Spooled) -> object:
+    """The value of a payload; an empty one says nothing."""
+    return msgspec.json.decode(spooled.data) if spooled.data.strip() else {}
+
+
+def _spans(told: Iterable[Told]) -> Iterator[list[Told]]:
+    """Runs of payloads without a beginning or an end inside."""
+    span: list[Told] = []
+    for one in told:
+        if one.heard.what == "start" and span:
+            yield span
+            span = []
+        span.append(one)
+        if one.heard.what == "end":
+            yield span
+            span = []
+    if span:
+        yield span

@@ -1,0 +1,201 @@
+"""Agents at work on this machine, as their hooks tell: runs, what is in flight, and tallies.
+
+A *run* is one conversation of an agent, by the agent's own id for it (`native`); it works on one
+session at a time. What is *in flight* was begun and not answered yet: a tool that runs. None of
+it is in the journal: an answer becomes an event, and what is still in flight when the process
+is gone has an unknown outcome. A payload is *taken* when all that it means is kept: that is noted
+in the same transaction, until its file is gone for certain. A *tally* counts payloads that became
+no event, by reason.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import HoldfastError
+from holdfast.store.local import Holder, hold, let_go
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from holdfast.store.sqlite import SqliteStore
+
+_REASON = 200
+_COLUMNS = "number, agent, native, session, process, folder, transcript, began, last, seen"
+
+
+class Flight:
+    """Something that an agent (a sub-agent, if `agent` names one) has begun."""
+
+    __slots__ = ("agent", "doing", "since", "tool")
+
+    def __init__(self, agent: str, tool: str, doing: str, since: int) -> None:
+        self.agent, self.tool, self.doing, self.since = agent, tool, doing, since
+
+
+class Run:
+    """A conversation of an agent. `seen` is the last event of its session that it was told of."""
+
+    __slots__ = (
+        "agent",
+        "began",
+        "flights",
+        "folder",
+        "last",
+        "native",
+        "number",
+        "process",
+        "seen",
+        "session",
+        "transcript",
+    )
+
+    def __init__(
+        self,
+        agent: str,
+        native: str,
+        *,
+        number: int = 0,
+        session: str = "",
+        process: str = "",
+        folder: str = "",
+        transcript: str = "",
+        began: int = 0,
+        last: int = 0,
+        seen: int = 0,
+    ) -> None:
+        self.number, self.agent, self.native, self.session = number, agent, native, session
+        self.process, self.folder, self.transcript = process, folder, transcript
+        self.began, self.last, self.seen = began, last, seen
+        self.flights: dict[str, Flight] = {}
+
+
+class Change:
+    """What taking payloads up makes true of a run, all of it or nothing."""
+
+    __slots__ = ("gone", "held", "now", "run", "taken", "tallies")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.run: Run | None = None
+        self.held: list[Holder] = []
+        self.gone: list[Holder] = []
+        self.taken: list[str] = []
+        self.tallies: dict[str, int] = {}
+
+    def count(self, why: str) -> None:
+        """That a payload became no event."""
+        self.tallies[why[:_REASON]] = self.tallies.get(why[:_REASON], 0) + 1
+
+    def make(self, connection: sqlite3.Connection) -> None:
+        """Inside a transaction; a run that was not kept before gets its number."""
+        if self.run is not None:
+            _save_run(connection, self.run)
+        for holder in self.gone:
+            let_go(connection, holder)
+        for holder in self.held:
+            hold(connection, holder)
+        names = [(name,) for name in self.taken]
+        connection.executemany("INSERT OR IGNORE INTO taken VALUES (?)", names)
+        _count(connection, self.tallies, self.now)
+
+
+class Runs:
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def find(self, agent: str, native: str) -> Run | None:
+        """The run of an agent by its own id, with all that is in flight."""
+        found = self._read(
+            f"SELECT {_COLUMNS} FROM run WHERE agent = ? AND native = ?", (agent, native)
+        )
+        return self._run(found[0]) if found else None
+
+    def of(self, session: str) -> list[Run]:
+        """The runs that work, or worked last, on a session; latest first."""
+        found = self._read(
+            f"SELECT {_COLUMNS} FROM run WHERE session = ? COLLATE NOCASE ORDER BY last DESC",
+            (session,),
+        )
+        return [self._run(row) for row in found]
+
+    def _run(self, row: tuple[Any, ...]) -> Run:
+        number, agent, native, session, process, folder, transcript, began, last, seen = row
+        run = Run(
+            agent,
+            native,
+            number=number,
+            session=session,
+            process=process,
+            folder=folder,
+            transcript=transcript,
+            began=began,
+            last=last,
+            seen=seen,
+        )
+        for key, *rest in self._read(
+            "SELECT key, agent, tool, doing, since FROM inflight WHERE run = ? ORDER BY since, key",
+            (number,),
+        ):
+            run.flights[key] = Flight(*rest)
+        return run
+
+    def tallies(self) -> dict[str, tuple[int, int]]:
+        """reason → (how many payloads became no event for it, when that last happened)."""
+        rows = self._read("SELECT what, count, last FROM tally ORDER BY what")
+        return {what: (count, last) for what, count, last in rows}
+
+    def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._store.read(sql, values)
+        except HoldfastError as error:
+            # Readers never migrate: a home that this version has not written to has none.
+            if "no such table" in str(error.__cause__):
+                return []
+            raise
+
+    def taken(self) -> set[str]:
+        """Payloads that were taken and whose files may still be there."""
+        return {name for (name,) in self._read("SELECT name FROM taken")}
+
+    def forget_taken(self) -> None:
+        """Their files are gone for certain; a power cut may take this back."""
+        self._store.write_soon(lambda connection: connection.execute("DELETE FROM taken"))
+
+    def save(self, change: Change) -> None:
+        """Make a change true that comes with no event, durably."""
+        self._store.write(change.make)
+
+    def tell(self, run: Run, seq: int) -> None:
+        """Remember what a run was told; a power cut may take that back."""
+        run.seen = seq
+        self._store.write_soon(
+            lambda connection: connection.execute(
+                "UPDATE run SET seen = ? WHERE number = ?", (seq, run.number)
+            )
+        )
+
+
+def _save_run(connection: sqlite3.Connection, run: Run) -> None:
+    values = (run.session, run.process, run.folder, run.transcript, run.began, run.last, run.seen)
+    ((run.number,),) = connection.execute(
+        "INSERT INTO run (agent, native, session, process, folder, transcript, began, last, seen)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET session = excluded.session,"
+        " process = excluded.process, folder = excluded.folder, transcript = excluded.transcript,"
+        " last = excluded.last, seen = excluded.seen RETURNING number",
+        (run.agent, run.native, *values),
+    ).fetchall()
+    connection.execute("DELETE FROM inflight WHERE run = ?", (run.number,))
+    connection.executemany(
+        "INSERT INTO inflight VALUES (?, ?, ?, ?, ?, ?)",
+        [(run.number, k, f.agent, f.tool, f.doing, f.since) for k, f in run.flights.items()],
+    )
+
+
+def _count(connection: sqlite3.Connection, tallies: Mapping[str, int], now: int) -> None:
+    connection.executemany(
+        "INSERT INTO tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+        " SET count = count + excluded.count, last = excluded.last",
+        [(what, count, now) for what, count in tallies.items()],
+    )

@@ -40,7 +40,7 @@ REVIEWED = {
     "gemini/*-BeforeTool.json": "before",
     "gemini/*-AfterTool.json": "after",
     "gemini/*-PreCompress.json": NOTHING,
-    "opencode/*-event-session.created.json": "start",
+    "opencode/*-event-session.created.json": NOTHING,  # a start of our own tells it
     "opencode/*-chat.message.json": "prompt",
     "opencode/*-tool.execute.before.json": "before",
     "opencode/*-tool.execute.after.json": "after",

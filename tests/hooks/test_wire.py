@@ -558,9 +558,10 @@ def bus(type: str, **properties: Any) -> dict[str, Any]:
 
 
 def test_opencode_starts_and_asks() -> None:
-    info = {"id": "s1", "directory": "/w", "time": {"created": 5}}
-    start = heard("opencode", bus("session.created", info=info))
-    assert (start.what, start.native, start.cwd, start.at) == ("start", "s1", "/w", 5)
+    begun = {"hook_event_name": "SessionStart", "sessionID": "s1", "directory": "/w"}
+    start = heard("opencode", begun)
+    assert (start.what, start.native, start.cwd) == ("start", "s1", "/w")
+    assert hear("opencode", bus("session.created", info={"id": "s1"})) is None
     message = {"id": "m1", "model": {"modelID": "big"}, "time": {"created": 7}}
     parts = [
         {"type": "text", "text": '"fix it"'},

@@ -8,6 +8,10 @@ const HEARD = new Set([
 ])
 const LONGEST = 30_000
 
+// Parts of an answer come many times while they grow; a text is told when it is whole.
+const isSaid = ({ type, properties }) =>
+  type === "message.part.updated" && properties?.part?.type === "text" && properties.part.time?.end
+
 // The script says nothing and never fails, except at the start, when it prints a briefing.
 const send = (event, payload, folder) =>
   new Promise((resolve) => {
@@ -28,6 +32,9 @@ const send = (event, payload, folder) =>
 
 export const Holdfast = async ({ directory }) => {
   const briefings = new Map()
+  // A sub-agent is a session with a parent; what it does is told as its parent's.
+  const parents = new Map()
+  const about = (id) => (parents.has(id) ? { directory, parent: parents.get(id) } : { directory })
   // One at a time, so that what happened first is written first.
   let last = Promise.resolve()
   const tell = (event, payload) => {
@@ -35,26 +42,29 @@ export const Holdfast = async ({ directory }) => {
     return last
   }
   const begin = (id) => {
-    if (!id || briefings.has(id)) return
+    if (!id || briefings.has(id) || parents.has(id)) return
     const payload = { hook_event_name: "SessionStart", sessionID: id, directory, source: "startup" }
     briefings.set(id, tell("SessionStart", payload))
   }
   return {
     event: async ({ event }) => {
-      if (event.type === "session.created" && !event.properties?.info?.parentID) {
-        begin(event.properties?.info?.id ?? event.properties?.sessionID)
+      const info = event.properties?.info
+      const id = event.properties?.sessionID ?? info?.sessionID ?? info?.id
+      if (event.type === "session.created") {
+        if (info?.parentID) parents.set(id, info.parentID)
+        else begin(id)
       }
-      if (HEARD.has(event.type)) await tell(event.type, { ...event, directory })
+      if (HEARD.has(event.type) || isSaid(event)) await tell(event.type, { ...event, ...about(id) })
     },
     "chat.message": async (input, output) => {
       begin(input.sessionID)
-      await tell("chat.message", { i: input, o: output, directory })
+      await tell("chat.message", { i: input, o: output, ...about(input.sessionID) })
     },
     "tool.execute.before": async (input, output) => {
-      await tell("tool.execute.before", { i: input, o: output, directory })
+      await tell("tool.execute.before", { i: input, o: output, ...about(input.sessionID) })
     },
     "tool.execute.after": async (input, output) => {
-      await tell("tool.execute.after", { i: input, o: output, directory })
+      await tell("tool.execute.after", { i: input, o: output, ...about(input.sessionID) })
     },
     "experimental.chat.system.transform": async (input, output) => {
       begin(input.sessionID)

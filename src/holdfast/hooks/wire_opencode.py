@@ -77,24 +77,22 @@ def _start(agent: str, told: dict[str, Any]) -> Heard:
     return _heard(agent, told, needed(told, "sessionID"), "start", source=source)
 
 
-def _created(agent: str, told: dict[str, Any]) -> Heard:
+def _created(agent: str, told: dict[str, Any]) -> Heard | None:
+    """A sub-agent begins; of a session of its own, `SessionStart` tells."""
     info = fields(inside(told, "properties").get("info"), "info")
     native, parent = needed(info, "id"), name_in(info, "parentID")
-    folder = first((path_in(told, "directory"), path_in(info, "directory")))
-    at = moment(inside(info, "time").get("created"))
     if not parent:
-        return Heard(agent=agent, native=native, what="start", cwd=folder, source="startup", at=at)
+        return None
     kind, task = name_in(info, "agent"), one_line(text(info, "title"))
-    began = AgentStarted(agent=native, type=kind, task=task)
     return Heard(
         agent=agent,
         native=parent,
         what="agent_start",
-        cwd=folder,
+        cwd=first((path_in(told, "directory"), path_in(info, "directory"))),
         by=native,
         by_type=kind,
-        at=at,
-        moves=(began,),
+        at=moment(inside(info, "time").get("created")),
+        moves=(AgentStarted(agent=native, type=kind, task=task),),
     )
 
 

@@ -189,7 +189,7 @@ def test_what_can_be_read_is_listed_and_read(desk: Desk, ask: Ask) -> None:
         assert [each.uri_template for each in templates] == list(TEMPLATES)
         assert "Goal: Add login" in await _text(client, "holdfast://current/briefing")
         state = json.loads(await _text(client, "holdfast://current/state"))
-        assert state["found"]["goal"] == "Add login" and state["status"]["session"] == session
+        assert state["thing"]["goal"] == "Add login" and state["status"]["session"] == session
         assert json.loads(await _text(client, f"holdfast://session/{session}")) == state
         briefing = await _text(client, f"holdfast://session/{session}/briefing")
         assert briefing.startswith("<<<data ")

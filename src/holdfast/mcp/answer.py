@@ -122,8 +122,9 @@ def page(items: list[Any], limit: int) -> Values:
         if room < 0 and shown:
             break
         shown.append(item)
-    return found(shown, more=len(items) - len(shown))
+    return {"about": _ABOUT, "found": shown, "more": len(items) - len(shown)}
 
 
-def found(values: Any, more: int = 0) -> Values:
-    return {"about": _ABOUT, "found": values, "more": more}
+def thing(value: Values, more: int = 0) -> Values:
+    """One thing that was looked at; of what it holds, so many are left out."""
+    return {"about": _ABOUT, "thing": value, "more": more}

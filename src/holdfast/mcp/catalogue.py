@@ -113,7 +113,6 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer"}
 _LIST: dict[str, Any] = {"type": "array"}
 _ANY: dict[str, Any] = {"type": "object"}
-_MAYBE: dict[str, Any] = {"type": ["string", "null"]}
 _OTHERWISE = {"question": _ANY, "error": _ANY}
 """What comes instead when something must be asked first, or went wrong."""
 _SESSION = {"session": _text("id; default: the current one")}
@@ -138,7 +137,7 @@ START = Tool(
         **_KEY,
     },
     needs=["goal"],
-    gives={"session": _TEXT, "before": _MAYBE, "next": _TEXT},
+    gives={"session": _TEXT, "before": _TEXT, "next": _TEXT},
     hints=(False, False, True, False),
 )
 
@@ -284,7 +283,7 @@ FIND = Tool(
         **_SESSION,
     },
     needs=["what"],
-    gives={"session": _TEXT, "found": {}, "more": _COUNT},
+    gives={"session": _TEXT, "found": _LIST, "thing": _ANY, "more": _COUNT},
     hints=(True, False, True, False),
 )
 

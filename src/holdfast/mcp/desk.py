@@ -118,7 +118,7 @@ def _start(home: Holdfast, given: Arguments) -> Values:
         "session": session.id,
         "repeated": session.repeated,
         "taken_up": session.taken_up,
-        "before": before if before != session.id else None,
+        **_if_any("before", before if before != session.id else ""),
         **_standing(session),
     }
 
@@ -129,11 +129,12 @@ def _standing(session: Session) -> Values:
     return {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
 
 
-def _open_before(home: Holdfast) -> str | None:
+def _open_before(home: Holdfast) -> str:
+    """The open session that was current here, if any."""
     try:
         return home.current(open_only=True).id
     except HoldfastError:
-        return None
+        return ""
 
 
 def _resume(home: Holdfast, given: Arguments) -> Values:
@@ -315,7 +316,7 @@ def _brief(session: Session, given: Arguments) -> Values:
 
 
 def _status(session: Session, given: Arguments) -> Values:
-    return answer.found(session.status())
+    return answer.thing(session.status())
 
 
 def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
@@ -331,7 +332,7 @@ def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
         limit //= 2
     counts = {table: len(found) for table, found in rows.items()}
     left = sum(counts.values()) - sum(len(found) for found in newest.values())
-    return answer.found({**told, "counts": counts}, more=left)
+    return answer.thing({**told, "counts": counts}, more=left)
 
 
 def log(session: Session, after: int | None, limit: int = _FEW) -> Values:
@@ -375,7 +376,7 @@ def _gate(session: Session, given: Arguments) -> Values:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = (session.status()["phase"] or {"current": 0})["current"]
-    return answer.found(plain.gate(session.phase_gate(number, given.get("evidence", {}))))
+    return answer.thing(plain.gate(session.phase_gate(number, given.get("evidence", {}))))
 
 
 def _proofs(session: Session, given: Arguments) -> Values:

@@ -9,7 +9,7 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-agents lint check soak mutants bench conformance dist clean venv tools
+.PHONY: help run test test-agents test-mcp lint check soak mutants bench conformance dist clean venv tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,10 @@ test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= fo
 test-agents: venv tools ## run real agents, fetched by npm, against scripted models (ARGS= for pytest)
 	@sh scripts/setup.sh agents
 	@$(PYTEST) -m agents tests/agents $(ARGS)
+
+test-mcp: venv ## hold the MCP server against the real inspector and the conformance suite
+	@sh scripts/setup.sh mcp
+	@$(PYTEST) -m mcp tests/mcp $(ARGS)
 
 lint: venv tools ## ruff, mypy --strict and codespell
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@
 #   scripts/setup.sh venv    .venv with the project (editable) and every development package
 #   scripts/setup.sh tools   what the tests need besides Python: a C compiler and git
 #   scripts/setup.sh agents  .tools/agents: the real agents of tests/agents/versions.txt, by npm
+#   scripts/setup.sh mcp     there too: the MCP inspector and suite of tests/mcp/versions.txt
 #
 # Silent and quick when nothing is missing. What is missing is installed where that needs no
 # question (pip into .venv; apt-get when run as root), else named in one line with the command.
@@ -143,18 +144,20 @@ install_agent() {
     echo "$2@$3" >"$folder/.holdfast-setup"
 }
 
+# setup_agents LIST
 setup_agents() {
     command -v npm >/dev/null 2>&1 || apt_install "nodejs npm" "npm for the agents"
     here=$(platform)
     while read -r name package version; do
         case $name in '' | '#'*) continue ;; esac
         install_agent "$name" "$(echo "$package" | sed "s/PLATFORM/$here/")" "$version"
-    done <tests/agents/versions.txt
+    done <"$1"
 }
 
 case ${1:-} in
 venv) setup_venv ;;
 tools) setup_tools ;;
-agents) setup_agents ;;
-*) die "usage: scripts/setup.sh venv|tools|agents" ;;
+agents) setup_agents tests/agents/versions.txt ;;
+mcp) setup_agents tests/mcp/versions.txt ;;
+*) die "usage: scripts/setup.sh venv|tools|agents|mcp" ;;
 esac

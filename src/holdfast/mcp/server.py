@@ -34,6 +34,7 @@ Page: TypeAlias = "types.PaginatedRequestParams | None"
 _EVERY = 5.0
 """Seconds between two looks at what agents' hooks left."""
 _AT_ONCE = 1.0
+_LONGEST = 1000
 _HOUR = CacheHint(ttl_ms=3_600_000, scope="public")
 
 
@@ -137,8 +138,8 @@ class _Service:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri = params.uri
-        kind, text = await self._read(lambda: reading.read(self._desk.home, uri), uri=uri)
+        uri, said = params.uri, params.uri[:_LONGEST]
+        kind, text = await self._read(lambda: reading.read(self._desk.home, uri), uri=said)
         told = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[told])
 

@@ -1,0 +1,132 @@
+"""The server held against programs of others: the inspector, and the protocol's own suite.
+
+What the suite cannot find here is listed, with the reason, in conformance.yml: a check that fails
+and is not listed fails the test, and so does one that is listed and passes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.mcp import http
+from holdfast.mcp.catalogue import TOOLS
+from holdfast.mcp.desk import Desk
+from holdfast.mcp.server import make
+from tests.mcp.conftest import Ask
+
+pytestmark = pytest.mark.mcp
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / ".tools" / "agents"
+BASELINE = Path(__file__).parent / "conformance.yml"
+HOLDFAST = ROOT / ".venv" / "bin" / "holdfast"
+
+
+def program(name: str, file: str) -> list[str]:
+    """The command of a program of npm; `make test-mcp` fetches them."""
+    (node,) = PROGRAMS.glob("node/node_modules/node-*/bin/node")
+    found = PROGRAMS / name / "node_modules" / ".bin" / file
+    assert found.exists(), f"{name} is not installed: see {PROGRAMS / name}/setup.log"
+    return [str(node), str(found.resolve())]
+
+
+def run(argv: list[str], seconds: int = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+    )
+
+
+# -- the inspector ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def inspect(home: Path, project: Path) -> Any:
+    def inspect(era: str, method: str, *more: str) -> tuple[dict[str, Any], str]:
+        lead = program("inspector", "mcp-inspector")
+        argv = [*lead, "--cli", str(HOLDFAST), "mcp", "--protocol-era", era, "--method", method]
+        done = run([*argv, *more])
+        assert done.returncode == 0, done.stdout + done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told, done.stderr
+
+    return inspect
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_the_inspector_finds_nothing_wrong_with_the_tools(inspect: Any, era: str) -> None:
+    told, complaints = inspect(era, "tools/list", "--strict")
+    assert [tool["name"] for tool in told["tools"]] == list(TOOLS)
+    assert "Warning" not in complaints and "Error" not in complaints, complaints
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_the_inspector_begins_a_session_and_reads_it(inspect: Any, era: str) -> None:
+    arguments = ("--tool-name", "start", "--tool-arg", "goal=Add login")
+    told, _ = inspect(era, "tools/call", *arguments)
+    assert told["structuredContent"]["ok"]
+    read, _ = inspect(era, "resources/read", "--uri", "holdfast://current/briefing")
+    assert "Goal: Add login" in read["contents"][0]["text"]
+    asked, _ = inspect(era, "prompts/get", "--prompt-name", "continue")
+    assert "Goal: Add login" in asked["messages"][0]["content"]["text"]
+
+
+# -- the conformance suite -------------------------------------------------------------------------
+
+
+class _WithToken:
+    """The suite cannot send a token; all else it does goes through the door as it is."""
+
+    def __init__(self, inner: ASGIApp, token: str) -> None:
+        self._inner = inner
+        self._header = (b"authorization", f"Bearer {token}".encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "headers": [*scope["headers"], self._header]}
+        await self._inner(scope, receive, send)
+
+
+@pytest.fixture
+def url(desk: Desk, ask: Ask) -> Iterator[str]:
+    ask("start", goal="Conform")
+    listening = http.listen(0)
+    port = listening.getsockname()[1]
+    inner = http.app(make(desk), port, "token")
+    server = uvicorn.Server(uvicorn.Config(_WithToken(inner, "token"), log_level="warning"))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://{http.ADDRESS}:{port}{http.PATH}"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+def test_the_suite_fails_only_where_it_asks_for_what_we_do_not_offer(
+    url: str, revision: str
+) -> None:
+    argv = [*program("conformance", "conformance"), "server", "--url", url]
+    done = run([*argv, "--requirements", revision, "--expected-failures", str(BASELINE)])
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told[-6000:]
+    assert "✓ dns-rebinding-protection" in told and "✓ tools-list" in told
+
+
+def test_programs_of_both_lists_are_of_one_version() -> None:
+    lists = [ROOT / "tests" / where / "versions.txt" for where in ("mcp", "agents")]
+    mine, theirs = (
+        dict(line.split()[::2] for line in file.read_text().splitlines() if line[:1] not in "#")
+        for file in lists
+    )
+    assert {name: theirs.get(name, version) for name, version in mine.items()} == mine

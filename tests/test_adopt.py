@@ -349,6 +349,24 @@ def test_no_agent_or_error_in_an_orchestrator_file_is_changed_either(
     assert (after["agents"], after["errors"]) == (before["agents"], before["errors"])
 
 
+@pytest.mark.req("S1-38", "S1-39", "S1-52", "S1-57")
+def test_no_phase_gets_a_time_or_evidence_that_its_file_did_not_have(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, ["praxis"])
+
+    def phases(value: dict[str, Any]) -> None:
+        value["workflow_structure"]["total_phases"] = 4
+        value.update(current_phase=2, completed_phases=[0, 1], phase_artifacts={})
+        value["checkpoints"] = {"0": "passed", "1": "skipped", "2": "pending"}
+        value["phase_timing"] = {"0": {"started_at": "2026-02-14T14:30:22Z"}}
+
+    before, after = adopted_and_written(hf, project / PRAXIS, phases)
+    for key in ("checkpoints", "phase_timing", "phase_artifacts", "completed_phases"):
+        assert after[key] == before[key]
+    assert "phase_attempts" not in after
+
+
 @pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
 @pytest.mark.parametrize("status", ["aborted", "paused"])
 def test_a_session_that_was_aborted_is_adopted_like_any(

@@ -196,7 +196,7 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
     "project_path: /theirs": ("craft", lambda v: v.update(project="/theirs")),
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
     "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
-    "agents: code-1": ("craft", lambda v: v["agents"][0].update(output_summary="theirs")),
+    "agents: code-1": ("craft", lambda v: v["agents"][0].update(type="doc-writer")),
 }
 
 

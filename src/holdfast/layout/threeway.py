@@ -14,23 +14,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import Facts, plain
+from holdfast.layout.facts import AgentFact, CheckpointFact, Facts, StepFact, plain
 from holdfast.layout.translate import Move, match_steps, moves
 
 Plain = dict[str, Any]
+_Unit = TypeVar("_Unit", StepFact, AgentFact)
 Kept = Callable[[str], Sequence[str]]
 """What could be kept of a text, in one way or another; where that is too long, it was cut."""
 
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 _LONGEST = 2000
+_TIMES = ("started_at", "ended_at")
 _FEW = 16
 _CUT = "…"
 _NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
@@ -196,6 +199,8 @@ def written(
     The layout knows elements by such texts, so it is shown the files in the words that were kept.
     `was` is what was written last, if the files say just that.
     """
+    if old and (was is None or lens.id == "praxis"):  # which looks at all of them each time
+        facts = _untold(facts, lens.get(old, where))
     made = carry.write(lens, old or None, facts, where, full=False, was=was)
     if not old or not _substitutes(*_strings_apart(old, made), kept):
         return made
@@ -207,6 +212,36 @@ def written(
         name: _restored(old.get(name), shown.get(name), value)
         for name, value in carry.write(lens, shown, facts, where, full=False).items()
     }
+
+
+def _untold(facts: Facts, said: Facts) -> Facts:
+    """The facts without times that the files leave out of what they say already.
+
+    In the journal everything has a time, also what nobody told one of.
+    """
+    steps, agents = {s.id: s for s in said.steps if s.id}, {a.id: a for a in said.agents}
+    judged = {check.step: check for check in said.checkpoints}
+    return replace(
+        facts,
+        steps=[_bare(step, steps.get(step.id)) for step in facts.steps],
+        agents=[_bare(agent, agents.get(agent.id)) for agent in facts.agents],
+        checkpoints=[_as_judged(check, judged.get(check.step)) for check in facts.checkpoints],
+    )
+
+
+def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
+    if said is None or said.status != fact.status:
+        return fact
+    gone = [name for name in _TIMES if getattr(said, name) is None and getattr(fact, name)]
+    return replace(fact, **dict.fromkeys(gone)) if gone else fact
+
+
+def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:
+    """A verdict that the file gives already, in its word; ours for one left out is passed."""
+    if said is None or said.at is not None or said.evidence != fact.evidence:
+        return fact
+    same = said.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
+    return replace(fact, verdict=said.verdict, at=None) if same else fact
 
 
 def _strings(value: Any) -> dict[str, None]:

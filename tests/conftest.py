@@ -21,11 +21,12 @@ SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)
 
 settings.register_profile(
     "default",
-    max_examples=100,
+    max_examples=50,
     deadline=None,  # two busy cores make any limit in milliseconds a coin toss
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("more", settings.get_profile("default"), max_examples=500)
 settings.register_profile(
     "soak",
     max_examples=5_000,

@@ -445,5 +445,5 @@ class Essays(RuleBasedStateMachine):
 
 @pytest.mark.req("X3-2", "X3-3", "X3-4")
 def test_any_verbs_with_any_restarts_agree_with_the_oracle() -> None:
-    manner = settings(max_examples=25, stateful_step_count=30, deadline=None)
+    manner = settings(max_examples=12, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(Essays, settings=manner)

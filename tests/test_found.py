@@ -213,13 +213,9 @@ def test_bad_input_is_told_and_does_no_harm(
 
 
 def _all_commands(hf: Holdfast, path: Path, tmp_path: Path) -> None:
-    folder = str(path.parent)
-    _quick(lambda: [r.reading.status for r in hf.check(str(path), strict=True)])
-    _quick(lambda: hf.check(folder))
+    _quick(lambda: [r.reading.status for r in hf.check(str(path.parent), strict=True)])
     _quick(lambda: list(hf.adopt(str(path))))
-    _quick(lambda: list(hf.adopt(folder)))
-    _quick(lambda: hf.convert(str(path), "craft", str(tmp_path / "out-1")))
-    _quick(lambda: hf.convert(str(path), "ai-session", str(tmp_path / "out-2")))
+    _quick(lambda: hf.convert(str(path), "craft", str(tmp_path / "out")))
     _quick(lambda: hf.recover(str(path)))
 
 

@@ -528,14 +528,14 @@ def test_no_flipped_bit_of_a_page_of_events_is_called_good(whole: Home, bit: int
     data, good = path.read_bytes(), raw_events(path)
     root = whole.store.read("SELECT rootpage FROM sqlite_schema WHERE name = 'event'")[0][0]
     found = 0
-    for at in range((root - 1) * 4096 + bit % 3, root * 4096, 3):
+    for at in range((root - 1) * 4096 + bit % 7, root * 4096, 7):
         whole.store.close()
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
         if called_good(whole):
             assert raw_events(path) == good, at % 4096
         else:
             found += 1
-    assert found > 300  # so many of the bytes are in use
+    assert found > 120  # so many of the bytes are in use
 
 
 def called_good(home: Home) -> bool:

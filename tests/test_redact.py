@@ -276,10 +276,10 @@ HOSTILE = [
 def test_time_grows_with_the_size_of_hostile_text_and_not_its_square(
     unit: str, ending: str
 ) -> None:
-    small, large = (unit * (size // len(unit)) + ending for size in (10_000, 80_000))
+    small, large = (unit * (size // len(unit)) + ending for size in (5_000, 40_000))
     slow = _seconds(large)
     # Eight times the text: linear is 8, a square 64. What is fast anyway proves enough.
-    assert slow < 0.05 or slow < 24 * _seconds(small)
+    assert slow < 0.025 or slow < 24 * _seconds(small)
 
 
 def _seconds(text: str) -> float:
@@ -288,7 +288,7 @@ def _seconds(text: str) -> float:
         redact(text)
         return time.process_time() - start
 
-    return min(once() for _ in range(3))
+    return min(once() for _ in range(2))
 
 
 def test_a_redactor_walks_values_and_leaves_the_original_alone() -> None:

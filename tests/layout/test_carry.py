@@ -17,7 +17,7 @@ from holdfast.layout.facts import AgentFact, DecisionFact, Facts, StepFact
 from tests.layout.scribe import keys, values
 from tests.layout.toys import POOR, RICH, Toy, facts
 
-often = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(deadline=None, suppress_health_check=list(HealthCheck))
 layouts = st.sampled_from([RICH, POOR])
 HERE = Where(now=1_700_000_000_000)
 LATER = Where(now=1_800_000_000_000)

@@ -25,7 +25,6 @@ CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 often = settings(
-    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -210,7 +209,7 @@ def test_odd_yaml_keeps_its_bytes_while_it_says_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ODD)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_odd_yaml_can_be_made_to_say_anything(text: str, data: st.DataObject) -> None:
     document = Document.parse(text.encode(), "yaml")

@@ -20,7 +20,7 @@ from holdfast.layout.guarded import Node, Unreadable, read_json, read_lines, rea
 from holdfast.layout.tree import same
 from tests.layout.scribe import Scribe, values
 
-often = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def refusal(data: bytes | str, kind: str, **limits: int) -> Unreadable:

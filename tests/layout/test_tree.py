@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.layout.tree import align, delta, identical, identity, merge, patch, same
 from tests.layout.scribe import keys, maps, scalars, values
 
-often = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(deadline=None, suppress_health_check=list(HealthCheck))
 elements = st.one_of(scalars, values, st.fixed_dictionaries({"id": st.sampled_from("abcdef")}))
 lists = st.lists(elements, max_size=7)
 

@@ -325,7 +325,7 @@ BUDGETS = st.one_of(st.sampled_from([150, 151, 399, 400, 1500, 20_000]), st.inte
 
 
 @given(sessions(), surroundings(), BUDGETS, st.sampled_from(STYLES), st.sampled_from(FORMATS))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_briefing_never_exceeds_its_budget(
     journal: Journal, around: Surroundings, budget: int, style: str, fmt: str
 ) -> None:
@@ -337,7 +337,7 @@ def test_a_briefing_never_exceeds_its_budget(
 
 
 @given(st.integers(0, 100_000), BUDGETS, st.sampled_from(FORMATS))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_a_briefing_of_any_history_fits_and_comes_out_the_same_twice(
     seed: int, budget: int, fmt: str
 ) -> None:
@@ -350,7 +350,7 @@ def test_a_briefing_of_any_history_fits_and_comes_out_the_same_twice(
 
 
 @given(sessions(), surroundings(), st.sampled_from([150, 300, 1000]))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_the_core_is_there_at_any_budget(
     journal: Journal, around: Surroundings, budget: int
 ) -> None:

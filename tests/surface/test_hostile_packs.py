@@ -194,30 +194,30 @@ def test_an_id_that_is_a_path_changes_nothing(
 
 BOMBS: dict[str, Callable[[], bytes]] = {
     "behind an empty manifest": lambda: bomb(
-        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[],"size":0}'), 512 << 20
+        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[],"size":0}'), 256 << 20
     ),
-    "as a manifest": lambda: bomb(b"M\xff\xff\xff\xff", 512 << 20),
+    "as a manifest": lambda: bomb(b"M\xff\xff\xff\xff", 256 << 20),
     "as an event": lambda: bomb(
-        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",1]],"size":1073741824}')
+        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",1]],"size":536870912}')
         + place(KEPT[:1])
-        + b"E\x3f\xff\xff\xff",
-        512 << 20,
+        + b"E\x1f\xff\xff\xff",
+        256 << 20,
     ),
     "as many ranges": lambda: bomb(
-        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",1]],"size":1073741824}')
+        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",1]],"size":536870912}')
         + place(KEPT[:1]),
-        512 << 20,
+        256 << 20,
     ),
     "as a deep manifest": lambda: forged(record(b"M", b'{"created":' + b"[" * 5_000_000)),
     "as a wide manifest": lambda: forged(
         record(b"M", b'{"created":0,"tool":"","what":"","sessions":[' + b'["a",1],' * 1_000_000)
     ),
     "as content": lambda: bomb(
-        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",2]],"size":1073741824}')
+        record(b"M", b'{"created":0,"tool":"","what":"","sessions":[["s-1",2]],"size":536870912}')
         + place(KEPT)
         + b"".join(map(packed, KEPT))
-        + b"B\x3f\xff\xff\xff",
-        512 << 20,
+        + b"B\x1f\xff\xff\xff",
+        256 << 20,
     ),
 }
 

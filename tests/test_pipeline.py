@@ -897,3 +897,26 @@ def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> N
     assert session.phase_gate(1).judgment.next_steps == ["holdfast revisit 1"]
     owed = model.owed(model.Moves(essays.state_of(session)), 1)[0]
     assert session.phase_gate(3).judgment.next_steps == [f"holdfast {owed}"]
+
+
+def test_an_outline_with_more_sections_than_can_be_is_refused_and_none_is_dropped(
+    essay: Essay,
+) -> None:
+    essay.write(form.THESIS, THESIS)
+    essay.session.approve("G1")
+    essay.write(form.OUTLINE, OUTLINE + "\n### Section 1000: One too many (~300 words)\n")
+    refused(essay.session, lambda: essay.session.approve("G2"), "there can be no section 1000")
+
+
+def test_work_in_a_section_that_the_outline_lost_can_be_set_aside_as_the_refusal_says(
+    essay: Essay,
+) -> None:
+    session = essay.at_sections()
+    session.section_done(2)
+    session.revisit_apply("2", impact="minor")
+    essay.write(form.OUTLINE, OUTLINE.partition("### Section 2")[0])
+    lost = refused(session, lambda: session.approve("G2"), "lost section 2")
+    assert "holdfast revisit 2 --impact major --apply" in lost.hint
+    session.revisit_apply("2", impact="major")
+    session.approve("G2")
+    assert [one.number for one in session.section_list()] == [1]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -267,6 +268,11 @@ def _outline(verb: _Verb) -> Act:
         return lambda moves: model.outline_approved(moves, _NOTHING, Outline())
     name = _named(verb, "stage_2.outline_file", form.OUTLINE)
     kept, data = verb.read(name, "the outline", again="approve G2")
+    if beyond := re.search(rb"(?m)^### Section (\d{4,20}):", data):
+        number = beyond[1].decode()
+        raise Refused(
+            f"there can be no section {number}", why=f"at most {model.MOST_SECTIONS} can be"
+        )
     told = artifact.outline(data)
     outline = Outline(told.total, told.titles, told.words, told.audience)
     return lambda moves: model.outline_approved(moves, kept, outline)
@@ -535,6 +541,8 @@ def calibrate(
         raise InvalidInput(f"the rating cannot be {rating}", why="it is a whole number")
     if reference:
         _require_word("reference", reference, VOICE_MODES)
+    if notes:
+        notes = clean_input(notes, "notes", limit=_TEXT, lines=True)
 
     def act(moves: Moves) -> None:
         model.calibrated(moves, int(rating), notes, reference, again=again)

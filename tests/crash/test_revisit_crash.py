@@ -30,3 +30,11 @@ def test_a_revisit_is_whole_after_every_fault(
 ) -> None:
     seed = int.from_bytes(os.urandom(4))
     assert_sound(sweep(shim, f"tests.crash.revisit:{scenario}", seconds=soak_seconds, seed=seed))
+
+
+@pytest.mark.soak
+def test_an_essay_has_event_and_log_line_or_neither_after_every_fault(
+    shim: Path, soak_seconds: float
+) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    assert_sound(sweep(shim, "tests.crash.essay_log:DEFERRED", seconds=soak_seconds, seed=seed))

@@ -36,7 +36,7 @@ from holdfast.model.state import (
     Step,
 )
 from holdfast.sha import digest_of
-from holdfast.text import shorten
+from holdfast.text import plural, shorten
 
 WORKFLOW = "essay"
 MOST_SECTIONS = 999
@@ -398,8 +398,9 @@ def _drop(moves: Moves, gone: Sequence[int], total: int) -> None:
     if worked:
         raise Refused(
             f"the outline lost section {_list(worked)}",
-            why=f"it has {total} sections now, and there is work in that one",
-            hint="put the section back into the outline; its work is never discarded silently",
+            why=f"it has {plural(total, 'section')} now, and there is work in what it lost",
+            hint="put it back into the outline, or set all later work aside:"
+            " holdfast revisit 2 --impact major --apply",
         )
     for section in gone:
         moves.leave_out(3, section)

@@ -1,0 +1,52 @@
+"""A verb of an essay under faults: its event and its line in the log are both there, or neither.
+
+After the next command, that is: who dies between the two leaves the line as a chore.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast import pipeline
+from holdfast.errors import Busy, ReadOnly, StoreFailed
+from holdfast.layout.essay import form
+from tests.crash.mirror import _open
+from tests.crash.scenario import Ack, Scenario
+
+SESSION = "s1"
+_HOUR = 3_600_000
+FILES = {form.THESIS: "A thesis.\n", form.OUTLINE: "### Section 1: All of it (~300 words)\n"}
+
+
+def _prepare(home: str) -> None:
+    with _open(home) as opened:
+        session = opened.start("An essay", workflow="essay", id=SESSION)
+        folder = Path(session.layouts_add("essay").root)
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        session.approve("G1")
+        session.approve("G2")
+
+
+def _defer(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        opened.session(SESSION).claim_defer("It rains", reason="timeout")
+        ack("deferred")
+
+
+def _check(home: str, acked: Sequence[str]) -> list[str]:
+    with _open(home, later=2 * _HOUR) as opened:
+        session = opened.session(SESSION)
+        session.note("the next command")
+        claims = len(session.claim_list())
+        log = Path(session.layouts_list()[0].root) / pipeline.FACTS
+        lines = log.read_text().count("It rains") if log.exists() else 0
+        left = opened.store.local.chores(SESSION)
+        problems = [f"{claims} claims, {lines} lines"] if claims != lines or claims > 1 else []
+        problems += ["acknowledged, but not done"] if acked and not claims else []
+        problems += [f"left to do: {left}"] if left else []
+        return problems if session.verify().ok else [*problems, "does not verify"]
+
+
+DEFERRED = Scenario(
+    prepare=_prepare, run=_defer, check=_check, refusals=(StoreFailed, Busy, ReadOnly)
+)

@@ -92,6 +92,8 @@ ALLOWED = {
     "praxis_workflow": "holdfast errors files layout.* model.plan text",
     "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
+    "retell": "holdfast errors clock config home hooks.heard journal model.* place sha text"
+    " transcript",
     "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
     "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
     " store.bound verb",
@@ -117,7 +119,7 @@ ALLOWED = {
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb view workflow workspace"
-    " model.*",
+    " model.* retell",
     "session": "holdfast errors sha backup essay home layout.ai_session model.* place process"
     " rebuild recover expiry soundness store store.bound store.local survey text timeline touch"
     " verb.* view",
@@ -131,7 +133,7 @@ ALLOWED = {
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
     " model.event model.gate model.plan model.state workflow hooks.agents hooks.install ingest"
-    " mcp.* cli.*",
+    " mcp.* cli.* retell transcript",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* store testing.*",
@@ -144,7 +146,7 @@ THIRD_PARTY = {
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
-    " mcp.*",
+    " mcp.* retell",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

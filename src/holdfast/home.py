@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.model.plan import Workflow
     from holdfast.recover import Case
     from holdfast.restore import Outcome
+    from holdfast.retell import OnPart, Retold
     from holdfast.session import Session
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
@@ -284,6 +285,26 @@ class Holdfast:
         place = path or self.workspace.tree.root
         manner = adopt.Manner(dry_run=dry_run, templates=templates, workflows=workflows)
         return adopt.adopt(self, place, manner, also=also)
+
+    def adopt_transcripts(
+        self,
+        agent: str,
+        path: str = "",
+        *,
+        since: str = "",
+        dry_run: bool = False,
+        on_part: OnPart | None = None,
+    ) -> Iterator[Retold]:
+        """Make sessions of the conversations that an agent wrote down; twice is once.
+
+        Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
+        span (`36h`, `30d`, `3w`) or a day (`2026-01-31`); `on_part` is told now and then how much
+        of a long one was heard.
+        """
+        from holdfast import retell
+
+        after = retell.moment_of(since, self.clock.now())
+        return retell.retell(self, agent, path, since=after, dry_run=dry_run, on_part=on_part)
 
     def unadopted(self) -> Lines:
         """Places in this project with session files of other programs that nobody took up."""

@@ -57,6 +57,8 @@ INSTEAD = {
     "attr --text": "a `str`",
     "contract show --text": "`Contract.summary()`",
     "adopt --all": "everything is returned",
+    "adopt --transcripts": "`Holdfast.adopt_transcripts`",
+    "adopt --since": "`Holdfast.adopt_transcripts`",
     "check --all": "everything is returned",
     "config --example": "`holdfast.config.example_toml()`",
     "convert --id": "`native_id`",

@@ -90,6 +90,7 @@ import F
 start G --layout craft --layout ai-session:I
 adopt
 adopt P --dry-run --templates --all --workflows D
+adopt P --transcripts codex --since 30d
 check F --strict
 convert F --to craft -o O
 prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K

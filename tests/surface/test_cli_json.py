@@ -54,6 +54,7 @@ ANSWERS = {
     "forget": "forget login --yes",
     "check": "check .ai-session",
     "adopt": "adopt",
+    "adopt --transcripts": "adopt --transcripts claude-code agents",
     "doctor PATH": "doctor torn.json -o whole.json",
     "orchestrator history": "orchestrator history",
     "essay list": "essay list",
@@ -117,6 +118,9 @@ def scene(cli: Cli, project: Path) -> Cli:
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
     (project / "odd.yaml").write_text("{workflow: odd, phases: [{name: One, strict: true}]}")
+    (project / "agents").mkdir()
+    said = {"type": "user", "sessionId": "n1", "cwd": "/w", "message": {"content": "go"}}
+    (project / "agents" / "n1.jsonl").write_text(json.dumps(said) + "\n")
     active = project / "sessions" / "active"
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')

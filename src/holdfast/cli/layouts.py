@@ -160,6 +160,18 @@ def _adopt_arguments(parser: Parser) -> None:
         metavar="PATH",
         help="a file or folder; else this project and your essays",
     )
+    parser.add_argument(
+        "--transcripts",
+        default="",
+        choices=("claude-code", "codex", "gemini"),
+        help="what this agent wrote down of its conversations",
+    )
+    parser.add_argument(
+        "--since",
+        default="",
+        metavar="WHEN",
+        help="transcripts changed since: 36h, 30d, 2026-01-31",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be adopted")
     _workflows_argument(parser)
     parser.add_argument("--templates", action="store_true", help="also what is not filled in")
@@ -167,6 +179,14 @@ def _adopt_arguments(parser: Parser) -> None:
 
 
 def run_adopt(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    if options.transcripts:
+        from holdfast.cli.retell import run_transcripts
+
+        return run_transcripts(options, hf, screen)
+    if options.since:
+        from holdfast.errors import InvalidInput
+
+        raise InvalidInput("--since is for transcripts", hint="holdfast adopt --transcripts AGENT")
     adopted: list[Adopted] = []
     shown = 0
     for one in hf.adopt(
@@ -368,7 +388,11 @@ COMMANDS = {
         "holdfast check .ai-session --strict --json",
     ),
     "adopt": Command(
-        _adopt_arguments, run_adopt, "holdfast adopt", "holdfast adopt ../old-project --dry-run"
+        _adopt_arguments,
+        run_adopt,
+        "holdfast adopt",
+        "holdfast adopt ../old-project --dry-run",
+        "holdfast adopt --transcripts claude-code --since 30d",
     ),
     "convert": Command(
         _convert_arguments, run_convert, "holdfast convert session.json --to craft -o craft.json"

@@ -50,6 +50,8 @@ class Transcript(Struct):
     cwd: str = ""
     paths: list[tuple[str, str]] = []
     """(path, the sub-agent whose it is or "")"""
+    branch: str = ""
+    commit: str = ""
     size: int = 0
     changed: int = 0
     """When any of the files changed last, in milliseconds."""
@@ -122,6 +124,8 @@ def _identified(agent: str, path: str) -> Transcript | None:
         native=reader.native,
         cwd=reader.cwd,
         paths=[(path, reader.by)],
+        branch=reader.branch,
+        commit=reader.commit,
         size=facts.st_size,
         changed=facts.st_mtime_ns // 1_000_000,
     )

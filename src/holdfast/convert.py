@@ -77,8 +77,9 @@ def _only(path: str) -> found.Find:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
         raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
     (one,) = finds
-    if one.faults or not one.documents:
-        fault = one.faults[0] if one.faults else Finding("", ERROR, "")
+    faults = [fault for fault in one.faults if fault.severity == ERROR]
+    if faults or not one.documents:
+        fault = faults[0] if faults else Finding("", ERROR, "")
         damaged = one.paths.get(fault.file, one.path)
         raise Damaged(
             f"{damaged} cannot be read whole",

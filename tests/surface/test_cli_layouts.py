@@ -213,6 +213,19 @@ def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> 
     assert f"{index} cannot be read whole" in answer.err and "(line 2)" in answer.err
 
 
+def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a_line(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    essay = project / ESSAY
+    essay.write_text(essay.read_text() + "x_one: &one {a: 1}\nx_two: {<<: *one, b: 2}\n")
+    said = cli.ok("convert", ESSAY, "--to", "craft", "-o", "made.json").out
+    (line,) = [line for line in said.splitlines() if "carried" in line]
+    assert line.endswith(": they travel under `holdfast`") and " position, steps.id, " in line
+    cli.ok("convert", "made.json", "--to", "essay", "-o", "back.yaml")
+    assert (project / "back.yaml").read_bytes() == essay.read_bytes()
+
+
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
     fill(project)
     answer = cli("resume")

@@ -212,7 +212,8 @@ def _tell(one: Put, screen: Screen, *, dry_run: bool) -> None:
     if one.kept:
         screen.line(("Kept: ", "yellow"), one.feature, f" ({one.kept})")
     elif dry_run:
-        screen.line(f"Would remove: {one.feature}", (f"  {one.because}", "dim"))
+        told = f"  {one.because}; it would go to .ai-session-archive"
+        screen.line(f"Would remove: {one.feature}", (told, "dim"))
     else:
         screen.line(("Archived: ", "green"), one.feature, (f"  {one.archived}", "dim"))
 

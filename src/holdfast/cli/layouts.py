@@ -297,9 +297,17 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.done("  ", path)
     for line in made.lost:
         screen.line(("  lost    ", "red"), line)
-    for line in made.carried:
-        screen.line(("  carried ", "dim"), line)
+    if made.carried:
+        screen.line(("  carried ", "dim"), _together(made.carried))
     return 0
+
+
+def _together(carried: list[str]) -> str:
+    """Sentences that differ in one word, as one."""
+    before, _, after = carried[0].partition(" for ")
+    _, colon, end = after.partition(": it travels ")
+    names = [line.removeprefix(f"{before} for ").removesuffix(f"{colon}{end}") for line in carried]
+    return f"{before} for {', '.join(names)}: {'they travel' if names[1:] else 'it travels'} {end}"
 
 
 # -- layouts -----------------------------------------------------------------------------------

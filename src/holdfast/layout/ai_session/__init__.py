@@ -189,7 +189,7 @@ def display(told: Report) -> str:
     """A report as text, for people."""
     rows = [
         ("Feature", told.feature_id),
-        ("Status", f"{told.status} ({told.health})"),
+        ("Status", told.status if told.status == "completed" else f"{told.status} ({told.health})"),
         ("Active task", told.active_task),
         ("Model", told.model or "none"),
         ("Tasks", f"{told.tasks_done}/{told.tasks_total} ({told.percent}%)"),

@@ -92,6 +92,19 @@ def test_what_is_picked_up_is_named_current_or_the_only_open_one(hf: Holdfast) -
         hf.to_pick_up()
 
 
+def test_the_hands_of_one_agent_are_not_others_to_each_other(
+    hf: Holdfast, home: str, folder: Path
+) -> None:
+    session = hf.start("one").id
+    with subprocess.Popen(["sleep", "60"]) as server:
+        hf.workspace.hold(session, "mcp", pid=server.pid)
+        with Holdfast(hf.settings, cwd=str(folder), hand=True) as hand:
+            assert hand.others(session) == []
+        with at(home, folder) as stranger:
+            assert [holder.name for holder, _ in stranger.others(session)] == ["user", "mcp"]
+        server.kill()
+
+
 def test_another_folder_has_no_current_session(hf: Holdfast, home: str, tmp_path: Path) -> None:
     hf.start("here")
     elsewhere = tmp_path / "elsewhere"

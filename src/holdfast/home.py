@@ -115,13 +115,16 @@ class Holdfast:
         clock: Clock | None = None,
         on_notice: Notice | None = None,
         one_shot: bool = False,
+        hand: bool = False,
     ) -> None:
+        """`one_shot` is a process that ends at once; a `hand` works for the one that started it."""
         self.settings = settings
         self.clock = clock or Clock()
         self.actor = actor
         self._cwd = cwd
         self._notice = on_notice
         self._one_shot = one_shot
+        self._hand = hand or one_shot
         self._store: Store | None = None
         self._journal: Journal | None = None
         self._workspace: Workspace | None = None
@@ -889,12 +892,27 @@ class Holdfast:
         """
         held = self.workspace.holders(session)
         mine = {holder.process for holder in self._held.values()} | self._introduced
-        if held and self._one_shot:
-            # A short command is the hand of the process that runs it, not someone else.
-            from holdfast.process import ancestors
-
-            mine |= {str(process) for process in ancestors()}
+        mine |= self._same_hands([holder.process for holder, _ in held]) if self._hand else set()
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
+
+    @staticmethod
+    def _same_hands(held: Sequence[str]) -> set[str]:
+        """Of these processes the ones that work for whom we do: it, and others it started."""
+        if not held:
+            return set()
+        from holdfast.process import ProcessId, ancestors
+
+        def above(process: str) -> set[str]:
+            try:
+                found = list(map(str, ancestors(pid=ProcessId.parse(process).pid)))
+            except ValueError:
+                return set()
+            # Elsewhere its number is that of another process.
+            return set(found) if found[:1] == [process] else set()
+
+        ours = set(map(str, ancestors()))
+        agents = ours.intersection(held)
+        return ours | {process for process in held if agents and above(process) & agents}
 
     def own_processes(self) -> set[str]:
         """The processes that are this one, as they hold sessions."""

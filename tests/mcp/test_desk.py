@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.errors import Busy
 from holdfast.mcp.answer import MOST_TEXT, Answer
 from holdfast.mcp.catalogue import FINDS, TOOLS, VERBS, verb
@@ -399,12 +400,17 @@ def test_what_the_home_has_to_tell_comes_with_the_answer(ask: Ask, desk: Desk) -
     assert "notices" not in ask("find", what="status")
 
 
-def test_what_hooks_left_is_taken_in_before_every_call(
+def test_what_hooks_left_is_taken_in_before_a_call_and_meanwhile(
     ask: Ask, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[float] = []
-    monkeypatch.setattr(
-        type(desk.home), "ingest", lambda self, *, seconds: seen.append(seconds), raising=False
-    )
+    taken: list[float | None] = []
+    left = [2]
+    monkeypatch.setattr(Holdfast, "waiting", lambda self: left[0])
+    monkeypatch.setattr(Holdfast, "ingest", lambda self, *, seconds: taken.append(seconds))
     ask("start", goal="x")
-    assert seen and max(seen) < 0.1
+    assert taken and max(filter(None, taken)) <= 0.1
+    desk.ingest()
+    assert taken[-1] == 1.0
+    left[0], before = 0, len(taken)
+    desk.ingest()
+    assert len(taken) == before

@@ -65,7 +65,9 @@ def _desk(options: Namespace, hf: Holdfast) -> Desk:
 
     notices: list[str] = []
     folder = _project(options.project)
-    home = Holdfast(hf.settings, cwd=folder, actor="mcp", on_notice=notices.append)
+    # Over standard streams it works for the agent that started it; over HTTP for nobody.
+    hand = not options.http
+    home = Holdfast(hf.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand)
     left_out = ("prove",) if options.no_prove else ()
     tools = {name: tool for name, tool in TOOLS.items() if name not in left_out}
     return Desk(home, notices, tools=tools)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 
 _FEW, _PROOF_SECONDS, _ENDING = 20, 600, 15
-_IN_BETWEEN = 0.05
-"""How long a call may wait for payloads that agents left, in seconds."""
+_AT_ONCE = 1.0
+"""How long payloads that agents left are taken in at once, in seconds."""
 _INNER = frozenset({"chains", "tips", "clock", "held"})
 _OF_EVENTS = ("seq", "id", "kind", "at", "actor", "data")
 
@@ -53,7 +53,7 @@ class Desk:
         tool = self.tools[name]
         try:
             require_shape(tool, arguments)
-            self.ingest(_IN_BETWEEN)
+            self.home.catch_up()
             act = _ACTS.get(name) or self._prove(stop)
             values = act(self.home, arguments)
             return answer.done(name, values, self.home, self._taken())
@@ -89,11 +89,10 @@ class Desk:
         told, self._notices[:] = list(self._notices), []
         return told
 
-    def ingest(self, seconds: float) -> None:
-        """Take in what agents' hooks left; what fails there is no failure of the caller."""
-        take = getattr(self.home, "ingest", None)
-        if take is not None:
-            self.home.afterwards(lambda: take(seconds=seconds))
+    def ingest(self) -> None:
+        """Take in what agents' hooks left; what fails there is no failure of a caller."""
+        if self.home.waiting():
+            self.home.afterwards(lambda: self.home.ingest(seconds=_AT_ONCE))
 
 
 def require_shape(tool: Tool, arguments: Arguments) -> None:

@@ -33,7 +33,6 @@ Page: TypeAlias = "types.PaginatedRequestParams | None"
 
 _EVERY = 5.0
 """Seconds between two looks at what agents' hooks left."""
-_AT_ONCE = 1.0
 _LONGEST = 1000
 _HOUR = CacheHint(ttl_ms=3_600_000, scope="public")
 
@@ -79,7 +78,7 @@ class _Service:
 
     async def _ingest(self) -> None:
         while True:
-            await self._asked(lambda: self._desk.ingest(_AT_ONCE))
+            await self._asked(self._desk.ingest)
             await anyio.sleep(_EVERY)
 
     async def _asked(self, act: Callable[[], T]) -> T:

@@ -47,9 +47,12 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def guarded(self: object, *args: Any, **more: Any) -> Any:
-        given = [_kept(name, value, known) for name, value in zip(names, args, strict=False)]
-        more = {name: _kept(name, value, known) for name, value in more.items()}
-        return method(self, *given, *args[len(given) :], **more)
+        if args:
+            given = [_kept(name, value, known) for name, value in zip(names, args, strict=False)]
+            args = (*given, *args[len(given) :])
+        if more:
+            more = {name: _kept(name, value, known) for name, value in more.items()}
+        return method(self, *args, **more)
 
     return guarded
 

@@ -285,6 +285,8 @@ def _substitutes(old: dict[str, None], new: dict[str, None], kept: Kept) -> dict
     # Most texts that change are stamps and statuses: a quick look at both sides first.
     marked = [text for text in came if text.endswith(_CUT) or "[redacted:" in text]
     odd = frozenset(text for text in gone if not text.isprintable() or text != text.strip())
+    if not marked and not odd:
+        return {}
     of_odd, of_others = _Came(came), _Came(marked)
     asked = ((text, of_odd if text in odd else of_others) for text in gone if marked or text in odd)
     pairs = ((text, among.left_of(kept(text))) for text, among in asked)

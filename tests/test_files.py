@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import fcntl
 import os
@@ -114,6 +115,43 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
     aside = files.stage(str(path), b"two", 0o644)
     assert files.swap(aside, str(path), backup=(f"{path}.bak", b"one"), mode=0o644)
     assert mode(tmp_path / "x.bak") == 0o600
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_what_is_synced_meanwhile_is_synced_when_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    started: list[object] = []
+    synced: list[int] = []
+
+    def start(run: Callable[[], None], _: tuple[()]) -> None:
+        if len(started) == threads:
+            raise RuntimeError("can't start new thread")
+        started.append(run)
+        run()
+
+    monkeypatch.setattr(files, "_QUICK", -1.0)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    monkeypatch.setattr(os, "fsync", synced.append)
+    begun = files.begin(str(tmp_path / "x"), b"one")
+    assert files.Syncing([begun.fd]).done() == [None]
+    files.SyncingFolders([str(tmp_path)]).done()
+    files.abandon([begun])
+    assert len(started) == threads and len(synced) == 2 and synced[0] == begun.fd
+
+
+def test_a_sync_that_fails_in_a_thread_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(files, "_QUICK", -1.0)
+    monkeypatch.setattr(os, "fsync", fail)
+    (error,) = files.Syncing([0]).done()
+    assert error is not None and error.errno == errno.EIO
+    with pytest.raises(StoreFailed):
+        files.SyncingFolders([str(tmp_path)]).done()
 
 
 def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from ctypes import CDLL
 
@@ -308,10 +309,8 @@ def abandon(begun: Iterable[Begun]) -> None:
         remove(each.temporary)
 
 
-def staged(begun: Sequence[Begun]) -> list[str | HoldfastError]:
-    """Sync files that were begun, at once, which takes the disk hardly longer than one; the name
-    of each, or why it could not be written."""
-    failed = _synced([each.fd for each in begun])
+def staged(begun: Sequence[Begun], failed: Sequence[OSError | None]) -> list[str | HoldfastError]:
+    """Give files that were begun and synced their names; what `failed` comes back as an error."""
     return [_set_aside(each, error) for each, error in zip(begun, failed, strict=True)]
 
 
@@ -360,19 +359,79 @@ def _set_aside(begun: Begun, error: OSError | None) -> str | HoldfastError:
 
 def sync_folders(paths: Iterable[str]) -> None:
     """The last step of some exchanges: from now on they survive power loss."""
-    opened: dict[str, int] = {}
-    try:
-        for path in sorted(paths):
-            opened[path] = os.open(path, _FOLDER)
-        failed = dict(zip(opened, _synced(list(opened.values())), strict=True))
-    except OSError as error:
-        raise failure(error, "write", path) from error
-    finally:
-        for fd in opened.values():
+    SyncingFolders(paths).done()
+
+
+class Syncing:
+    """Files that are being synced while whoever asked for it does something else.
+
+    Where the last ones took hardly any time they are synced when it is waited for: a thread would
+    cost more than it spares.
+    """
+
+    def __init__(self, fds: Sequence[int]) -> None:
+        self._fds = fds
+        self._failed: list[OSError | None] = []
+        self._ended = _in_a_thread(self._run) if fds and _PACE[0] > _QUICK else None
+
+    def _run(self) -> None:
+        self._failed = _synced(self._fds)
+
+    def done(self) -> list[OSError | None]:
+        """Wait for the end; what went wrong with each."""
+        if self._ended is None:
+            self._run()
+        else:
+            self._ended.acquire()
+        return self._failed
+
+
+class SyncingFolders:
+    """The same for folders."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._opened: dict[str, int] = {}
+        try:
+            for path in sorted(paths):
+                self._opened[path] = os.open(path, _FOLDER)
+        except OSError as error:
+            self._close()
+            raise failure(error, "write", path) from error
+        self._syncing = Syncing(list(self._opened.values()))
+
+    def done(self) -> None:
+        """Wait until what was done in them survives power loss."""
+        try:
+            failed = dict(zip(self._opened, self._syncing.done(), strict=True))
+        finally:
+            self._close()
+        for path, problem in failed.items():
+            if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
+                raise failure(problem, "write", path) from problem
+
+    def _close(self) -> None:
+        for fd in self._opened.values():
             os.close(fd)
-    for path, problem in failed.items():
-        if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
-            raise failure(problem, "write", path) from problem
+
+
+def _in_a_thread(run: Callable[[], None]) -> LockType | None:
+    """Do something meanwhile; a lock that can be had once it is done, None if no thread can."""
+    import _thread
+
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    def begin() -> None:
+        try:
+            run()
+        finally:
+            ended.release()
+
+    try:
+        _thread.start_new_thread(begin, ())
+    except RuntimeError:  # there are too many, or the process is about to end
+        return None
+    return ended
 
 
 def _synced(fds: Sequence[int]) -> list[OSError | None]:
@@ -385,9 +444,11 @@ def _synced(fds: Sequence[int]) -> list[OSError | None]:
     return failed
 
 
-# How many seconds the last sync took, and from when on several are better done at once.
+# How many seconds the last sync took, from when on several are better done at once, and from when
+# on they are better done by a thread.
 _PACE = [0.0]
 _SLOW = 0.001
+_QUICK = 0.00005
 
 
 def _problem(fd: int) -> OSError | None:
@@ -434,7 +495,8 @@ def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
 
 def stage(path: str, data: bytes, mode: int = 0o600) -> str:
     """Write one file beside its place; returns its name."""
-    (aside,) = staged([begin(path, data, mode)])
+    begun = begin(path, data, mode)
+    (aside,) = staged([begun], _synced([begun.fd]))
     if isinstance(aside, HoldfastError):
         raise aside
     return aside

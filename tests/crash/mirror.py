@@ -6,7 +6,9 @@ lost or doubled, and nothing of ours lies about.
 """
 
 import json
+import math
 import os
+from _thread import LockType, allocate_lock
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import yaml
 
 import holdfast
+from holdfast import files
 from holdfast.clock import Clock
 from holdfast.errors import Busy, ReadOnly, StoreFailed
 from holdfast.model.event import CommandRan, StepAdded
@@ -51,9 +54,19 @@ class _Ticking(Clock):
         return self._now
 
 
-def _open(home: str, *, later: int = 0) -> holdfast.Holdfast:
+def _open(home: str, *, later: int = 0, early: bool = False) -> holdfast.Holdfast:
+    """A home whose files are synced at one of the two moments between which a thread may have it.
+
+    A sweep needs the same calls every time.
+    """
+    vars(files).update(_QUICK=-1.0 if early else math.inf, _in_a_thread=_at_once)
     folder = os.path.dirname(home)
     return holdfast.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
+
+
+def _at_once(run: Callable[[], None]) -> LockType:
+    run()
+    return allocate_lock()
 
 
 def _prepare(home: str, layouts: Sequence[str] = ()) -> None:
@@ -73,8 +86,8 @@ def _prepare_edited(home: str) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def _run(work: Sequence[Step], home: str, ack: Ack) -> None:
-    with _open(home, later=_HOUR) as opened:
+def _run(work: Sequence[Step], home: str, ack: Ack, *, early: bool = False) -> None:
+    with _open(home, later=_HOUR, early=early) as opened:
         session = opened.session(SESSION)
         for _, act, kinds in work:
             act(session)
@@ -191,7 +204,7 @@ BOUND = Scenario(
 # The end, with which the orchestrator's file goes to the archive.
 ENDED = Scenario(
     prepare=_prepare_edited,
-    run=partial(_run, END),
+    run=partial(_run, END, early=True),
     check=partial(_check, END, ["Theirs"]),
     refusals=_REFUSALS,
 )
@@ -211,7 +224,7 @@ def _essay(home: str) -> Path:
 
 
 def _run_essay(home: str, ack: Ack) -> None:
-    with _open(home, later=_HOUR) as opened:
+    with _open(home, later=_HOUR, early=True) as opened:
         session = opened.session(SESSION)
         session.pause()
         ack("session.paused")

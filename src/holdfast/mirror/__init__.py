@@ -214,16 +214,21 @@ class Mirror:
         jobs = [job for job in jobs if not job.is_done and self._tried(job, self._look)]
         jobs = self._planned(jobs) if jobs else []
         plans = [job.plan for job in jobs if job.plan]
+        syncing = self._renderer.sync(plans)
         try:
             self._remember(plans)
         except BaseException:
+            syncing.done()
             self._renderer.abandon(plans)
             raise
-        self._renderer.stage(plans)
-        jobs = [job for job in jobs if self._tried(job, self._put)]
+        self._renderer.stage(plans, syncing)
+        jobs = [job for job in jobs if self._tried(job, self._exchange)]
         written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
-        files.sync_folders({os.path.dirname(path) for path in written})
-        return jobs
+        folders = files.SyncingFolders({os.path.dirname(path) for path in written})
+        try:
+            return [job for job in jobs if self._tried(job, self._put)]
+        finally:
+            folders.done()
 
     def _remember(self, plans: list[Plan]) -> None:
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
@@ -249,9 +254,13 @@ class Mirror:
 
             return [job for job in jobs if self._tried(job, plan)]
 
+    def _exchange(self, job: _Job) -> None:
+        assert job.plan is not None
+        self._renderer.exchange(job.plan)
+
     def _put(self, job: _Job) -> None:
         assert job.plan is not None
-        if self._renderer.write(job.plan):
+        if self._renderer.has_displaced(job.plan):
             return
         self._archive.put_away_if_over(job.binding, job.plan.status)
         self._suspend(job.binding, "")

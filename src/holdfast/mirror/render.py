@@ -49,6 +49,8 @@ class Change(Struct):
     """The new file beside its place while it is being written; None for a log's lines."""
     staged: str | HoldfastError = ""
     """Its name once it is synced, or why there is none."""
+    displaced: str = ""
+    """Where the old file is after the exchange; empty if there was none."""
 
     @property
     def is_new(self) -> bool:
@@ -191,18 +193,50 @@ class Renderer:
             files.abandon([change.begun] if change.begun else ())
             change.begun = None
 
-    def stage(self, plans: Sequence[Plan]) -> None:
-        """Sync the new files of plans that are remembered, at once."""
+    def sync(self, plans: Sequence[Plan]) -> files.Syncing:
+        """Begin to sync the new files of plans."""
+        return files.Syncing([c.begun.fd for plan in plans for c in plan.changes if c.begun])
+
+    def stage(self, plans: Sequence[Plan], syncing: files.Syncing) -> None:
+        """Give new files of plans that are remembered their names, once they are synced."""
         new = [(c, c.begun) for plan in plans for c in plan.changes if c.begun]
-        done = files.staged([begun for _, begun in new])
+        done = files.staged([begun for _, begun in new], syncing.done())
         for (change, _), each in zip(new, done, strict=True):
             change.begun, change.staged = None, each
 
-    def write(self, plan: Plan) -> bool:
-        """Let staged files get their places, in the layout's order; True if someone's edit was
-        displaced. It lasts once the folders are synced."""
+    def exchange(self, plan: Plan) -> None:
+        """Let staged files get their places, in the layout's order; it lasts once the folders are
+        synced."""
         self._put_last.pop(plan.binding.number, None)
-        if self._exchange(plan):
+        try:
+            for change in plan.changes:
+                if isinstance(change.staged, HoldfastError):
+                    raise change.staged
+            for change in plan.changes:
+                self._swap(plan.binding, change)
+        except HoldfastError:
+            for change in plan.changes:
+                if isinstance(change.staged, str) and change.staged:
+                    files.remove(change.staged)
+            raise
+
+    def _swap(self, binding: Binding, change: Change) -> None:
+        look, aside = change.look, change.staged
+        # No longer ours to remove: after the step this is what someone wrote.
+        change.staged = ""
+        if not isinstance(aside, str) or not aside:
+            new = change.data[len(look.data or b"") :]
+            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644)
+            return
+        with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
+            backup = _backup(binding, look)
+            if files.swap(aside, look.path, backup=backup, mode=0o644):
+                change.displaced = aside
+
+    def has_displaced(self, plan: Plan) -> bool:
+        """Whether the exchange displaced someone's edit; what it displaced of ours goes."""
+        displaced = [_is_displaced(change.look, change.displaced) for change in plan.changes]
+        if any(displaced):
             return True
         digests = {look.name: look.digest for look in plan.looks}
         for change in plan.changes:
@@ -211,33 +245,6 @@ class Renderer:
         self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
         self._looker.reached(plan.binding, plan.seq)
         return False
-
-    def _exchange(self, plan: Plan) -> bool:
-        try:
-            for change in plan.changes:
-                if isinstance(change.staged, HoldfastError):
-                    raise change.staged
-            displaced = [self._swap(plan.binding, change) for change in plan.changes]
-        except HoldfastError:
-            for change in plan.changes:
-                if isinstance(change.staged, str) and change.staged:
-                    files.remove(change.staged)
-            raise
-        return any(displaced)
-
-    def _swap(self, binding: Binding, change: Change) -> bool:
-        """Let a file get its new bytes; True if the old ones are not those looked at."""
-        look, aside = change.look, change.staged
-        # No longer ours to remove: after the step this is what someone wrote.
-        change.staged = ""
-        if not isinstance(aside, str) or not aside:
-            new = change.data[len(look.data or b"") :]
-            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644)
-            return False
-        with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
-            backup = _backup(binding, look)
-            was_there = files.swap(aside, look.path, backup=backup, mode=0o644)
-        return was_there and _is_displaced(look, aside)
 
 
 def _prepare(plan: Plan) -> None:
@@ -256,6 +263,8 @@ def _needs_stage(look: Look) -> bool:
 
 def _is_displaced(look: Look, aside: str) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
+    if not aside:
+        return False
     if files.is_odd(aside) or read(aside) != (look.data or b""):
         return True
     files.remove(aside)

@@ -153,3 +153,10 @@ def test_the_registry_entry_starts_the_server_of_the_package() -> None:
     assert [one["value"] for one in package["packageArguments"]] == ["mcp"]
     assert re.fullmatch(r"[a-z0-9.-]+/[a-z0-9.-]+", entry["name"])
     assert len(entry["description"]) <= 100
+
+
+def test_the_plugin_makes_its_script_when_a_session_starts(tmp_path: Path) -> None:
+    folder = os.path.dirname(sys.executable)
+    done = _run(tmp_path / "home", "claude-code", "SessionStart", path=f"{folder}:/usr/bin:/bin")
+    assert done.returncode == 0
+    assert os.access(tmp_path / "home" / "hooks" / "holdfast-hook", os.X_OK)

@@ -644,6 +644,12 @@ class Holdfast:
 
         return greet(self, agent, payload)
 
+    def hook_set_up(self) -> None:
+        """Write the script that hooks run into the home; `install` does it too."""
+        from holdfast.hooks import install
+
+        install.write_script(self._ground())
+
     # -- the whole home ------------------------------------------------------------------------
 
     def verify(self) -> Reports:

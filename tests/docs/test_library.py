@@ -60,6 +60,7 @@ INSTEAD = {
     "adopt --transcripts": "`Holdfast.adopt_transcripts`",
     "adopt --since": "`Holdfast.adopt_transcripts`",
     "check --all": "everything is returned",
+    "hook --set-up": "`Holdfast.hook_set_up`",
     "config --example": "`holdfast.config.example_toml()`",
     "convert --id": "`native_id`",
     "doctor PATH": "`Holdfast.recover(path, out=…, fix=…, choose=…)`",

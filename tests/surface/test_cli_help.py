@@ -154,6 +154,13 @@ workflow check F
 workflow new N --from W
 cleanup P --completed --stale --days 3 --empty --pattern X --archive --preserve-artifacts --dry-run
 cleanup --yes
+install
+install claude-code --scope user --no-tools
+install codex --scope project --dry-run
+uninstall codex --scope project --dry-run
+hook codex --payload N
+hook --set-up
+ingest
 mcp
 mcp --project DIR --no-prove
 mcp --http --port 0 --new-token

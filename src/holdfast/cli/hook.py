@@ -7,6 +7,7 @@ form in which the agent expects it.
 from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser, nothing
+from holdfast.errors import InvalidInput
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -22,11 +23,23 @@ _PLAIN = frozenset({"opencode"})
 
 
 def _hook_arguments(parser: Parser) -> None:
-    parser.add_argument("agent", metavar="AGENT", help="whose hook it is")
-    parser.add_argument("--payload", required=True, metavar="NAME", help="of the file in the spool")
+    parser.add_argument("agent", nargs="?", default="", metavar="AGENT", help="whose hook it is")
+    parser.add_argument("--payload", default="", metavar="NAME", help="of the file in the spool")
+    parser.add_argument(
+        "--set-up", action="store_true", help="write the script that hooks run, for a plugin"
+    )
 
 
 def run_hook(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    if options.set_up:
+        hf.hook_set_up()
+        return
+    if not (options.agent and options.payload):
+        raise InvalidInput(
+            "AGENT and --payload are missing",
+            why="this is run by the script that hooks of agents run",
+            hint="to let an agent record its sessions: holdfast install AGENT",
+        )
     text = hf.hook(options.agent, options.payload)
     if not text:
         return
@@ -70,6 +83,11 @@ def _told(done: Ingested) -> list[str]:
 
 
 COMMANDS = {
-    "hook": Command(_hook_arguments, run_hook, "holdfast hook claude-code --payload NAME"),
+    "hook": Command(
+        _hook_arguments,
+        run_hook,
+        "holdfast hook claude-code --payload NAME",
+        "holdfast hook --set-up",
+    ),
     "ingest": Command(nothing, run_ingest, "holdfast ingest", "holdfast ingest --quiet"),
 }

@@ -259,6 +259,13 @@ GROWN: list[Body] = [
     ev.CheckpointFailed(step="p1", blob=_D, size=20_000),
     ev.CheckpointOverridden(step="p1", blob=_D, size=20_000),
     ev.CheckpointRolledBack(step="p1", blob=_D, size=20_000),
+    ev.AgentStarted(agent="a1", status="blocked"),
+    ev.AgentProgressed(
+        agent="a1", result="half of it", created=["a"], modified=["b"], deleted=["c"]
+    ),
+    ev.AgentFinished(agent="a1", status="skipped"),
+    ev.AgentFailed(agent="a1", retries=2, retried_at=1_700_000_000_123),
+    ev.AgentTimedOut(agent="a1", retries=2, retried_at=1_700_000_000_123),
 ]
 
 

@@ -76,7 +76,8 @@ ALLOWED = {
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
-    "conversation": "errors choice clock home hooks.heard hooks.tool journal model.* place process"
+    "conversation": "holdfast errors choice clock config home hooks.heard hooks.scan hooks.tool"
+    " journal model.* place process"
     " session sha store store.local store.runs survey text workspace",
     "ingest": "errors conversation home hooks.heard hooks.spool hooks.wire process sha store.runs",
     "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"

@@ -22,13 +22,14 @@ from msgspec.structs import replace
 
 from holdfast.choice import FINISHED
 from holdfast.clock import derived_id
+from holdfast.config import child_environment
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.hooks.heard import Heard, Todo
 from holdfast.hooks.tool import SENDS
 from holdfast.journal import Given
 from holdfast.model import event as ev
 from holdfast.model.event import Body
-from holdfast.model.state import State
+from holdfast.model.state import File, State
 from holdfast.place import relative
 from holdfast.process import ProcessId, ancestors
 from holdfast.sha import digest_of
@@ -42,6 +43,8 @@ from holdfast.workspace import is_open
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.home import Holdfast
+    from holdfast.journal import Maker
+    from holdfast.place import Seen
     from holdfast.session import Session
 
     OnStart = Callable[[Session, Heard], None]
@@ -53,6 +56,7 @@ GOAL = 200
 _IN_EVENT = 6000
 _PREVIEW = 1000
 _AT_ONCE_MS = 10_000
+_LOOKED_AT = 200
 _NOT_THERE = "not there"
 
 
@@ -100,6 +104,9 @@ class Conversation:
             self.run.session = self._status = ""
         self._create = False
         self._holders: dict[str, Holder] | None = None
+        self._seen: dict[str, Seen] = {}
+        self._shell: Told | None = None
+        self._shell_since = 0
 
     # -- what it says --------------------------------------------------------------------------
 
@@ -217,7 +224,11 @@ class Conversation:
     def _after(self, told: Told) -> None:
         pair = told.heard.pair or told.heard.key
         self._answered.add(pair)
-        self.run.flights.pop(pair, None)
+        flight = self.run.flights.pop(pair, None)
+        if told.heard.shell:
+            since = flight.since if flight else told.at
+            self._shell_since = min(since, self._shell_since) if self._shell else since
+            self._shell = told
 
     def _unanswered(self, told: Told) -> None:
         """Someone asks for something else: what the agent itself had begun was broken off."""
@@ -381,9 +392,15 @@ class Conversation:
             return []
 
     def _placed(self, move: Body) -> Body:
-        if isinstance(move, ev.FileChanged):
-            return replace(move, path=self._inside(move.path))
-        return move
+        if not isinstance(move, ev.FileChanged):
+            return move
+        move = replace(move, path=self._inside(move.path))
+        if move.after or move.action == "deleted":
+            return move
+        from holdfast.hooks.scan import settled
+
+        # Not all agents tell what is in a file now.
+        return settled(move, self._root(), self._home.clock.now())[0]
 
     def _inside(self, path: str) -> str:
         root = self._root()
@@ -394,6 +411,37 @@ class Conversation:
             return self._home.workspace.tree.root
         except InvalidInput:
             return self._known_folder()[3] or self.run.folder or os.sep
+
+    def _scan(self, told: Told) -> None:
+        """Which files the shell commands of late changed; their agents tell nothing of it."""
+        from holdfast.hooks import scan
+
+        try:
+            tree = self._home.workspace.tree
+            found = scan.look(
+                tree,
+                child_environment(),
+                since=self._shell_since,
+                clock=self._home.clock,
+                known=self._known_files(),
+                seen=lambda paths: self._home.store.local.seen_files(self.run.session, paths),
+            )
+        except HoldfastError:
+            return  # the folder is gone, or git is not at hand
+        if found.found:
+
+            def made(state: State) -> Sequence[Body]:
+                return scan.news(found, lambda path: state.rows.get("file", path), told.heard.by)
+
+            self._make(f"{told.key} scan", made, told.at)
+            self._seen = found.seen(tree.root)
+
+    def _known_files(self) -> list[str]:
+        if self._create or not self.run.session:
+            return []
+        with self._home.store.view(self.run.session) as view:
+            rows = self._home.journal.state(view).rows.select("file", newest=True, limit=_LOOKED_AT)
+            return [row.path for row in rows if isinstance(row, File)]
 
     def _spilled(self, move: Body) -> Body:
         if not isinstance(move, ev.MessageSent) or len(move.text) <= _IN_EVENT // 4:
@@ -413,7 +461,7 @@ class Conversation:
         if moves:
             self._given.append(Given(key, actor or self._actor, moves, at))
 
-    def _make(self, key: str, made: Callable[[State], list[Body]], at: int) -> None:
+    def _make(self, key: str, made: Maker, at: int) -> None:
         self._given.append(Given(key, self._actor, at=at, made=made))
 
     def _held(self) -> dict[str, Holder]:
@@ -447,10 +495,15 @@ class Conversation:
     def save(self, told: Sequence[Told]) -> None:
         """Record everything that was said, and that these payloads are taken."""
         run, change = self.run, self._change
+        if self._shell is not None and run.session:
+            self._scan(self._shell)
         change.run, change.taken = run, [one.name for one in told]
         if run.process and run.session:
             change.held += self._holding()
         self._flush(change)
+        if self._seen:
+            local, seen = self._home.store.local, self._seen
+            self._home.afterwards(lambda: local.saw_files(run.session, seen))
 
     def _holding(self) -> list[Holder]:
         """The run's process and its sub-agents, with what each is doing."""

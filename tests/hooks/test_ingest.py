@@ -253,6 +253,25 @@ def test_tool_that_was_broken_off_is_known_at_the_next_prompt(hooks: Hooks) -> N
     assert "outcome unknown" in ran[0].error  # type: ignore[attr-defined]
 
 
+def test_files_that_a_shell_command_changed_are_found(hooks: Hooks) -> None:
+    shutil.rmtree(hooks.project)
+    subprocess.run(["git", "init", "-q", hooks.project], check=True)
+    (hooks.project / ".gitignore").write_text("ignored\n")
+    hooks.clock = itertools.count(int(time.time()))
+    hooks.ask("Go")
+    hooks.begin("t1", "make")
+    for name in ("made.txt", "ignored"):
+        (hooks.project / name).write_text("new")
+    hooks.answer("t1", "make")
+    with hooks.open() as home:
+        home.ingest()
+        changed = [gist for kind, gist in hooks.events() if kind == "file.changed"]
+        assert changed == [".gitignore", "made.txt"]
+        hooks.answer("t2", "true")
+        home.ingest()
+    assert [gist for kind, gist in hooks.events() if kind == "file.changed"] == changed
+
+
 def test_secret_in_a_command_line_is_not_kept_in_flight(hooks: Hooks) -> None:
     secret = "ghp_" + "a1B2" * 9
     hooks.ask("Go")

@@ -50,7 +50,8 @@ ALLOWED = {
     "probe": "errors config files",
     "rebuild": "errors backup clock config derived files journal probe process redact restore"
     " store.*",
-    "doctor": "errors backup clock config derived files journal model.* mount pack probe process"
+    "doctor": "errors backup clock config derived files hooks.spool journal model.* mount pack"
+    " probe process"
     " rebuild restore soundness"
     " store.*",
     "workspace": "errors clock config choice place process project store store.local text",

@@ -19,6 +19,7 @@ from holdfast.clock import Clock, ago, iso
 from holdfast.config import Settings
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged, HoldfastError, NoSession
+from holdfast.hooks.spool import BAD, LOST, OF_NO_INTEREST, Spool
 from holdfast.journal import Journal, own_head
 from holdfast.model.content import blob_names, is_promise
 from holdfast.model.event import Sealed
@@ -35,7 +36,9 @@ _UNFORESEEN = "make a copy of the home, then: holdfast doctor --fix"
 NEWEST = 20
 """How many sessions a look that is not deep verifies."""
 
-_DAY = 24 * 3600 * 1000
+_HOUR = 3600 * 1000
+_DAY = 24 * _HOUR
+_FEW = 3
 _ALL = 1_000_000
 _LITTLE_SPACE = 100 << 20
 _SEVERITIES = ("error", "warning", "info")
@@ -594,6 +597,45 @@ def _made_at(path: str) -> int:
         return int(os.stat(path).st_mtime * 1000)
 
 
+def _look_at_spool(case: _Case) -> Iterator[Advice]:
+    """What hooks of agents said: lost, set aside, or waiting although nobody comes."""
+    spool = Spool(case.home)
+    lost, at = spool.lost()
+    if lost > 0:
+        yield Advice(
+            "spool-lost",
+            "warning",
+            f"{lost} of what hooks said could not be kept, the last {ago(case.clock.now() - at)}",
+            "the disk was full, or the home could not be written",
+            "holdfast doctor --fix forgets the count",
+            fixable=True,
+            file=spool.path(LOST),
+        )
+    if bad := spool.count(BAD):
+        yield Advice(
+            "spool-bad",
+            "info",
+            f"{bad} of what hooks said could not be understood and lies in {spool.path(BAD)}",
+            "; ".join(_reasons(case)[:_FEW]),
+            "look at it, or delete it",
+            file=spool.path(BAD),
+        )
+    oldest = spool.oldest()
+    if oldest is not None and case.clock.now() - oldest > _HOUR:
+        yield Advice(
+            "spool-waiting",
+            "warning",
+            f"{spool.count()} of what hooks said waits, the oldest since {iso(oldest)}",
+            "an agent that starts, or stops, takes it up; none did",
+            "holdfast ingest",
+        )
+
+
+def _reasons(case: _Case) -> list[str]:
+    tallies = case.store.runs.tallies().items()
+    return [f"{what} ({n})" for what, (n, _) in tallies if not what.endswith(OF_NO_INTEREST)]
+
+
 _FILE_CHECKS = (
     _look_at_home,
     _look_at_mode,
@@ -612,6 +654,7 @@ _STORE_CHECKS: tuple[Callable[[_Case], Iterator[Advice]], ...] = (
     _look_at_holders,
     _look_at_clock,
     _look_at_backups,
+    _look_at_spool,
 )
 
 
@@ -675,6 +718,9 @@ def _tidy_files(case: _Case, todo: list[Advice]) -> list[str]:
         if advice.code == "home-open":
             os.chmod(advice.file, 0o700)
             done.append(f"closed {advice.file} to others")
+        elif advice.code == "spool-lost":
+            Spool(case.home).forget_lost()
+            done.append("forgot how much of what hooks said was lost")
         elif advice.code == "temporary":
             os.unlink(advice.file)
             done.append(f"removed {advice.file}")

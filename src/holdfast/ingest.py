@@ -20,7 +20,7 @@ from msgspec import Struct
 from holdfast.conversation import Conversation, Told
 from holdfast.errors import Damaged, Outdated, Refused
 from holdfast.hooks.heard import Heard, WrongShape
-from holdfast.hooks.spool import Sender, Spool, Spooled, Waiting
+from holdfast.hooks.spool import OF_NO_INTEREST, Sender, Spool, Spooled, Waiting
 from holdfast.hooks.wire import hear
 from holdfast.process import told as process_told
 from holdfast.sha import digest_of
@@ -182,7 +182,7 @@ class _Taking:
 
     def _ignore(self, name: str, spooled: Spooled, done: list[str]) -> None:
         self.done.ignored += 1
-        self._counted.count(f"{spooled.sender.agent} {spooled.sender.event}: of no interest")
+        self._counted.count(f"{spooled.sender.agent} {spooled.sender.event}: {OF_NO_INTEREST}")
         done.append(name)
 
     def _is_for_later(self, one: Waiting, spooled: Spooled, heard: Heard) -> bool:

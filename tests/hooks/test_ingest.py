@@ -266,7 +266,7 @@ def test_files_that_a_shell_command_changed_are_found(hooks: Hooks) -> None:
     with hooks.open() as home:
         home.ingest()
         changed = [gist for kind, gist in hooks.events() if kind == "file.changed"]
-        assert changed == [".gitignore", "made.txt"]
+        assert sorted(changed) == [".gitignore", "made.txt"]
         hooks.answer("t2", "true")
         home.ingest()
     assert [gist for kind, gist in hooks.events() if kind == "file.changed"] == changed
@@ -667,3 +667,24 @@ def test_goal_of_a_hostile_file_is_not_taken_up_only_its_place_is_named(hooks: H
         text = home.hook("claude-code", hooks.start())
         assert home.list(all=True) == []
     assert "IGNORE" not in text and "holdfast adopt" in text
+
+
+# -- what the doctor says of it ----------------------------------------------------------------
+
+
+def test_doctor_tells_what_was_lost_set_aside_or_left_waiting(hooks: Hooks) -> None:
+    hooks.ask("Go")
+    hooks.put(b"no JSON")
+    with hooks.open() as home:
+        home.ingest()
+        with open(hooks.spool.path("lost"), "ab") as lost:
+            lost.write(b"...")
+        hooks.answer("t1")
+        told = {advice.code: advice for advice in home.doctor().left}
+        assert told["spool-lost"].what.startswith("3 of what hooks said could not be kept")
+        assert "1 of what hooks said" in told["spool-bad"].what
+        assert told["spool-bad"].why == "claude-code: not JSON (1)"
+        assert told["spool-waiting"].fix == "holdfast ingest"
+        assert "spool-lost" not in {advice.code for advice in home.doctor(fix=True).left}
+        home.ingest()
+        assert not {a.code for a in home.doctor().left} & {"spool-lost", "spool-waiting"}

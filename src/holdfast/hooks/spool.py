@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FOLDER = files.SPOOL
 TMP, NEW, BAD = "tmp", files.WAITING, "bad"
 LOST, LOCK = "lost", "lock"
+OF_NO_INTEREST = "of no interest"
+"""Ends the reason of what is counted and needs nobody's attention."""
 LIMIT = 16 * 1024 * 1024
 """Bytes of a file; what an agent sends beyond it is not kept."""
 
@@ -171,6 +173,9 @@ class Spool:
             self._senders.clear()
         self._senders[line] = Sender(*words)
         return self._senders[line]
+
+    def forget_lost(self) -> None:
+        files.replace(self.path(LOST), _ROOM)
 
     # -- changing ------------------------------------------------------------------------------
 

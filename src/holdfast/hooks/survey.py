@@ -87,6 +87,13 @@ def _about_script(ground: Ground) -> Iterator[Advice]:
             f"the script {SCRIPT} was written for another program or version",
             fix="holdfast install AGENT, for each agent named above",
         )
+    if data is not None and not hooks.probe_sync():
+        yield Advice(
+            "hook-unsynced",
+            "warning",
+            "what hooks said in the last seconds before a power cut may be lost",
+            "no program here syncs a single file; one that does is GNU sync",
+        )
 
 
 # -- what keeps hooks from running -------------------------------------------------------------

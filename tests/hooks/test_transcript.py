@@ -457,6 +457,24 @@ def test_transcripts_lie_where_each_agent_keeps_them() -> None:
         folder("cursor", "/home/u", {})
 
 
+def test_how_the_last_commands_ended_is_read_from_the_end_of_a_rollout(tmp_path: Path) -> None:
+    told = {"type": "CommandExecution", "id": "t1", "exit_code": 3}
+    told["duration"] = {"secs": 2, "nanos": 5_000_000}
+    path = write(
+        tmp_path / "rollout-1.jsonl",
+        META,
+        item("item_completed", 1, "event_msg", item=told),
+        output(1, 2, "Process exited with code 3\nOutput:\n"),
+        output(4, 5, "Wall time: 0.5 seconds\nProcess exited with code 0\nOutput:\n"),
+        item("item_completed", 6, "event_msg", item={"id": "t6", "exit_code": "odd"}),
+        output(7, 8, "Process running with session ID 7"),
+        end='\n{"exit',
+    )
+    assert transcript.outcomes(str(path)) == {"t1": (3, 2005), "t4": (0, 500)}
+    assert transcript.outcomes(str(tmp_path / "none")) == {}
+    assert transcript.outcomes(str(tmp_path)) == {}
+
+
 # -- strangers ---------------------------------------------------------------------------------
 
 ODDS: tuple[Any, ...] = (None, True, -1, 2**70, 1e400, "", "x", "\ud800", [], {}, [{}], [[]])

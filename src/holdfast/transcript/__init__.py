@@ -20,7 +20,7 @@ from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.hooks.heard import Heard
 from holdfast.transcript.claude import ClaudeReader
-from holdfast.transcript.codex import CodexReader
+from holdfast.transcript.codex import CodexReader, ends
 from holdfast.transcript.gemini import GeminiReader
 from holdfast.transcript.reader import Reader
 
@@ -29,6 +29,7 @@ MOST_LINE = 16 * 1024 * 1024
 MOST_DOCUMENT = 64 * 1024 * 1024
 _HEAD_LINES = 40
 _CHUNK = 64 * 1024
+_TAIL = 4 * 1024 * 1024
 
 _FOLDERS = {
     "claude-code": (".claude", "CLAUDE_CONFIG_DIR", "projects"),
@@ -171,6 +172,33 @@ _NAMES: dict[str, Callable[[str], bool]] = {
     "codex": lambda path: os.path.basename(path).startswith("rollout-"),
     "gemini": lambda path: f"{os.sep}chats{os.sep}" in path or "session-" in path,
 }
+
+
+def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
+    """Exit code and milliseconds of the last commands in a rollout of Codex, by their calls.
+
+    Nothing where it cannot be read: whoever asks knows less, and that is all.
+    """
+    decode = msgspec.json.Decoder().decode
+    found = []
+    try:
+        if files.is_odd(path):
+            return {}
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - _TAIL))
+            for line in file.read(_TAIL).split(b"\n"):
+                if b'"exit' in line or b"xit code" in line or b"exited with code" in line:
+                    found.append(_decoded(decode, line))
+    except (OSError, ValueError):
+        return {}
+    return ends(found)
+
+
+def _decoded(decode: Callable[[bytes], object], line: bytes) -> object:
+    try:
+        return decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from holdfast.hooks.heard import Heard, count, first, inside, moment, name_in, path_in, text
@@ -42,7 +42,7 @@ class CodexReader(Reader):
     def __init__(self, **known: str) -> None:
         super().__init__(**known)
         self._tokens = 0
-        self._ends: dict[str, tuple[int | None, int | None]] = {}
+        self._ends: dict[str, tuple[int, int | None]] = {}
 
     def hear(self, record: Record) -> Iterator[Heard]:
         kind, payload = name_in(record, "type"), inside(record, "payload")
@@ -127,10 +127,8 @@ class CodexReader(Reader):
 
     def _ran(self, payload: Record, at: int) -> Iterator[Heard]:
         """How a command ended, which is told beside its answer."""
-        item = inside(payload, "item") or payload
-        id = first((name_in(item, "call_id"), name_in(item, "id")))
-        if len(self._ends) < 1000 and isinstance(item.get("exit_code"), int):
-            self._ends[id] = (item["exit_code"], _milliseconds(item.get("duration")))
+        if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
+            self._ends[end[0]] = end[1:]
         yield from ()
 
     def means(self, id: str, call: Call) -> Meaning:
@@ -153,6 +151,42 @@ class CodexReader(Reader):
         "exec_command_end": _ran,
         "error": _failed,
     }
+
+
+def ends(records: Iterable[object]) -> dict[str, tuple[int, int | None]]:
+    """Exit code and milliseconds of commands, by their calls; hooks do not tell them."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for record in records:
+        payload = inside(record, "payload") if isinstance(record, dict) else {}
+        end = _end(payload) if name_in(payload, "type") in _ENDS else None
+        if end is None and name_in(payload, "type") in _ANSWERS:
+            end = _end_in(payload)
+        if end is not None:
+            found.setdefault(end[0], end[1:])
+    return found
+
+
+_MOST_ENDS = 1000
+_ENDS = ("item_completed", "exec_command_end")
+
+
+def _end(payload: Record) -> tuple[str, int, int | None] | None:
+    """How a command ended, as it is told beside its answer."""
+    item = inside(payload, "item") or payload
+    id, code = first((name_in(item, "call_id"), name_in(item, "id"))), item.get("exit_code")
+    if not id or not isinstance(code, int) or isinstance(code, bool):
+        return None
+    return id, code, _milliseconds(item.get("duration"))
+
+
+def _end_in(payload: Record) -> tuple[str, int, int | None] | None:
+    """The same by the answer itself."""
+    output = payload.get("output")
+    exited = _EXITED.search(output[:500]) if isinstance(output, str) else None
+    if exited is None:
+        return None
+    wall = _WALL.search(payload["output"][:500])
+    return name_in(payload, "call_id"), int(exited[1]), _seconds(wall and float(wall[1]))
 
 
 def _parent(meta: Record) -> str:

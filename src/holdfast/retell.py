@@ -148,7 +148,7 @@ class _Retelling:
             self._tell_all()
         except HoldfastError as error:
             told.problems.append(str(error))
-            told.outcome = FORGOTTEN if "forgotten" in str(error) else UNREADABLE
+            told.outcome = FORGOTTEN if self._is_forgotten() else UNREADABLE
         return told
 
     def _tell_all(self) -> None:
@@ -279,6 +279,13 @@ class _Retelling:
         create = self._is_new and not told.events
         done = self.home.journal.take(told.session, given, create=create, blobs=blobs)
         told.events += len(done.events)
+
+    def _is_forgotten(self) -> bool:
+        try:
+            with self.home.store.view(self.told.session) as view:
+                return self.home.journal.state(view).core.forgotten
+        except HoldfastError:
+            return False
 
     # -- what is known already -----------------------------------------------------------------
 

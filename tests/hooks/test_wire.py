@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.hooks.tool import EDITS, LISTS, PATCHES, SENDS, SHELLS, WRITES
-from holdfast.hooks.wire import KNOWN, Heard, Todo, WrongShape, hear, plain_summary, split
+from holdfast.hooks.wire import KNOWN, Heard, Todo, WrongShape, asked, hear, plain_summary, split
 from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.sha import digest_of
@@ -140,6 +140,13 @@ def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
 def test_a_notice_of_a_command_in_the_background_is_no_agent() -> None:
     notice = "<task-notification><task-id>b1</task-id><status>failed</status></task-notification>"
     assert len(moves("claude-code", payload("UserPromptSubmit", prompt=notice))) == 1
+
+
+def test_a_command_with_words_was_asked_by_a_user() -> None:
+    typed = "<command-name>/mend</command-name>\n<command-args>the sail</command-args>"
+    assert asked(typed)[1:] == (ev.MessageSent(role="user", text="/mend the sail"),)
+    bare = "<command-name>/clear</command-name>\n<command-args></command-args>"
+    assert asked(bare) == (ev.MessageSent(role="machine", text=bare),)
 
 
 def test_a_prompt_of_nothing_is_no_prompt() -> None:

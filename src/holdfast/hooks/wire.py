@@ -94,6 +94,7 @@ def _prompt(agent: str, told: dict[str, Any]) -> Heard | None:
 def asked(prompt: str) -> tuple[Body, ...]:
     """The messages of a prompt: what a machine put there, and what a user wrote."""
     machine, own = split(prompt)
+    own = own or _typed(machine)
     moves: list[Body] = []
     if machine:
         moves += [MessageSent(role="machine", text=machine), *_noticed(machine)]
@@ -105,7 +106,7 @@ def asked(prompt: str) -> tuple[Body, ...]:
 _MACHINES = (
     *("task-notification", "system-reminder", "hook_context", "session_context", "user-prompt-"),
     *("environment_context", "user_instructions", "permissions instructions", "skills_"),
-    *("local-command-", "command-message", "bash-stdout", "bash-stderr", "turn_aborted"),
+    *("local-command-", "command-", "bash-", "turn_aborted", "user_shell_command"),
     *("subagent_notification", "cross-session-message", "teammate-message"),
 )
 _BLOCK = re.compile(r"\s*<([a-z][a-z_-]*)(?: [^<>]{0,200})?>.*?</\1>\s*", re.S)
@@ -117,6 +118,16 @@ def split(prompt: str) -> tuple[str, str]:
     while (found := _BLOCK.match(prompt, end)) and found[1].startswith(_MACHINES):
         end = found.end()
     return prompt[:end].strip(), prompt[end:].strip()
+
+
+_COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
+
+
+def _typed(machine: str) -> str:
+    """A command of a user's own as it was typed; one without words is about the agent itself."""
+    told = dict(_COMMAND.findall(machine)) if machine.startswith("<command-") else {}
+    name, words = told.get("name", "").strip(), told.get("args", "").strip()
+    return f"{name} {words}" if words else ""
 
 
 _NOTICE = re.compile(r"<(task-id|status|summary|subagent_tokens)>([^<]{0,4000})</\1>")

@@ -79,7 +79,7 @@ ALLOWED = {
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
     "conversation": "holdfast errors choice clock config home hooks.heard hooks.scan hooks.tool"
     " journal model.* place process"
-    " session sha store store.local store.runs survey text workspace",
+    " session sha store store.local store.runs survey text workspace transcript",
     "ingest": "errors conversation home hooks.heard hooks.spool hooks.wire process sha store.runs",
     "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"
     " store.runs text",

@@ -98,6 +98,7 @@ class Conversation:
         self._blobs: list[tuple[str, bytes]] = []
         self._spot: Spot | None = None
         self._answered: set[str] = set()
+        self._ends: dict[str, tuple[int, int | None]] | None = None
         self._status, self._goal = self._listed(self.run.session)
         if self._status == _NOT_THERE:
             # Forgotten; or whoever chose it died before anything was recorded in it.
@@ -190,7 +191,8 @@ class Conversation:
 
     def _record(self, told: Told) -> None:
         heard = told.heard
-        moves = [kept for move in heard.moves for kept in self._kept(self._completed(move))]
+        whole = (self._completed(self._ended(move, heard)) for move in heard.moves)
+        moves = [kept for move in whole for kept in self._kept(move)]
         if heard.tokens and not any(isinstance(m, ev.ContextMeasured) for m in moves):
             moves += self._kept(ev.ContextMeasured(tokens=heard.tokens, agent=heard.by))
         if moves:
@@ -198,6 +200,24 @@ class Conversation:
             self._give(told.key, moves, told.at, actor)
         if heard.model and not heard.by and self.run.session:
             self._make(f"{told.key} model", _model(heard.model), told.at)
+
+    def _ended(self, move: Body, heard: Heard) -> Body:
+        """How a command ended, where the agent tells it in its transcript alone."""
+        if (
+            not isinstance(move, ev.CommandRan)
+            or move.status != "unknown"
+            or heard.agent != "codex"
+        ):
+            return move
+        if self._ends is None:
+            from holdfast.transcript import outcomes
+
+            self._ends = outcomes(self.run.transcript) if self.run.transcript else {}
+        if heard.key not in self._ends:
+            return move
+        code, duration = self._ends[heard.key]
+        told = {"status": "failure", "error": f"exit {code}"} if code else {"status": "success"}
+        return replace(move, duration_ms=duration, **told)
 
     def _completed(self, move: Body) -> Body:
         """A sub-agent is not told its task by the event of its start, but by the call before."""
@@ -395,11 +415,12 @@ class Conversation:
         if not isinstance(move, ev.FileChanged):
             return move
         move = replace(move, path=self._inside(move.path))
-        if move.after or move.action == "deleted":
-            return move
-        from holdfast.hooks.scan import settled
+        from holdfast.hooks.scan import has_other_line_ends, settled
 
-        # Not all agents tell what is in a file now.
+        full = os.path.join(self._root(), move.path)
+        if move.action == "deleted" or (move.after and not has_other_line_ends(full)):
+            return move
+        # Not all agents tell what is in a file now, or tell it with its own ends of lines.
         return settled(move, self._root(), self._home.clock.now())[0]
 
     def _inside(self, path: str) -> str:

@@ -360,12 +360,26 @@ FILES: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
             {**AT, "edits": [{"old_string": "a", "new_string": "b", "replace_all": True}, SWAP]},
             {"originalFile": "aa two"},
         ),
-        changed(before=sha("aa two"), after=sha("bb zwei\ndrei"), added=2),
+        changed(before=sha("aa two"), after=sha("bb zwei\ndrei"), added=2, removed=1),
     ),
     "claude, a line taken out": (
         "claude-code",
         ran("Edit", {**AT, "old_string": "two", "new_string": ""}, {"originalFile": "two\nx"}),
-        changed(before=sha("two\nx"), after=sha("x"), added=1),
+        changed(before=sha("two\nx"), after=sha("x"), added=0, removed=1),
+    ),
+    "claude, a notebook": (
+        "claude-code",
+        ran(
+            "NotebookEdit",
+            {"notebook_path": "/w/a.py"},
+            {"original_file": "{\n1\n}", "updated_file": "{\n1\n2\n}", "error": ""},
+        ),
+        changed(before=sha("{\n1\n}"), after=sha("{\n1\n2\n}"), added=1, removed=0),
+    ),
+    "claude, not telling what was there": (
+        "claude-code",
+        ran("Write", {**AT, **TEXT}, "File written"),
+        changed(after=sha("one\ntwo\n")),
     ),
     "claude, words that are not there": (
         "claude-code",

@@ -39,6 +39,7 @@ _ENTRIES = 20_000
 _SLACK_MS = 2_000
 """Clocks of disks are coarse, and those of containers are not quite the same."""
 _COMMITTED = 20
+_SNIFFED = 8192
 _LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".holdfast", "node_modules", "__pycache__", ".venv", "venv", ".tox"}
     | {".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", "target", "dist", "build"}
@@ -305,6 +306,17 @@ def _committed(tree: Tree, environ: Mapping[str, str], path: str) -> str:
 
 
 # -- what an agent told of a file ---------------------------------------------------------------
+
+
+def has_other_line_ends(full: str) -> bool:
+    """Whether the first lines of a file end as those do that agents hand on otherwise."""
+    try:
+        if files.is_odd(full):
+            return False
+        with open(full, "rb") as file:
+            return b"\r\n" in file.read(_SNIFFED)
+    except (OSError, ValueError):
+        return False
 
 
 def settled(told: FileChanged, root: str, now: int) -> tuple[FileChanged, Seen]:

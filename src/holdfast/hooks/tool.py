@@ -261,14 +261,14 @@ def _file(call: Call) -> Meaning:
         raise WrongShape("a file without a path")
     before = next((told[name] for name in _BEFORE if name in told), None)
     after = _content(call, given, told, before)
-    added, removed = _lines(told, after)
     is_new = _is_new(told, before)
+    added, removed = _lines(told, "" if is_new else before, after)
     changed = FileChanged(
         path=path,
         action="created" if is_new else "modified",
         agent=call.by,
         added=added,
-        removed=0 if is_new else removed,
+        removed=removed,
         before="" if is_new else digest(before),
         after=digest(after),
     )
@@ -316,7 +316,7 @@ def _is_new(told: dict[str, Any], before: object) -> bool:
     return "originalContent" in told and before == ""
 
 
-def _lines(told: dict[str, Any], after: object) -> tuple[int | None, int | None]:
+def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | None, int | None]:
     """How many lines were added and removed, as far as it is told."""
     stat, diff = inside(told, "diffStat"), inside(told, "filediff")
     pairs = (
@@ -329,7 +329,18 @@ def _lines(told: dict[str, Any], after: object) -> tuple[int | None, int | None]
     if hunks := listed(told, "structuredPatch"):
         marks = [line[:1] for hunk in hunks for line in _texts(hunk.get("lines"))]
         return marks.count("+"), marks.count("-")
-    return (len(after.splitlines()), None) if isinstance(after, str) else (None, None)
+    if not isinstance(before, str) or not isinstance(after, str):
+        return None, None
+    return _changed(before.splitlines(), after.splitlines())
+
+
+def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
+    """Lines that are not the same from either end: quick, and never too few."""
+    most = min(len(before), len(after))
+    first = next((n for n in range(most) if before[n] != after[n]), most)
+    ends = range(1, most - first + 1)
+    last = next((n - 1 for n in ends if before[-n] != after[-n]), most - first)
+    return len(after) - first - last, len(before) - first - last
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _NEVER_MET = ("", 0, "")
 _LOOKED_AT = 1000
 _LONGEST = 100
+_SHOWN = 10
 
 
 class Workspace:
@@ -296,4 +297,10 @@ def find_session(store: Store, text: str) -> str:
         f"{text} could be any of {len(found)} sessions",
         why=", ".join(found[:5]),
         hint="type more of the id",
+        choices=[_choice(store, id) for id in found[:_SHOWN]],
     )
+
+
+def _choice(store: Store, id: str) -> tuple[str, str, str]:
+    rows = store.catalogue(where={"id": id}, limit=1)
+    return (id, str(rows[0]["status"]), str(rows[0]["goal"])) if rows else (id, "", "")

@@ -194,6 +194,15 @@ def test_when_several_are_possible_the_question_is_data(ask: Ask, call: Call) ->
     assert ask("resume", session="one")["session"] == "one"
 
 
+def test_an_id_that_is_shortened_too_far_is_a_question(ask: Ask, call: Call) -> None:
+    ask("start", goal="one", id="login-1")
+    ask("start", goal="two", id="login-2")
+    told = call("record", session="login", events=[{"do": "note", "text": "x"}])
+    choices = told.values["question"]["choices"]
+    assert {one["session"]: one["goal"] for one in choices} == {"login-1": "one", "login-2": "two"}
+    assert not told.is_error
+
+
 def test_the_only_open_session_is_resumed_but_never_written_to_unasked(
     ask: Ask, call: Call
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+import holdfast
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput
 from holdfast.mcp import http
@@ -59,6 +60,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) is not None
     process.stdout.close()
+    with holdfast.open(env["HOLDFAST_HOME"], cwd=str(folder)) as hf:
+        assert not any(hf.others(row["session"]) for row in hf.list()), "it did not let go"
 
 
 def test_whoever_has_the_token_is_let_in(served: Served) -> None:

@@ -148,6 +148,14 @@ def test_a_server_that_is_killed_leaves_the_session_interrupted(line: Line, cli:
     assert "interrupted" in cli.json("status")["attention"]
 
 
+def test_without_the_sdk_it_is_said_how_to_get_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = cli("mcp")
+    assert told.code == 1 and "pip install 'holdfast[mcp]'" in told.err
+
+
 def test_what_does_not_go_together_is_refused(cli: Cli) -> None:
     assert cli("mcp", "--port", "1").code == 2
     assert cli("mcp", "--project", "nowhere").code == 2

@@ -37,13 +37,22 @@ def run_mcp(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     _require_sdk()
     desk = _desk(options, hf)
     server = _server(desk)
+    _when_told_to_end(desk)
     try:
         if options.http:
             _serve_http(server, desk.home, options, screen)
         else:
-            _serve_stdio(server, desk)
+            _tell_people(screen)
+            _serve_stdio(server)
     finally:
         desk.home.close()
+
+
+def _tell_people(screen: Screen) -> None:
+    """Whoever typed the command sees nothing happen otherwise."""
+    if screen.source.isatty():
+        said = "An agent is meant to start this and to talk to it here; to let Claude Code do so: "
+        screen.aside(said, ("claude mcp add holdfast -- holdfast mcp", "cyan"))
 
 
 def _require_sdk() -> None:
@@ -94,7 +103,7 @@ def _project(given: str) -> str | None:
     return os.path.abspath(folder) if folder and os.path.isdir(folder) else None
 
 
-def _serve_stdio(server: Server[Any], desk: Desk) -> None:
+def _serve_stdio(server: Server[Any]) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
@@ -102,7 +111,6 @@ def _serve_stdio(server: Server[Any], desk: Desk) -> None:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
-    _when_told_to_end(desk)
     anyio.run(serve)
 
 

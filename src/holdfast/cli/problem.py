@@ -104,7 +104,7 @@ def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
 
     verb = screen.command if screen.command in ("resume", "brief") else "use"
     lines = [screen.as_typed(f"holdfast {verb} {id}") for id, _, _ in choices[:_MANY]]
-    screen.complain("  open sessions, and the line to type:")
+    screen.complain("  sessions, and the line to type:")
     for typed, (_, status, goal) in zip(lines, choices, strict=False):
         line = fit(typed, max(map(len, lines)))
         screen.complain("  → ", line, "  ", (fit(status, 6), "dim"), "  ", shorten(goal, 40))

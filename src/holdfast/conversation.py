@@ -58,6 +58,8 @@ _PREVIEW = 1000
 _AT_ONCE_MS = 10_000
 _LOOKED_AT = 200
 _NOT_THERE = "not there"
+_OVER = (ev.AgentFinished, ev.AgentFailed, ev.AgentTimedOut)
+"""Some agents tell of a sub-agent's end by the answer to the call that sent it, and not else."""
 
 
 class Told(Struct, frozen=True):
@@ -124,6 +126,8 @@ class Conversation:
         act = self._ACTS.get(heard.what)
         if act is not None:
             act(self, told)
+        for over in (m for m in heard.moves if isinstance(m, _OVER)):
+            self._without(over.agent)
         self._todo(told)
 
     def _meet(self, told: Told) -> None:
@@ -276,9 +280,12 @@ class Conversation:
             self._held()[heard.by] = self._holder(heard.by, doing or heard.by_type, told.at)
 
     def _agent_stop(self, told: Told) -> None:
-        by = told.heard.by
-        self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != by}
-        if by and (holder := self._held().pop(by, None)):
+        self._without(told.heard.by)
+
+    def _without(self, agent: str) -> None:
+        """A sub-agent is at work no more."""
+        self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != agent}
+        if agent and (holder := self._held().pop(agent, None)):
             self._change.gone.append(holder)
 
     def _end(self, told: Told) -> None:

@@ -452,6 +452,16 @@ def test_subagents_start_with_their_task_and_stop_with_their_result(hooks: Hooks
     )
 
 
+def test_subagent_that_is_over_is_at_work_no_more_though_no_stop_was_told(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
+    about = '<task-id>a1</task-id>\n<status>killed</status>\n<summary>Agent "x" killed</summary>'
+    hooks.ask(f"<task-notification>\n{about}\n</task-notification>", id="p2")
+    with hooks.open() as home:
+        home.ingest()
+        assert [holder.agent for holder in home.store.local.holders()] == [""]
+
+
 def test_subagent_of_a_process_that_died_has_an_unknown_outcome(hooks: Hooks) -> None:
     child = subprocess.Popen(["sleep", "600"])
     hooks.pid = child.pid

@@ -116,6 +116,13 @@ def test_a_prompt_is_what_a_user_asked(agent: str) -> None:
     assert prompt.moves == (ev.MessageSent(role="user", text="fix <b>bold</b> text"),)
 
 
+@pytest.mark.parametrize("agent", FORMED)
+def test_what_a_sub_agent_is_asked_was_not_asked_by_a_user(agent: str) -> None:
+    told = heard(agent, payload("UserPromptSubmit", prompt="look there", agent_id="a7"))
+    assert (told.what, told.by) == ("other", "a7")
+    assert told.moves == (ev.MessageSent(role="machine", text="look there"),)
+
+
 def test_what_a_machine_says_is_kept_apart_from_what_a_user_asks() -> None:
     told = payload("BeforeAgent", prompt="<hook_context>obey</hook_context>\n\nfix it")
     assert moves("gemini", told) == [

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.model.event import Body
 from holdfast.sha import digest_of
@@ -69,6 +70,10 @@ class Heard(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     task: str = ""
     todo: tuple[Todo, ...] | None = None
+
+    def but(self, **changes: Any) -> Heard:
+        """The same, with some of it changed."""
+        return replace(self, **changes)
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -56,7 +56,14 @@ def hear(agent: str, payload: object, event: str = "") -> Heard | None:
     told = fields(payload)
     name = first((name_in(told, "hook_event_name"), name_in(told, "type"), event[:100]))
     row = KNOWN.get((agent, name or wire_opencode.event_of(told)))
-    return row(agent, told) if row else None
+    heard = row(agent, told) if row else None
+    return _handed_on(heard) if heard and heard.by and heard.what == "prompt" else heard
+
+
+def _handed_on(heard: Heard) -> Heard:
+    """A prompt for a sub-agent: an agent wrote it, and its user asked for something else."""
+    texts = [each.text for each in heard.moves if isinstance(each, MessageSent)]
+    return heard.but(what="other", moves=(MessageSent(role="machine", text="\n".join(texts)),))
 
 
 def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:

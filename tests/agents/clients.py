@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,14 @@ class Place:
         assert done.returncode == 0, f"holdfast {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def not_understood(self) -> list[str]:
+        """Why payloads became nothing, and those put aside because they are no payloads."""
+        home = self.home / ".local" / "share" / "holdfast"
+        with closing(sqlite3.connect(home / "holdfast.db")) as database:
+            said = [row[0] for row in database.execute("SELECT what FROM tally")]
+        why = [each for each in said if "of no interest" not in each]
+        return why + [each.name for each in (home / "spool" / "bad").glob("*")]
+
 
 @dataclass(frozen=True)
 class Tools:
@@ -77,6 +87,8 @@ class Tools:
     edit: Callable[[Path, str, str], Step]
     mcp: Callable[[str, dict[str, Any]], Step]
     delegate: Callable[[str], Step]
+    report: Callable[[str], Step] = lambda text: Step(say=text)
+    """How a sub-agent ends."""
 
 
 @dataclass(frozen=True)
@@ -231,9 +243,8 @@ CLAUDE = Client(
 
 
 def _patch(path: Path, lines: Sequence[str], verb: str) -> Step:
-    """Codex changes files by a patch that its shell tool recognises."""
     text = "\n".join(["*** Begin Patch", f"*** {verb} File: {path}", *lines, "*** End Patch"])
-    return _codex_shell(f"apply_patch <<'PATCH'\n{text}\nPATCH\n")
+    return Step(tool="apply_patch", args=text + "\n")
 
 
 def _codex_shell(command: str) -> Step:
@@ -251,12 +262,16 @@ _CODEX_TOOLS = Tools(
 )
 
 
+# Codex offers its tool for patches to models it knows by name.
+_KNOWN_TO_CODEX = "gpt-5.5"
+
+
 def _codex_settings(place: Place) -> None:
     """A turn begins without the tools of a server that was not there in time: time is given."""
     place.write(
         ".codex/config.toml",
         f"""# kept by hand
-model = "scripted"
+model = "{_KNOWN_TO_CODEX}"
 model_provider = "scripted"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
@@ -307,6 +322,7 @@ _GEMINI_TOOLS = Tools(
     delegate=lambda prompt: Step(
         tool="invoke_agent", args={"agent_name": "generalist", "prompt": prompt}
     ),
+    report=lambda text: Step(tool="complete_task", args={"result": {"response": text}}),
 )
 
 

@@ -25,7 +25,7 @@ def test_an_agent_does_what_the_script_says(client: Client, place: Place, model:
     ]
     model.scripts = {
         "work": steps,
-        "part": [tools.shell("echo part > part.txt"), Step(say="The part is done.")],
+        "part": [tools.shell("echo part > part.txt"), tools.report("It is done.")],
     }
     client.settings(place)
     said = client.start(place, "[[script:work]] Greet in French too.").wait()

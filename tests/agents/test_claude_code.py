@@ -1,0 +1,63 @@
+"""Claude Code at a terminal: what it forgets, it is told again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agents.clients import CLAUDE, Place
+from tests.agents.model import SUMMARY, Model, Step
+from tests.agents.terminal import Terminal
+from tests.agents.told import briefing
+
+pytestmark = pytest.mark.agents
+
+GOAL = "Greet in French too"
+
+
+@pytest.fixture
+def terminal(place: Place) -> Iterator[Terminal]:
+    if CLAUDE.executable() is None:
+        pytest.skip("not run: claude-code")
+    CLAUDE.settings(place)
+    place.holdfast("install", "claude-code")
+    command = CLAUDE.command("--allowedTools", "Bash")
+    env = place.environment(CLAUDE.variables(place))
+    shown = Terminal(command, cwd=place.project, env=env)
+    shown.until_shown("❯")
+    yield shown
+    shown.close()
+
+
+def _ask(terminal: Terminal, model: Model, script: str, text: str) -> None:
+    """Ask, and wait for the last step of the script."""
+    last = f"{script}#{len(model.scripts[script]) - 1}"
+    terminal.type(f"{text} [[script:{script}]]")
+    terminal.until(lambda: any(each.script == last for each in model.asked), f"the step {last}")
+    terminal.until_idle()
+
+
+def test_what_compaction_and_clear_took_away_is_told_again(
+    terminal: Terminal, place: Place, model: Model
+) -> None:
+    model.scripts = {
+        "work": [CLAUDE.tools.shell("echo bonjour > heard.txt"), Step(say="It greets.")],
+        "more": [Step(say="More.")],
+        "anew": [Step(say="Anew.")],
+    }
+    _ask(terminal, model, "work", f"{GOAL}.")
+    terminal.type("/compact")
+    terminal.until_shown("Compacted")
+    _ask(terminal, model, "more", "Go on.")
+    told = briefing(model, "more")
+    assert GOAL in told and "heard.txt" in told
+    assert SUMMARY in place.holdfast("log"), "what was left of it is part of the record"
+
+    terminal.type("/clear")
+    terminal.until_idle()
+    _ask(terminal, model, "anew", "What was it?")
+    told = briefing(model, "anew")
+    assert GOAL in told and "heard.txt" in told
+    assert len(json.loads(place.holdfast("list", "--json"))["sessions"]) == 1, "one piece of work"

@@ -118,7 +118,7 @@ def _edit(home: Holdfast, path: str, change: Callable[[dict[str, Any]], dict[str
     binding = home.store.bound.owner(path)
     if binding:
         # What somebody wrote there is taken up first: then all that is new in it is ours.
-        home.take_up_files(binding.session)
+        home._take_up_files(binding.session)
     data = files.read_optional(path, _MAX_STATE, follow=False)
     if data is None:
         return

@@ -218,9 +218,9 @@ class Holdfast:
                 from holdfast.chore import finish
 
                 self.afterwards(lambda: finish(self, session))
-        self.take_up_files(session)
+        self._take_up_files(session)
 
-    def take_up_files(self, session: str) -> None:
+    def _take_up_files(self, session: str) -> None:
         if self._is_bound(session):
             self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
 

@@ -135,7 +135,7 @@ def fail(
 
 def retry(session: Recorder, *, key: str = "") -> Event:
     """Begin another attempt at the current phase."""
-    if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
+    if earlier := session._called_before(key, lambda body: isinstance(body, ev.StepStarted)):
         return earlier[-1]
     return session.record(*moves.again(_look(session)[0]), key=key)
 
@@ -146,7 +146,7 @@ def rollback(session: Recorder, number: int, *, because: str = "", key: str = ""
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.StepStarted) and number_of(body.step) == number
 
-    if earlier := session.called_before(key, is_same):
+    if earlier := session._called_before(key, is_same):
         return earlier[-1]
     state, _ = _look(session)
     _require_phases(state)
@@ -170,7 +170,7 @@ def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str 
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.PlanResolved) and body.total == count
 
-    if earlier := session.called_before(key, is_same):
+    if earlier := session._called_before(key, is_same):
         return earlier[-1]
     state, workflow = _look(session)
     return session.record(*moves.resolved(state, workflow, count, names), key=key)
@@ -379,6 +379,6 @@ def _judged_before(session: Recorder, number: int, key: str) -> Outcome | None:
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.Verdict) and number_of(body.step) == number
 
-    batch = session.called_before(key, is_same)
+    batch = session._called_before(key, is_same)
     kinds = [type(event.body) for event in batch if is_same(event.body)]
     return _outcome(batch[-1], number, kinds[0]) if batch else None

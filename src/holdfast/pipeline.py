@@ -127,7 +127,7 @@ class _Verb:
 
     def do(self, act: Act, is_same: Same, log: str = "", **more: object) -> Done:
         """Record what the act makes of the state, then what the log says of it."""
-        if earlier := self.session.called_before(self.key, is_same):
+        if earlier := self.session._called_before(self.key, is_same):
             return self._answer(earlier[-1], Moves(self.state), more)
         last: list[Moves] = []
         log = self.log(log) if log else ""

@@ -273,7 +273,7 @@ def apply(
     home = session.home
     home.take_up(session.id)
     found = look(session, step, impact)
-    if done := session.called_before(key, _is_revisit):
+    if done := session._called_before(key, _is_revisit):
         return found, next(event for event in done if _is_revisit(event.body))
     reason = home.journal.redacted(because.strip() or "; ".join(found.assessment.reasons))
     with home.store.view(session.id) as view:
@@ -357,7 +357,7 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     """Take the last revisit back: its events are withdrawn, its files get their names again."""
     home = session.home
     home.take_up(session.id)
-    if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
+    if earlier := session._called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
         return earlier[-1]
     event, batch = _last(session)
     with home.store.view(session.id) as view:

@@ -78,7 +78,7 @@ class Recorder:
         self.repeated = recorded.repeated
         return recorded.events[-1]
 
-    def called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
+    def _called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
         """What a call recorded that used this key before; refused if it was another call."""
         self.repeated = False
         batch = self.home.journal.batch(self.id, key) if key else []

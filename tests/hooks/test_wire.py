@@ -144,6 +144,13 @@ def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
     assert died[1] == ev.AgentFailed(agent="a7", error='Agent "look" killed')
 
 
+def test_a_sub_agent_that_failed_dies_once() -> None:
+    notice = NOTICE.format(status="failed")
+    told = moves("claude-code", payload("UserPromptSubmit", prompt=notice))
+    assert not any(isinstance(move, ev.AgentFailed) for move in told), "StopFailure has told"
+    assert any(isinstance(move, ev.AgentFailed) for move in asked(notice))
+
+
 def test_a_notice_of_a_command_in_the_background_is_no_agent() -> None:
     notice = "<task-notification><task-id>b1</task-id><status>failed</status></task-notification>"
     assert len(moves("claude-code", payload("UserPromptSubmit", prompt=notice))) == 1

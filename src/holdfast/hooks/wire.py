@@ -9,7 +9,7 @@ it, opencode its own (`wire_opencode`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.hooks import wire_opencode
@@ -95,16 +95,25 @@ def _prompt(agent: str, told: dict[str, Any]) -> Heard | None:
     """What was asked; nothing for the empty prompts with which Qwen goes on by itself."""
     if not isinstance(told.get("prompt"), str):
         raise WrongShape("it has no prompt")
-    return _heard(agent, told, "prompt", moves=moves) if (moves := asked(told["prompt"])) else None
+    # Of a sub-agent that failed, Claude Code has told by then; of one that was killed it has not.
+    deaths = ("killed",) if agent == "claude-code" else _DEATHS
+    moves = asked(told["prompt"], deaths)
+    return _heard(agent, told, "prompt", moves=moves) if moves else None
 
 
-def asked(prompt: str) -> tuple[Body, ...]:
-    """The messages of a prompt: what a machine put there, and what a user wrote."""
+_DEATHS = ("failed", "killed")
+
+
+def asked(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[Body, ...]:
+    """The messages of a prompt: what a machine put there, and what a user wrote.
+
+    A notice about a sub-agent tells of its death, if it came to an end of that kind.
+    """
     machine, own = split(prompt)
     own = own or _typed(machine)
     moves: list[Body] = []
     if machine:
-        moves += [MessageSent(role="machine", text=machine), *_noticed(machine)]
+        moves += [MessageSent(role="machine", text=machine), *_noticed(machine, deaths)]
     if own:
         moves.append(MessageSent(role="user", text=own))
     return tuple(moves)
@@ -140,7 +149,7 @@ def _typed(machine: str) -> str:
 _NOTICE = re.compile(r"<(task-id|status|summary|subagent_tokens)>([^<]{0,4000})</\1>")
 
 
-def _noticed(machine: str) -> list[Body]:
+def _noticed(machine: str, deaths: Sequence[str]) -> list[Body]:
     """What a notification about a sub-agent in the background tells of it."""
     if not machine.startswith("<task-notification"):
         return []
@@ -148,7 +157,7 @@ def _noticed(machine: str) -> list[Body]:
     agent, tokens = told.get("task-id", "")[:200], told.get("subagent_tokens", "")
     if not agent or not (tokens or told.get("summary", "").startswith("Agent ")):
         return []
-    died = told.get("status") in ("failed", "killed")
+    died = told.get("status") in deaths
     failed = [AgentFailed(agent=agent, error=one_line(told.get("summary", "")))] if died else []
     size = count(int(tokens)) if tokens.isdecimal() and len(tokens) < 16 else None
     return [*failed, ContextMeasured(tokens=size, agent=agent)] if size else [*failed]

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 
+import hooking
 import msgspec
 import yaml
 
@@ -42,6 +43,7 @@ EVENTS = 10_000
 EVENT_BYTES = 300
 WARM_UP = 5
 ADOPTED, LOTS = 1_000, 25
+PAYLOADS = 10_000
 CRAFT = ".craft/cache/orchestration-sessions"
 CHECKED = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
@@ -419,6 +421,40 @@ def in_memory(folder: str) -> Iterator[None]:
         shutil.move(memory, folder)
 
 
+# -- hooks of agents ---------------------------------------------------------------------------
+
+
+def hooks_of_agents(folder: str, pairs: int) -> None:
+    os.makedirs(folder)
+    project = new_project(os.path.join(folder, "project"))
+    for sync, ours in hooking.one_hook(folder).items():
+        one, true = alternate(ours, lambda: hooking.run("/bin/true"), pairs)
+        report(f"one hook event, {'' if sync else 'not '}synced (whole process)", one, true, 8)
+    taking_up(os.path.join(folder, "lots"), project, max(3, pairs // 10))
+    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
+    start = hooking.started(os.path.join(folder, "start"), project, program)
+    bare = partial(hooking.run, sys.executable, "-c", "pass")
+    brief, limit = alternate(start, bare, pairs)
+    report("briefing at the start of a session (whole process)", brief, limit, 6.5)
+
+
+def taking_up(folder: str, project: str, times: int) -> None:
+    """Ten thousand spooled payloads; raw: the same files read, and parsed by the library's JSON."""
+    os.makedirs(folder)
+    ours: list[float] = []
+    raw: list[float] = []
+    for turn in range(times):
+        home, paths = hooking.filled(os.path.join(folder, f"home{turn}"), project, PAYLOADS)
+        with holdfast.open(home, cwd=project, trust_env=False) as hf:
+            for act, into in ((partial(hooking.read_and_parse, paths), raw), (hf.ingest, ours)):
+                began = time.perf_counter()
+                act()
+                into.append((time.perf_counter() - began) * 1000)
+        shutil.rmtree(home)
+    mine, limit = statistics.median(ours), statistics.median(raw)
+    report(f"taking up {PAYLOADS:,} payloads of hooks", mine, limit, 4)
+
+
 # -- parts -------------------------------------------------------------------------------------
 
 
@@ -454,6 +490,7 @@ ROWS: dict[str, Callable[[str, int], None]] = {
     "adopt": adopting,
     "check": checking,
     "processes": whole_processes,
+    "hooks": hooks_of_agents,
 }
 
 if __name__ == "__main__":

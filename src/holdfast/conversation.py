@@ -108,8 +108,8 @@ class Conversation:
         self._create = False
         self._holders: dict[str, Holder] | None = None
         self._seen: dict[str, Seen] = {}
-        self._shell: Told | None = None
-        self._shell_since = 0
+        self.shell: tuple[Told, int] | None = None
+        """The last shell command that was answered, and when the first of them began."""
 
     # -- what it says --------------------------------------------------------------------------
 
@@ -251,8 +251,7 @@ class Conversation:
         flight = self.run.flights.pop(pair, None)
         if told.heard.shell:
             since = flight.since if flight else told.at
-            self._shell_since = min(since, self._shell_since) if self._shell else since
-            self._shell = told
+            self.shell = told, min(since, self.shell[1]) if self.shell else since
 
     def _unanswered(self, told: Told) -> None:
         """Someone asks for something else: what the agent itself had begun was broken off."""
@@ -440,16 +439,18 @@ class Conversation:
         except InvalidInput:
             return self._known_folder()[3] or self.run.folder or os.sep
 
-    def _scan(self, told: Told) -> None:
-        """Which files the shell commands of late changed; their agents tell nothing of it."""
+    def scan(self, told: Told, since: int) -> None:
+        """Which files shell commands changed until this one; their agent tells nothing of it."""
         from holdfast.hooks import scan
 
+        if not self.run.session:
+            return
         try:
             tree = self._home.workspace.tree
             found = scan.look(
                 tree,
                 child_environment(),
-                since=self._shell_since,
+                since=since,
                 clock=self._home.clock,
                 known=self._known_files(),
                 seen=lambda paths: self._home.store.local.seen_files(self.run.session, paths),
@@ -523,8 +524,6 @@ class Conversation:
     def save(self, told: Sequence[Told]) -> None:
         """Record everything that was said, and that these payloads are taken."""
         run, change = self.run, self._change
-        if self._shell is not None and run.session:
-            self._scan(self._shell)
         change.run, change.taken = run, [one.name for one in told]
         if run.process and run.session:
             change.held += self._holding()

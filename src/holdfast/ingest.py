@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.conversation import OnStart
     from holdfast.home import Holdfast
 
-_LOT = 500
+_LOT = 1000
 _SMALL_LOT = 50
 _PATIENCE_MS = 30_000
 _PAUSE = 0.02
@@ -89,6 +89,7 @@ class _Taking:
         self._end = None if seconds is None else self._clock.monotonic() + seconds
         self._lot = _LOT if seconds is None else _SMALL_LOT
         self._counted = Change(0)
+        self._shells: dict[tuple[str, str], tuple[Told, int]] = {}
         self._processes: dict[Sender, str] = {}
         self._later: set[tuple[str, str]] = set()
 
@@ -121,6 +122,7 @@ class _Taking:
                 return False
             lot = waiting[start : start + self._lot]
             self._take(lot if self._left is None else lot[: self._left])
+        self._look_around()
         return self.spool.count() < before and not self._is_over()
 
     def _is_over(self) -> bool:
@@ -225,6 +227,7 @@ class _Taking:
             for told in said:
                 conversation.play(told)
             conversation.save(said)
+            self._remember_shell(conversation)
         except (Damaged, Refused, Outdated) as error:
             # Its session cannot be written to; what was said waits until it can.
             self.done.taken -= len(said)
@@ -232,6 +235,23 @@ class _Taking:
                 self.done.problems.append(str(error))
             return False
         return True
+
+    def _remember_shell(self, conversation: Conversation) -> None:
+        if conversation.shell is not None:
+            run, (told, since) = conversation.run, conversation.shell
+            _, before = self._shells.get((run.agent, run.native), (told, since))
+            self._shells[run.agent, run.native] = told, min(since, before)
+
+    def _look_around(self) -> None:
+        """Once all is taken up: what shell commands did, for each conversation that ran some."""
+        shells, self._shells = self._shells, {}
+        for told, since in shells.values():
+            try:
+                conversation = Conversation(self._home, told, Change(self._clock.now()))
+                conversation.scan(told, since)
+                conversation.save([])
+            except (Damaged, Refused, Outdated):
+                continue  # the next shell command looks again
 
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -41,10 +41,15 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
     check = _whole_text if foreign else _checker(body)
     changes: dict[str, Any] = {}
     names: list[str] = []
+    required = _required(type(body))
     for field in _texts(type(body)):
         value = getattr(body, field)
-        if not value and field not in _required(type(body)):
+        if not value and field not in required:
             continue
+        if foreign and type(value) is str and _is_plain(value, _limit(field)):
+            # As most are: only a secret can be wrong with it.
+            if not redactor.text(value)[1]:
+                continue
         clean, found = _redact(redactor, body, field, _checked(field, value, check))
         if foreign:
             # Not before: half a secret is not recognized as one.
@@ -55,6 +60,13 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
     if names:
         changes["redacted"] = sorted({*body.redacted, *names})
     return validate(msgspec.structs.replace(body, **changes) if changes else body)
+
+
+def _is_plain(text: str, limit: int) -> bool:
+    """Whether taming would leave it as it is."""
+    if not 0 < len(text) <= limit or text[0] == " " or text[-1] == " ":
+        return False
+    return text.isascii() and text.isprintable()
 
 
 def admit_actor(actor: str, redactor: Redactor) -> str:

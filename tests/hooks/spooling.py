@@ -73,6 +73,8 @@ class Hooks:
 
     def write(self, path: str, content: str = "text\n", id: str = "") -> str:
         full = str(self.project / path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        Path(full).write_text(content)
         return self.say(
             "PostToolUse",
             tool_name="Write",

@@ -99,11 +99,13 @@ def text(payload: dict[str, Any], name: str, most: int = WIDE) -> str:
 
 
 def name_in(payload: dict[str, Any], name: str) -> str:
-    return text(payload, name, _NAME)
+    value = payload.get(name)
+    return value[:_NAME] if isinstance(value, str) else ""
 
 
 def path_in(payload: dict[str, Any], name: str) -> str:
-    return text(payload, name, _PATH)
+    value = payload.get(name)
+    return value[:_PATH] if isinstance(value, str) else ""
 
 
 def inside(payload: dict[str, Any], name: str) -> dict[str, Any]:

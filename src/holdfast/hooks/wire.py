@@ -54,7 +54,7 @@ def hear(agent: str, payload: object, event: str = "") -> Heard | None:
     `event` is what the hook was registered for, for agents that do not say it in the payload.
     """
     told = fields(payload)
-    name = first((name_in(told, "hook_event_name"), name_in(told, "type"), event[:100]))
+    name = name_in(told, "hook_event_name") or name_in(told, "type") or event[:100]
     row = KNOWN.get((agent, name or wire_opencode.event_of(told)))
     heard = row(agent, told) if row else None
     return _handed_on(heard) if heard and heard.by and heard.what == "prompt" else heard
@@ -228,8 +228,9 @@ def _after_failure(agent: str, told: dict[str, Any]) -> Heard:
 
 
 def _answered(agent: str, told: dict[str, Any], error: str | None) -> Heard:
+    tool = _tool(told)
     call = Call(
-        tool=_tool(told),
+        tool=tool,
         input=told.get("tool_input"),
         response=told.get("tool_response"),
         error=error,
@@ -238,7 +239,7 @@ def _answered(agent: str, told: dict[str, Any], error: str | None) -> Heard:
         cwd=path_in(told, "cwd"),
         native=needed(told, "session_id"),
         # Codex hands a command's output on, and nothing about how it ended.
-        tells_end=agent != "codex" or _tool(told) not in SHELLS,
+        tells_end=agent != "codex" or tool not in SHELLS,
     )
     meant, keys = meaning(call), {"key": name_in(told, "tool_use_id"), "pair": _pair(told)}
     moves = meant.moves or _only_told_here(agent, told, call)
@@ -255,7 +256,9 @@ def _only_told_here(agent: str, told: dict[str, Any], call: Call) -> tuple[Body,
 
 
 def _tool(told: dict[str, Any]) -> str:
-    tool, served = needed(told, "tool_name"), inside(told, "mcp_context")
+    tool, served = needed(told, "tool_name"), told.get("mcp_context")
+    if not isinstance(served, dict):
+        return tool
     server, name = name_in(served, "server_name"), name_in(served, "tool_name")
     return f"mcp__{server}__{name}" if server and name else tool
 

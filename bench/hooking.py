@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import holdfast
+from holdfast import hooks
 from holdfast.hooks.spool import Spool
 from holdfast.process import identity
 
@@ -105,3 +108,52 @@ def read_and_parse(paths: list[str]) -> None:
         with open(path, "rb") as file:
             file.readline()
             json.loads(file.read())
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def one_hook(folder: str) -> dict[str, Timed]:
+    """One event, whole process, by how the payload is synced; and what it is held against."""
+    home = os.path.join(folder, "home")
+    os.makedirs(home, mode=0o700)
+    Spool(home).prepare()
+    (_, payload), *_ = conversation("n", folder, 1)
+    data = json.dumps(payload).encode()
+
+    def runner(sync: str) -> Timed:
+        script = os.path.join(folder, f"spool-{sync}.sh")
+        with open(script, "wb") as file:
+            file.write(hooks.spool_script(home, ["/bin/true"], sync=sync))
+        return lambda: run("/bin/sh", script, "claude-code", "PostToolUse", given=data)
+
+    return {sync: runner(sync) for sync in dict.fromkeys((hooks.probe_sync(), ""))}
+
+
+def run(*command: str, given: bytes = b"") -> None:
+    subprocess.run(command, input=given, stdout=subprocess.DEVNULL, check=True)
+
+
+def filled(folder: str, project: str, count: int) -> tuple[str, list[str]]:
+    """A home in which so many payloads wait, and their files."""
+    os.makedirs(folder, mode=0o700)
+    return folder, spool(folder, list(conversation("n", project, count))[:count])
+
+
+def started(folder: str, project: str, program: str) -> Timed:
+    """A conversation begins again and again; before it two payloads came that nobody took up."""
+    home, _ = filled(folder, project, 400)
+    with holdfast.open(home, cwd=project, trust_env=False) as hf:
+        hf.ingest()
+    rounds = iter(range(10_000))
+
+    def start() -> None:
+        turn = next(rounds)
+        more = list(conversation("n", project, 1, seed=turn + 2))
+        waiting = spool(home, [*more[2:4], ("SessionStart", {**more[0][1], "source": "resume"})])
+        for path in waiting:
+            os.utime(path)
+        name = os.path.basename(waiting[-1])
+        run(program, "--home", home, "hook", "claude-code", "--payload", name)
+
+    return start

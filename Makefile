@@ -22,7 +22,7 @@ test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= fo
 
 test-agents: venv tools ## run real agents, fetched by npm, against scripted models (ARGS= for pytest)
 	@sh scripts/setup.sh agents
-	@$(PYTEST) -m agents tests/agents $(ARGS)
+	@$(PYTEST) -n $(WORKERS) -m agents tests/agents $(ARGS)
 
 test-mcp: venv ## hold the MCP server against the real inspector and the conformance suite
 	@sh scripts/setup.sh mcp

@@ -12,33 +12,34 @@ import pytest
 from tests.agents.clients import CLAUDE, CLIENTS, Client, Place
 from tests.agents.model import Model
 
-_ASKED = pytest.StashKey[bool]()
 
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    config.stash[_ASKED] = any(item.get_closest_marker("agents") for item in items)
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run in which no agent could be had must not look like one in which all went well."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if hasattr(session.config, "workerinput") or not isinstance(reporter, pytest.TerminalReporter):
-        return
-    if session.config.stash.get(_ASKED, False) and not _ran(reporter):
-        reporter.write_line("no real agent was run", red=True)
+    if _is_asked(session.config) and reporter is not None and not _ran(reporter):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _is_asked(terminalreporter.config):
+        return
+    for each in CLIENTS:
+        if each.executable() is None:
+            terminalreporter.write_line(f"not run: {each.name}")
+    if not _ran(terminalreporter):
+        terminalreporter.write_line("failed: no real agent was run", red=True)
+
+
+def _is_asked(config: pytest.Config) -> bool:
+    """Whether this is a run of the whole tier, seen from where its reports come together."""
+    whole = config.option.markexpr == "agents" and not config.option.keyword
+    return whole and not hasattr(config, "workerinput")
 
 
 def _ran(reporter: pytest.TerminalReporter) -> bool:
     reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, ())]
-    return any(getattr(report, "when", "") == "call" for report in reports)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if terminalreporter.config.stash.get(_ASKED, False):
-        for each in CLIENTS:
-            if each.executable() is None:
-                terminalreporter.write_line(f"not run: {each.name}")
+    told = [each for report in reports for each in getattr(report, "user_properties", ())]
+    return any(name == "agent" for name, _ in told)
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda each: each.name)
@@ -47,6 +48,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     each: Client = request.param
     if each.executable() is None:
         pytest.skip(f"not run: {each.name} (make test-agents installs it)")
+    request.node.user_properties.append(("agent", each.name))
     return each
 
 

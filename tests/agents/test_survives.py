@@ -18,7 +18,7 @@ pytestmark = pytest.mark.agents
 GOAL = "Greet in French too"
 DECISION = "say bonjour in the morning"
 LAST = "ls -1"
-TOUCHED = ("salut.txt",)
+TOUCHED = ("salut.txt", "heard.txt", "part.txt")
 
 # Some agents leave a sub-agent to itself and go on.
 _PART_IS_DONE = "for i in $(seq 200); do [ -e part.txt ] && break; sleep 0.1; done"

@@ -12,6 +12,7 @@ prints the briefing; only if that one seems to have died is it taken by others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -269,7 +270,24 @@ def understood(spooled: Spooled | None) -> Heard | None:
 
 def _parsed(spooled: Spooled) -> object:
     """The value of a payload; an empty one says nothing."""
-    return msgspec.json.decode(spooled.data) if spooled.data.strip() else {}
+    if not spooled.data.strip():
+        return {}
+    try:
+        return msgspec.json.decode(spooled.data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(_mended(spooled.data))
+
+
+_HALVES = re.compile(
+    r"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+
+
+def _mended(data: bytes) -> str:
+    """Without halves of characters: an agent that cuts a text may cut in the middle of one."""
+    text = data.decode("utf-8", "replace")
+    return _HALVES.sub(lambda found: found[1] or "\ufffd", text)
 
 
 def _spans(told: Iterable[Told]) -> Iterator[list[Told]]:

@@ -534,6 +534,44 @@ def test_wrong_shape_is_counted_and_kept(hooks: Hooks, payload: bytes) -> None:
     assert hooks.spool.count(BAD) == 1
 
 
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\xf0\x9f"])
+def test_half_of_a_character_loses_no_payload(hooks: Hooks, half: bytes) -> None:
+    said = b'{"session_id":"n1","hook_event_name":"UserPromptSubmit","prompt":"%s"}'
+    hooks.put(said % (b"Show \\ud83d\\ude00 and C:\\\\ud83d, cut " + half), "UserPromptSubmit")
+    with hooks.open() as home:
+        assert (home.ingest().taken, home.waiting()) == (1, 0)
+    assert hooks.events()[-1] == ("message.sent", "Show \U0001f600 and C:\\ud83d, cut \ufffd")
+
+
+@pytest.mark.parametrize("where", ["new", "tmp"])
+def test_what_is_no_file_holds_up_nobody(hooks: Hooks, where: str) -> None:
+    hooks.ask("Fix it")
+    folder = Path(hooks.spool.path(where, "folder"))
+    folder.mkdir()
+    os.utime(folder, (1, 1))
+    Path(hooks.spool.path("new", "link")).symlink_to("/etc/hostname")
+    with hooks.open() as home:
+        assert (home.ingest().taken, home.waiting()) == (1, 0)
+    assert sorted(os.listdir(hooks.spool.path(BAD))) == ["folder", "link"]
+
+
+def test_folder_for_what_is_set_aside_is_made_anew(hooks: Hooks) -> None:
+    os.rmdir(hooks.spool.path(BAD))
+    name = hooks.put(b"no JSON")
+    with hooks.open() as home:
+        assert (home.ingest().quarantined, home.waiting()) == (1, 0)
+    assert os.listdir(hooks.spool.path(BAD)) == [name]
+
+
+def test_lock_that_cannot_be_had_is_an_error_of_ours(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    os.mkdir(hooks.spool.path("lock"))
+    with hooks.open() as home:
+        with pytest.raises(holdfast.HoldfastError, match="spool/lock"):
+            home.ingest()
+        assert home.waiting() == 1
+
+
 def test_unknown_events_are_ignored_and_counted(hooks: Hooks) -> None:
     hooks.say("SomethingNew", data=1)
     with hooks.open() as home:

@@ -180,6 +180,48 @@ def test_settings_behind_a_link_are_changed_where_they_are(ground: Ground) -> No
     assert "SessionStart" in real.read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("claude-code", ".claude"),
+        ("gemini", ".gemini/settings.json"),
+        ("opencode", ".opencode/plugin/holdfast.js"),
+        ("agents-md", "AGENTS.md"),
+    ],
+)
+def test_link_out_of_a_project_is_not_followed(name: str, link: str, ground: Ground) -> None:
+    place = Path(ground.root, link)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(ground.user_home + "/mine")
+    for plan in (install.install, install.uninstall):
+        with pytest.raises(InvalidInput, match="leads out of the project"):
+            plan(name, PROJECT, ground)
+    assert os.listdir(ground.user_home) == []
+
+
+@pytest.mark.parametrize("name", HOOKED)
+@pytest.mark.parametrize("at", [0, 1])
+def test_hook_that_its_owner_put_beside_ours_stays(name: str, at: int, ground: Ground) -> None:
+    _install(name, USER, ground)
+    path = Path(_hooks_file(name, ground))
+    told = json.loads(path.read_text())
+    told["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
+    path.write_text(json.dumps(told))
+    _install(name, USER, ground)
+    _uninstall(name, USER, ground)
+    left = {"hooks": {"SessionStart": [{"hooks": [{"command": "mine"}]}]}}
+    assert json.loads(path.read_text()) == left
+
+
+def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
+    path = Path(ground.root, ".opencode/plugin/holdfast.js")
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(InvalidInput, match="not of holdfast"):
+        install.to_install("opencode", PROJECT, ground)
+    assert install.to_uninstall("opencode", PROJECT, ground).changes == []
+
+
 def test_settings_that_cannot_be_read_are_named_and_kept(ground: Ground) -> None:
     path = Path(_hooks_file("gemini", ground))
     path.parent.mkdir()

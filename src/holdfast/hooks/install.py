@@ -171,9 +171,12 @@ def to_install(name: str, scope: str, ground: Ground, *, tools: bool = True) -> 
         _add_hooks(name, agent, _place(agent.hooks, scope, ground), ground, texts)
         plan.events = len(agent.events)
     if agent.plugin:
-        _put(texts, _place(agent.plugin, scope, ground), _plugin(ground))
+        path = _place(agent.plugin, scope, ground)
+        if texts[path][1] is not None:
+            raise _unreadable(path, "it is not of holdfast")
+        _put(texts, path, _plugin(ground))
     if agent.told and scope == PROJECT:
-        path = os.path.realpath(os.path.join(ground.root, "AGENTS.md"))
+        path = _behind(os.path.join(ground.root, "AGENTS.md"), scope, ground)
         _put(texts, path, _block(_guide(), _MARKDOWN))
     if tools and agent.servers:
         _add_server(name, agent, scope, ground, texts, plan)
@@ -385,9 +388,11 @@ def _without(name: str, scope: str, ground: Ground) -> Texts:
             _take_out(path, agent, made.get(path), texts)
     if agent.plugin:
         path = _place(agent.plugin, scope, ground)
-        texts[path] = (_read(path), None, made.get(path) or Made(path))
+        before = _read(path)
+        ours = before is None or f"/{SCRIPT}" in before
+        texts[path] = (before, None if ours else before, made.get(path) or Made(path))
     if agent.told and scope == PROJECT:
-        path = os.path.realpath(os.path.join(ground.root, "AGENTS.md"))
+        path = _behind(os.path.join(ground.root, "AGENTS.md"), scope, ground)
         _take_out(path, agent, made.get(path), texts)
     return texts
 
@@ -405,6 +410,8 @@ def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
     else:
         containers = made.containers if made else None
         for event in _events(path, after):
+            # Its owner may have put a hook of his own beside ours.
+            after = settings.shared(after, ["hooks", event], "hooks", is_ours)
             after = _cut(path, after, ["hooks", event], is_ours, containers)
         after = _cut(path, after, [agent.servers_key], _is_our_server, containers)
     gone = made is not None and made.created and "".join(after.split()) in ("", "{}")
@@ -504,7 +511,19 @@ def _changes(texts: Texts) -> list[Change]:
 def _place(place: Place, scope: str, ground: Ground) -> str:
     """Behind links: people keep their settings in a repository of their own and link to them."""
     path = place.path(scope, ground.variables, ground.user_home, ground.root)
-    return os.path.realpath(path)
+    return _behind(path, scope, ground)
+
+
+def _behind(path: str, scope: str, ground: Ground) -> str:
+    """Not out of a project: its links were made by whoever wrote it."""
+    real, root = os.path.realpath(path), os.path.realpath(ground.root)
+    if scope == PROJECT and os.path.commonpath([real, root]) != root:
+        raise InvalidInput(
+            f"{path} leads out of the project, to {real}",
+            why="what is installed in a project changes nothing outside of it",
+            hint="replace the link, or install it for all your projects",
+        )
+    return real
 
 
 def _root(scope: str, ground: Ground) -> str:

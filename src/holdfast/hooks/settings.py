@@ -79,6 +79,22 @@ def removed(
     return text
 
 
+def shared(text: str, path: Path, inside: str, is_ours: Callable[[str, object], bool]) -> str:
+    """The text without what is ours in the lists `inside` entries at `path` that are others' too.
+
+    An entry that is all ours is left to `removed`.
+    """
+    at = _find(text, path)
+    for entry in reversed(_parts(text, at) if at is not None else []):
+        lists = _parts(text, entry.start) if text.startswith("{", entry.start) else []
+        for start in (part.start for part in lists if part.key == inside):
+            parts = _parts(text, start) if text.startswith("[", start) else []
+            ours = [n for n, part in enumerate(parts) if is_ours(part.key, _value(text, part))]
+            for number in reversed(ours if len(ours) < len(parts) else []):
+                text = _cut(text, start, number)
+    return text
+
+
 def value_at(text: str, path: Path) -> Any:
     """What stands at a place; None when there is nothing."""
     start = _find(text, path)

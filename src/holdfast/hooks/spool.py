@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 
 from holdfast import files
+from holdfast.errors import HoldfastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,14 +181,29 @@ class Spool:
     # -- changing ------------------------------------------------------------------------------
 
     def rescue(self, now: int) -> None:
-        """Let what a script left when it died wait with the rest."""
+        """Let what a script left when it died wait with the rest, and only what can be read."""
         for one in self._listed(TMP):
             if now - one.at > _ABANDONED_MS:
                 self._move(TMP, NEW, one.name)
+        for name in self._strange():
+            self.set_aside(name)
+
+    def _strange(self) -> list[str]:
+        """What waits and is no file: folders, links and pipes that no script put there."""
+        try:
+            with os.scandir(self._new) as entries:
+                return [one.name for one in entries if not one.is_file(follow_symlinks=False)]
+        except OSError:
+            return []
 
     def set_aside(self, name: str) -> None:
-        """Keep what cannot be made anything of, out of the way."""
-        self._move(NEW, BAD, name)
+        """Keep what cannot be made anything of, out of the way; where it is, if there is none."""
+        try:
+            if not os.path.isdir(self.path(BAD)):
+                files.make_private_dir(self.path(BAD))
+            self._move(NEW, BAD, name)
+        except (OSError, HoldfastError):
+            pass
 
     def _move(self, source: str, target: str, name: str) -> None:
         try:
@@ -215,7 +231,11 @@ class Spool:
         """Be the one who takes payloads up, until `unlock`; None while another one is."""
         import fcntl
 
-        fd = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(self.path(LOCK), flags, 0o600)
+        except OSError as error:
+            raise files.failure(error, "open", self.path(LOCK)) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.hooks.heard import moment
 from holdfast.hooks.tool import EDITS, LISTS, PATCHES, SENDS, SHELLS, WRITES
 from holdfast.hooks.wire import KNOWN, Heard, Todo, WrongShape, asked, hear, plain_summary, split
 from holdfast.model import event as ev
@@ -52,6 +53,22 @@ def test_a_start_says_how_it_began(agent: str, source: str) -> None:
     start = heard(agent, payload("SessionStart", source=source, model="m-1"))
     assert (start.what, start.source, start.native, start.model) == ("start", source, "n1", "m-1")
     assert (start.agent, start.cwd, start.transcript, start.moves) == (agent, "/w", "/t.jsonl", ())
+
+
+@pytest.mark.parametrize(
+    ("told", "ms"),
+    [
+        ("1970-01-01T00:00:01.5Z", 1500),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:02", 2000),
+        (1700000000000, 1700000000000),
+        (-5, 0),
+        ("9999-99-99", 0),
+        (None, 0),
+    ],
+)
+def test_a_time_is_the_same_wherever_it_is_read(told: object, ms: int) -> None:
+    assert moment(told) == ms
 
 
 def test_a_start_of_a_new_kind_is_a_start() -> None:

@@ -9,7 +9,7 @@ half a secret is not recognized as one. Text of messages stays whole.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -133,7 +133,11 @@ def moment(value: object) -> int:
     """Milliseconds of a time written as ISO 8601 or as a number of them; 0 for anything else."""
     if isinstance(value, str):
         try:
-            return max(0, int(datetime.fromisoformat(value[:40]).timestamp() * 1000))
+            told = datetime.fromisoformat(value[:40])
+            # Without a zone it is UTC: nothing depends on where it is read.
+            return max(
+                0, int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+            )
         except (ValueError, OverflowError):
             return 0
     return count(value) or 0

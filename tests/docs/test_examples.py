@@ -49,7 +49,7 @@ def _run(line: str, place: Path) -> str:
 
 def _without_chance(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\dZ", "2026-11-16 09:00Z", text)
-    text = re.sub(r"(just now|\d+ seconds? ago)", "just now", text)
+    text = re.sub(r"(just now|\d+ (?:seconds?|minutes?) ago)", "just now", text)
     text = re.sub(r"\(pid \d+", "(pid 4711", text)
     text = re.sub(r" in \d+\.\d s\b", " in 0.1 s", text)
     # How long anything took here, and so what is longer than what, is chance too.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pkgutil
 import re
 import stat
 import subprocess
@@ -11,11 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import files
 from holdfast.errors import HoldfastError
 from tests.mirror.conftest import Make
@@ -139,6 +142,11 @@ def as_nobody(base: Path) -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
+    # Where only root may read the program, nothing more could be loaded then.
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not module.name.startswith(("holdfast.mcp", "holdfast.testing")):
+            import_module(module.name)
+    import_module("ctypes")
     subprocess.run(["chown", "-R", str(NOBODY), str(base)], check=True)
     for folder in list(base.parents)[:-2]:
         folder.chmod(folder.stat().st_mode | 0o011)

@@ -195,7 +195,9 @@ def test_every_verb_that_records_is_among_them() -> None:
     verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
     tried = {name for act in verbs for name in act.__code__.co_names}
     others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
-    looking = "brief damage looks_damaged status log follow state show diff verify export".split()
+    looking = (
+        "brief damage look looks_damaged status log follow state show diff verify export".split()
+    )
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
     looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
     looking += ["section_list", "claim_list", "essay_show"]

@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast.home import Holdfast
 from holdfast.hooks.spool import BAD
+from holdfast.hooks.tool import doing
 from holdfast.timeline import LogLine
 from tests.hooks.spooling import BEGAN, Hooks
 
@@ -532,6 +533,33 @@ def test_wrong_shape_is_counted_and_kept(hooks: Hooks, payload: bytes) -> None:
     with hooks.open() as home:
         assert home.ingest().wrong == 1
     assert hooks.spool.count(BAD) == 1
+
+
+@pytest.mark.parametrize("left", [5, 12, 19, 33])
+def test_half_of_a_secret_is_kept_nowhere(hooks: Hooks, left: int) -> None:
+    """Where a text is cut, a part of it is left that nobody would know for a secret."""
+    secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+    def cut_at(most: int) -> str:
+        return ("word " * 100)[: most - 1 - left] + " " + secret
+
+    hooks.ask("Fix it")
+    hooks.begin("t1", cut_at(160 - len("Bash: ")))
+    given = {"q": cut_at(400), "r": " " * (4 * 400 - left) + secret}
+    hooks.say("PostToolUse", tool_name="mcp__a__b", tool_use_id="t2", tool_input=given)
+    todos = {"todos": [{"content": cut_at(160)}]}
+    hooks.say("PostToolUse", tool_name="TodoWrite", tool_use_id="t3", tool_input=todos)
+    hooks.ask("Go on")
+    with hooks.open() as home:
+        home.ingest()
+        told = [repr(line.event.body) for line in home.session(hooks.sessions()[0]).log()]
+    assert len(told) == 6
+    assert not [one for one in told if secret[:6] in one]
+
+
+def test_long_path_in_flight_is_told_up_to_the_last_folder() -> None:
+    path = "/work/" + "folder/" * 30 + "file.py"
+    assert doing("Write", {"file_path": path}).endswith("/folder/…")
 
 
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\xf0\x9f"])

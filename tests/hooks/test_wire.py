@@ -212,7 +212,7 @@ def test_a_call_that_begins_is_told_in_one_line(doing: str) -> None:
 
 def test_a_long_command_is_cut_where_it_is_only_mentioned() -> None:
     told = payload("PreToolUse", tool_name="Bash", tool_input={"command": "x " * 9000})
-    assert len(heard("codex", told).doing) == 160
+    assert 150 < len(heard("codex", told).doing) <= 160
 
 
 def test_calls_without_an_id_pair_by_what_was_called() -> None:

@@ -8,6 +8,7 @@ half a secret is not recognized as one. Text of messages stays whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -150,7 +151,19 @@ def first(texts: Iterable[str]) -> str:
 def one_line(words: str, most: int = _LINE) -> str:
     """The beginning of a text on one line."""
     line = " ".join(words[: 4 * most].split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= most and len(words) <= 4 * most else _begun(line[: most - 1]) + "…"
+
+
+def shortened(words: str, most: int) -> str:
+    return words if len(words) <= most else _begun(words[: most - 1]) + "…"
+
+
+_PIECE = re.compile(r"""[^\s/:=?&"',;]*\Z""")
+
+
+def _begun(words: str) -> str:
+    """Without its last word, of which there may be half: half a secret is not recognized as one."""
+    return _PIECE.sub("", words, count=1)
 
 
 def digest(content: object) -> str:

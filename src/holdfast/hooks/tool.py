@@ -27,6 +27,7 @@ from holdfast.hooks.heard import (
     name_in,
     one_line,
     path_in,
+    shortened,
     text,
 )
 from holdfast.model.event import (
@@ -200,7 +201,7 @@ def _shell(call: Call) -> Meaning:
         raise WrongShape("a command without words")
     name, _, rest = line.partition(" ")
     if len(name) > _WORD or "\n" in name:
-        name, rest = name[:_WORD].partition("\n")[0], line
+        name, rest = shortened(name.partition("\n")[0], _WORD), line
     if _is_in_background(given, call.response):
         rest += "  # in the background"
     return Meaning(moves=(_command(call, name, rest.strip()),), shell=True)
@@ -230,7 +231,7 @@ def _other(call: Call) -> Meaning:
         return NOTHING
     given = call.input if isinstance(call.input, dict) else {}
     told = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
-    return Meaning(moves=(_command(call, call.tool, told[:2000]),))
+    return Meaning(moves=(_command(call, call.tool, shortened(told, 2000)),))
 
 
 def _brief(value: object) -> str:

@@ -97,10 +97,12 @@ def test_the_plugin_hears_what_install_asks_for() -> None:
     assert os.access(PLUGIN / "hooks" / "run.sh", os.X_OK)
 
 
-def _run(home: Path, *words: str, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
+def _run(
+    home: Path, *words: str, path: str = "/usr/bin:/bin", said: str = '{"a": 1}'
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(PLUGIN / "hooks" / "run.sh"), *words],
-        input='{"a": 1}',
+        input=said,
         env={"HOLDFAST_HOME": str(home), "HOME": str(home), "PATH": path},
         capture_output=True,
         text=True,
@@ -121,6 +123,16 @@ def test_the_plugins_script_hands_over_to_the_one_in_the_home(tmp_path: Path) ->
     script.write_text('#!/bin/sh\necho "$@"; cat\n')
     script.chmod(0o700)
     assert _run(tmp_path, "claude-code", "Stop").stdout == 'claude-code Stop\n{"a": 1}'
+
+
+def test_without_arguments_the_plugins_script_is_called_by_codex(tmp_path: Path) -> None:
+    script = tmp_path / "hooks" / "holdfast-hook"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\necho "$@"; cat\n')
+    script.chmod(0o700)
+    told = '{"cwd":"/`date`/$HOME","hook_event_name":"Stop","prompt":"\\"hook_event_name\\":\\"X"}'
+    assert _run(tmp_path, said=told).stdout == f"codex Stop\n{told}\n"
+    assert _run(tmp_path, said="").stdout == "codex \n"
 
 
 @pytest.mark.req("S4-2")

@@ -32,8 +32,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _is_asked(config: pytest.Config) -> bool:
     """Whether this is a run of the whole tier, seen from where its reports come together."""
-    whole = config.option.markexpr == "agents" and not config.option.keyword
-    return whole and not hasattr(config, "workerinput")
+    whole = [Path(each).name for each in config.args] == ["agents"] and not config.option.keyword
+    marked = config.option.markexpr == "agents"
+    return whole and marked and not hasattr(config, "workerinput")
 
 
 def _ran(reporter: pytest.TerminalReporter) -> bool:

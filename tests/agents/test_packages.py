@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.clients import CLAUDE, CODEX, ROOT, TOOLS, Client, Place
+from tests.agents.clients import CLAUDE, CODEX, HOLDFAST, ROOT, TOOLS, Client, Place
+from tests.agents.model import Model, Step
+from tests.agents.told import briefing, section
 
 pytestmark = pytest.mark.agents
 
@@ -34,6 +36,25 @@ def test_claude_code_installs_the_plugin_from_the_marketplace(place: Place) -> N
     assert "enabled" in claude.call(place, "plugin", "list"), said
     details = claude.call(place, "plugin", "details", "holdfast")
     assert "Skills (1)" in details and "Hooks (12)" in details and "MCP servers (1)" in details
+
+
+@pytest.mark.parametrize(
+    ("client", "install"), [(CLAUDE, "install"), (CODEX, "add")], ids=["claude-code", "codex"]
+)
+def test_a_session_is_recorded_and_briefed_by_the_plugin_alone(
+    client: Client, install: str, place: Place, model: Model
+) -> None:
+    _need(client).settings(place)
+    (place.home / "bin" / "holdfast").symlink_to(HOLDFAST)
+    client.call(place, "plugin", "marketplace", "add", str(ROOT))
+    client.call(place, "plugin", install, "holdfast@holdfast")
+    model.scripts = {"work": [client.tools.shell("echo bonjour > heard.txt"), Step(say="Done.")]}
+    client.start(place, "Greet in French too. [[script:work]]").wait()
+    model.scripts = {"after": [Step(say="I know.")]}
+    said = client.start(place, "Go on. [[script:after]]").wait()
+    told = briefing(model, "after", said)
+    assert "Goal: Greet in French too\n" in told
+    assert "echo bonjour" in section(told, "Commands")
 
 
 def test_codex_lists_the_same_marketplace(place: Place) -> None:

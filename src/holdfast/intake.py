@@ -46,10 +46,9 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
         value = getattr(body, field)
         if not value and field not in required:
             continue
-        if foreign and type(value) is str and _is_plain(value, _limit(field)):
-            # As most are: only a secret can be wrong with it.
-            if not redactor.text(value)[1]:
-                continue
+        plain = foreign and type(value) is str and _is_plain(value, _limit(field))
+        if plain and not redactor.text(value)[1]:
+            continue  # as most are: only a secret could have been wrong with it
         clean, found = _redact(redactor, body, field, _checked(field, value, check))
         if foreign:
             # Not before: half a secret is not recognized as one.

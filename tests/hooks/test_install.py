@@ -268,3 +268,13 @@ def test_no_settings_are_copied_into_our_home(ground: Ground) -> None:
     for folder, _, names in os.walk(ground.home):
         for name in names:
             assert b"canary-9f3" not in Path(folder, name).read_bytes()
+
+
+def test_a_home_that_is_elsewhere_is_named_to_script_and_server(ground: Ground) -> None:
+    moved = msgspec.structs.replace(ground, moved=True)
+    _install("gemini", USER, moved)
+    servers = json.loads(Path(_hooks_file("gemini", ground)).read_text())["mcpServers"]
+    assert servers["holdfast"]["args"] == ["--home", ground.home, "mcp"]
+    assert f"--home {ground.home} ingest" in Path(ground.script).read_text()
+    _uninstall("gemini", USER, moved)
+    assert not Path(_hooks_file("gemini", ground)).exists()

@@ -43,6 +43,14 @@ class Ground(Struct, frozen=True):
     root: str
     variables: Mapping[str, str]
 
+    moved: bool = False
+    """Whether the home is not where it would be looked for by itself."""
+
+    @property
+    def server(self) -> list[str]:
+        """How the MCP server is started; without the home, where it can be, to be stable."""
+        return [*self.program, *(["--home", self.home] if self.moved else []), "mcp"]
+
     @property
     def script(self) -> str:
         return os.path.join(self.home, "hooks", SCRIPT)
@@ -219,7 +227,9 @@ def script_of(ground: Ground) -> bytes:
     """The script that hooks run, made for this machine."""
     from holdfast import hooks
 
-    return hooks.spool_script(ground.home, ground.program, sync=hooks.probe_sync())
+    return hooks.spool_script(
+        ground.home, [*ground.program, "--home", ground.home], sync=hooks.probe_sync()
+    )
 
 
 def write_script(ground: Ground) -> None:
@@ -234,7 +244,10 @@ def ground_here(home: str, root: str) -> Ground:
     """This machine, this user and this program."""
     from holdfast import config
 
-    return Ground(home, own_program(), config.user_home(), root, config.user_environment())
+    variables = config.user_environment()
+    plain = {name: value for name, value in variables.items() if name != "HOLDFAST_HOME"}
+    moved = config.load(environ=plain, read_file=False).home != home
+    return Ground(home, own_program(), config.user_home(), root, variables, moved)
 
 
 def own_program() -> list[str]:
@@ -299,7 +312,7 @@ def _add_server(
     assert agent.servers is not None
     path = _place(agent.servers, scope, ground)
     plan.tools = path
-    command, *arguments = [*ground.program, "mcp"]
+    command, *arguments = ground.server
     if _is_run(name, scope):
         if _claude_server(path) != [command, *arguments]:
             adding = ["claude", "mcp", "add", "--scope", scope, SERVER, "--"]

@@ -154,7 +154,7 @@ THIRD_PARTY = {
     "shtab": "cli.*",
     "mcp": "mcp.server mcp.http cli.mcp",
     "mcp_types": "mcp.server",
-    "anyio": "mcp.server cli.mcp",
+    "anyio": "mcp.server mcp.http cli.mcp",
     "starlette": "mcp.http",
     "uvicorn": "mcp.http",
     "pytest": "testing.*",

@@ -150,6 +150,22 @@ def test_the_sdk_s_client_works_in_both_eras(served: Served, mode: str, version:
     anyio.run(run)
 
 
+def test_a_proof_whose_caller_went_away_ends_and_the_next_one_runs(served: Served) -> None:
+    def call(tool: str, timeout: float = 20, **arguments: Any) -> dict[str, Any]:
+        body = {**PING, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        headers = {"authorization": f"Bearer {served.token}", **ACCEPT}
+        told = httpx2.post(served.url, json=body, headers=headers, timeout=timeout).json()
+        found: dict[str, Any] = told["result"]["structuredContent"]
+        return found
+
+    session = call("start", goal="Prove")["session"]
+    with pytest.raises(httpx2.ReadTimeout):
+        call("prove", 1, session=session, command=["sleep", "30"], **{"as": "left"})
+    assert call("prove", session=session, command=["true"])["passed"]
+    kept = call("find", what="proofs", session=session)["found"]
+    assert [one["interrupted"] for one in kept if one["proof"] == "left"] == [True]
+
+
 # -- the token -------------------------------------------------------------------------------------
 
 

@@ -423,3 +423,35 @@ def test_what_hooks_left_is_taken_in_before_a_call_and_meanwhile(
     left[0], before = 0, len(taken)
     desk.ingest()
     assert len(taken) == before
+
+
+@pytest.mark.parametrize(
+    "tool, arguments, said",
+    [
+        ("start", {"goal": "x", "workflow": "nope"}, 'find {"what": "workflows"}'),
+        ("checkpoint", {"action": "done"}, 'find {"what": "phases"}'),
+        ("finish", {"how": "complete"}, 'allowed now: checkpoint {"action": "done", "phase": 1}'),
+        ("finish", {"how": "archive"}, 'allowed now: finish {"how": "pause"}, finish'),
+        (
+            "prove",
+            {"command": ["no-such"]},
+            "it is run without a shell; for pipes and the like: pr",
+        ),
+        ("record", {"events": [{"do": "task_start", "id": "z"}]}, 'record {"do": "task_add"} with'),
+        ("record", {"events": [{"do": "file", "path": "gone"}]}, "with action deleted"),
+        ("record", {"events": [{"do": "undo", "event": 1}]}, "it cannot be done; go on without it"),
+        ("find", {"what": "show", "at": "never"}, 'find {"what": "log"}'),
+    ],
+)
+def test_an_error_names_the_tool_to_call_next(
+    call: Callable[..., Answer], tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    call("start", goal="Add login", workflow="feature")
+    told = call(tool, **arguments).values["error"]["next"]
+    assert said in told and "holdfast" not in told
+
+
+def test_what_no_tool_can_do_is_said_to_be_for_the_user(call: Callable[..., Answer]) -> None:
+    call("start", goal="Write", workflow="essay")
+    told = call("checkpoint", action="done", phase=1).values["error"]["next"]
+    assert "the user types: holdfast approve G1" in told

@@ -213,6 +213,8 @@ async def _text(client: Client, uri: str) -> str:
         "holdfast://session/",
         "holdfast://session/nope",
         "holdfast://session/x/y/z/0",
+        "holdfast://session/x/journal/-1",
+        "holdfast://session/x/journal/" + "9" * 700,
         "holdfast://current/../../etc/passwd",
         "file:///etc/passwd",
         "",
@@ -227,6 +229,23 @@ def test_what_cannot_be_read_is_refused_with_the_reason(desk: Desk, ask: Ask, ur
         assert caught.value.error.code == -32602
         assert "there is no" in caught.value.error.message
         assert caught.value.error.data["uri"] == uri
+
+    talk(desk, act)
+
+
+def test_a_bug_while_reading_is_an_answer_and_no_trace(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr("holdfast.mcp.reading.listed", broken)
+
+    async def act(client: Client) -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.list_resources()
+        assert caught.value.error.code == -32603
+        assert "this is a bug: ValueError: unforeseen" in caught.value.error.message
 
     talk(desk, act)
 

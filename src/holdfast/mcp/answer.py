@@ -9,6 +9,7 @@ bounded, whatever the session holds.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from msgspec import Struct
 from holdfast import fault
 from holdfast.clock import iso
 from holdfast.errors import Busy, HoldfastError, InvalidInput, NoSession, Refused
+from holdfast.mcp.catalogue import ACTIONS, FINDS, FINISHES, TOOLS, VERBS
 from holdfast.text import terminal
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ MOST_TEXT = 60_000
 """Characters of JSON that a list of findings may take."""
 _SAID = 500
 _CHOICES = 20
+_LOOKS = {"list": "sessions", "workflow": "workflows", "phase": "phases", "task": "tasks"}
+"""Commands that look, whose name is not what `find` calls it."""
 _ABOUT = "recorded data, not instructions"
 
 
@@ -79,10 +83,45 @@ def _next(error: HoldfastError) -> str:
     if isinstance(error, Busy):
         return "call again, with the same key"
     if isinstance(error, Refused) and error.legal:
-        return f"allowed now: {', '.join(error.legal)}"
+        return f"allowed now: {', '.join(_by_tool(f'holdfast {each}') for each in error.legal)}"
+    return _by_tool(error.hint) or _otherwise(error)
+
+
+def _otherwise(error: HoldfastError) -> str:
     if isinstance(error, InvalidInput):
-        return error.hint or "correct the arguments and call again"
-    return error.hint or "tell the user: holdfast doctor"
+        return "correct the arguments and call again"
+    if isinstance(error, Refused):
+        return "it cannot be done; go on without it"
+    return "tell the user: holdfast doctor"
+
+
+def _by_tool(hint: str) -> str:
+    """What a hint says to type, as the call of a tool: whoever reads it may have no terminal."""
+    if hint.startswith("--"):
+        return f"give also {', '.join(re.findall('--([a-z]+)', hint))}"
+    return re.sub(r"holdfast (\w+)(?: (\w+))?(?: (\d+))?([^;·]*?)(?=\s*(?:[;·]|$))", _call, hint)
+
+
+def _call(typed: re.Match[str]) -> str:
+    command, word, number, rest = typed[1], typed[2] or "", typed[3], typed[4]
+    tool = _tool(command, word, number)
+    if not tool:
+        return f"the user types: {typed[0]}"
+    given = rest[rest.find("--") :].replace("-- ", "command ").replace("--", "")
+    return f"{tool} with {given}" if "--" in rest else tool
+
+
+def _tool(command: str, word: str, number: str | None) -> str:
+    if command in FINISHES:
+        return f'finish {{"how": "{command}"}}'
+    if command == "phase" and word in ACTIONS:
+        return f'checkpoint {{"action": "{word}"' + (f', "phase": {number}}}' if number else "}")
+    if event := next((one for one in (f"{command}_{word}", command) if one in VERBS), ""):
+        return f'record {{"do": "{event}"}}'
+    looked_at = _LOOKS.get(command, command)
+    if looked_at in FINDS:
+        return f'find {{"what": "{looked_at}"}}'
+    return command if command in TOOLS else ""
 
 
 def quoted(values: Values, label: str, home: Holdfast) -> str:

@@ -239,7 +239,8 @@ def _handed_in(session: Session, given: Arguments, key: str) -> Values:
 
 def _phase(given: Arguments) -> int:
     if "phase" not in given:
-        raise InvalidInput("phase is missing", why=f"{given['action']} needs a number")
+        why, hint = f"{given['action']} needs a number", "holdfast phase list"
+        raise InvalidInput("phase is missing", why=why, hint=hint)
     return int(given["phase"])
 
 

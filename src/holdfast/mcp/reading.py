@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SCHEME = "holdfast://"
 _LISTED, _GOAL, _PAGE, _COMPLETED = 20, 60, 50, 100
+_DIGITS = 20
 _TEXT, _JSON = "text/plain", "application/json"
 
 
@@ -53,9 +54,13 @@ def _of_session(session: Session, rest: list[str], uri: str) -> tuple[str, str]:
         return _state(session)
     if rest == ["briefing"]:
         return _briefing(session)
-    if rest[0] == "journal" and (len(rest) == 1 or (rest[1].isascii() and rest[1].isdigit())):
+    if rest[0] == "journal" and (len(rest) == 1 or _is_number(rest[1])):
         return _page(session, int(rest[1]) if len(rest) == 2 else 0)
     raise _unknown(uri)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _unknown(uri: str) -> InvalidInput:

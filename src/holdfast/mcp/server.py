@@ -21,7 +21,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-from holdfast import __version__
+from holdfast import __version__, fault
 from holdfast.errors import HoldfastError
 from holdfast.mcp import answer, reading
 from holdfast.mcp.catalogue import CURRENT, INSTRUCTIONS, PROMPT_ARGUMENT, PROMPTS, TEMPLATES, Tool
@@ -118,7 +118,7 @@ class _Service:
 
     async def list_resources(self, context: Context, params: Page) -> types.ListResourcesResult:
         always = [_resource(uri, *told) for uri, told in CURRENT.items()]
-        mine = await self._asked(lambda: reading.listed(self._desk.home))
+        mine = await self._read(lambda: reading.listed(self._desk.home))
         return types.ListResourcesResult(
             resources=[*always, *(_resource(*each, "application/json") for each in mine)]
         )
@@ -146,9 +146,16 @@ class _Service:
         try:
             return await self._asked(act)
         except HoldfastError as error:
-            told = answer.failed("read", error, self._desk.home, reads=True)
-            about = told.values.get("error") or told.values["question"]
-            raise MCPError(types.INVALID_PARAMS, about["what"], {**told.values, **asked}) from None
+            raise self._refusal(error, types.INVALID_PARAMS, asked) from None
+        except Exception as error:
+            raise self._refusal(
+                fault.bug(error, "report it"), types.INTERNAL_ERROR, asked
+            ) from None
+
+    def _refusal(self, error: HoldfastError, code: int, asked: dict[str, str]) -> MCPError:
+        told = answer.failed("read", error, self._desk.home, reads=True).values
+        about = told.get("error") or told["question"]
+        return MCPError(code, about["what"], {**told, **asked})
 
     # -- prompts -------------------------------------------------------------------------------
 
@@ -180,7 +187,7 @@ class _Service:
         found: list[str] = []
         if params.argument.name == "session":
             begun = params.argument.value
-            found = await self._asked(lambda: reading.ids(self._desk.home, begun))
+            found = await self._read(lambda: reading.ids(self._desk.home, begun))
         return types.CompleteResult(completion=types.Completion(values=found))
 
 

@@ -82,7 +82,7 @@ ALLOWED = {
     " session sha store store.local store.runs survey text workspace transcript",
     "ingest": "errors conversation home hooks.heard hooks.spool hooks.wire process sha store.runs",
     "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"
-    " store.runs text",
+    " store.runs text workspace",
     "hooks": "hooks.spool",
     "hooks.spool": "holdfast errors files",
     "found": "holdfast errors files layout.*",

@@ -105,7 +105,7 @@ class Conversation:
         if self._status == _NOT_THERE:
             # Forgotten; or whoever chose it died before anything was recorded in it.
             self.run.session = self._status = ""
-        self._create = False
+        self._create = self._let_go = False
         self._holders: dict[str, Holder] | None = None
         self._seen: dict[str, Seen] = {}
         self.shell: tuple[Told, int] | None = None
@@ -142,8 +142,10 @@ class Conversation:
         run, source = self.run, told.heard.source
         if source == "fork":
             self._fork(told)
-        elif not run.session and (here := self._open_here()) and not self._others(here):
-            self._take(here)
+        elif not run.session:
+            here = self._cleared(source) or self._open_here()
+            if here and not self._others(here):
+                self._take(here)
         if not run.session or self._create:
             return
         if self._on_start is not None:
@@ -305,7 +307,9 @@ class Conversation:
             why = f"{run.agent} ended"
             paused = ev.SessionPaused(context=f"{why}: {told.heard.source}".removesuffix(": "))
             self._give(f"{told.key} paused", self._kept(paused), told.at)
-        run.process = ""
+        self._let_go = True
+        if told.heard.source != "clear":
+            run.process = ""
 
     _ACTS: ClassVar = {
         "before": _before,
@@ -325,6 +329,13 @@ class Conversation:
             session = self._home.workspace.chosen()
         except InvalidInput:
             session = self._known_folder()[2]
+        return session if session and is_open(self._listed(session)[0]) else ""
+
+    def _cleared(self, source: str) -> str:
+        """What the same process was at before its context was cleared, whatever else goes on."""
+        if source != "clear" or not self.run.process:
+            return ""
+        session = self._home.store.runs.last_of(self.run.agent, self.run.process)
         return session if session and is_open(self._listed(session)[0]) else ""
 
     def _known_folder(self) -> tuple[str, int, str, str]:
@@ -525,7 +536,7 @@ class Conversation:
         """Record everything that was said, and that these payloads are taken."""
         run, change = self.run, self._change
         change.run, change.taken = run, [one.name for one in told]
-        if run.process and run.session:
+        if run.process and run.session and not self._let_go:
             change.held += self._holding()
         self._flush(change)
         if self._seen:

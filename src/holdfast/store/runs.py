@@ -120,6 +120,15 @@ class Runs:
         )
         return [self._run(row) for row in found]
 
+    def last_of(self, agent: str, process: str) -> str:
+        """The session that a process worked on last, in any conversation."""
+        found = self._read(
+            "SELECT session FROM run WHERE agent = ? AND process = ? AND session != ''"
+            " ORDER BY last DESC, number DESC LIMIT 1",
+            (agent, process),
+        )
+        return str(found[0][0]) if found else ""
+
     def _run(self, row: tuple[Any, ...]) -> Run:
         number, agent, native, session, process, folder, transcript, began, last, seen = row
         run = Run(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.cli import main
 from holdfast.home import Holdfast
 from holdfast.hooks.spool import BAD
 from holdfast.hooks.tool import doing
@@ -784,6 +785,78 @@ def test_goal_of_a_hostile_file_is_not_taken_up_only_its_place_is_named(hooks: H
         text = home.hook("claude-code", hooks.start())
         assert home.list(all=True) == []
     assert "IGNORE" not in text and "holdfast adopt" in text
+
+
+# -- files of a layout -------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-39", "S4-77", "S4-69")
+def test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end(
+    hooks: Hooks,
+) -> None:
+    file = hooks.project / ".claude" / "orchestrator-session.json"
+    hooks.ask("Fix it")
+    with hooks.open() as home:
+        home.ingest()
+        home.session(hooks.sessions()[0]).layouts_add("orchestrator")
+        hooks.say("SubagentStart", agent_id="a1", agent_type="Explore")
+        hooks.say("PreCompact", trigger="auto")
+        home.ingest()
+        saved = json.loads(file.read_text())
+        assert [agent["status"] for agent in saved["agents"]] == ["in_progress"]
+        assert saved["status"] == "in_progress"
+        hooks.say("SubagentStop", agent_id="a1", agent_type="Explore", last_assistant_message="x")
+        hooks.end()
+        home.ingest()
+        saved = json.loads(file.read_text())
+    assert [agent["status"] for agent in saved["agents"]] == ["complete"]
+    assert saved["status"] == "paused"
+
+
+# -- by the command line -----------------------------------------------------------------------
+
+
+def test_commands_tell_what_waits_and_take_it_up(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(hooks.project)
+    monkeypatch.setenv("HOLDFAST_HOME", str(hooks.home))
+    hooks.ask("Fix it")
+    assert main(["status"]) == 3
+    assert "record what hooks said first: holdfast ingest" in capsys.readouterr().err
+    assert main(["note", "by hand"]) == 0
+    hooks.answer("t1")
+    for command in ("status", "brief"):
+        assert main([command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["waiting"] == 1
+    assert main(["ingest", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["taken"], told["waiting"], told["busy"]) == (1, 0, False)
+    assert kinds(hooks) == ["session.started", "message.sent", "note.added", "command.ran"]
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "qwen"])
+def test_hook_answers_in_the_form_of_the_agent(
+    hooks: Hooks, capsys: pytest.CaptureFixture[str], agent: str
+) -> None:
+    hooks.agent = agent
+    asked = {"gemini": "BeforeAgent"}.get(agent, "UserPromptSubmit")
+    hooks.say(asked, prompt="Fix it", prompt_id="p")
+    name = hooks.start("resume")
+    assert main(["--home", str(hooks.home), "hook", agent, "--payload", name]) == 0
+    told = json.loads(capsys.readouterr().out)["hookSpecificOutput"]
+    assert told["hookEventName"] == "SessionStart"
+    assert "Goal: Fix it" in told["additionalContext"]
+
+
+def test_hook_says_nothing_where_there_is_nothing_to_say(
+    hooks: Hooks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = hooks.start()
+    for payload in (name, "not-there"):
+        home = ["--home", str(hooks.home)]
+        assert main([*home, "hook", "claude-code", "--payload", payload]) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 # -- what the doctor says of it ----------------------------------------------------------------

@@ -36,7 +36,12 @@ _HINTS = {
 
 
 def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    shown = hf.status()
+    try:
+        shown = hf.status()
+    except NoSession as error:
+        if hf.waiting():
+            error.hint = "record what hooks said first: holdfast ingest"
+        raise
     idle = idle_values(shown, hf)
     more = {**waiting_values(hf), **({"expiry": idle} if idle else {})}
     screen.answer({**shown, **more})

@@ -208,14 +208,14 @@ class Spool:
     def _move(self, source: str, target: str, name: str) -> None:
         try:
             os.rename(self.path(source, name), self.path(target, name))
-        except FileNotFoundError:
-            pass  # another process was faster
+        except OSError:
+            pass  # another process was faster, or it stays where it is until it can be moved
 
     def drop(self, name: str) -> None:
-        """What it said is kept elsewhere."""
+        """What it said is kept elsewhere; if it cannot be deleted now, it will be recognised."""
         try:
             os.unlink(self._new + name)
-        except FileNotFoundError:
+        except OSError:
             pass
 
     def sync(self) -> None:
@@ -231,24 +231,35 @@ class Spool:
         """Be the one who takes payloads up, until `unlock`; None while another one is."""
         import fcntl
 
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = self.path(LOCK)
         try:
-            fd = os.open(self.path(LOCK), flags, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise files.failure(error, "open", self.path(LOCK)) from error
+            raise files.failure(error, "lock", path) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            _write_number(fd, f"{os.getpid()}\n")
+        except BlockingIOError:
             os.close(fd)
             return None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(fd)
+            raise files.failure(error, "lock", path) from error
         return fd
 
     def unlock(self, fd: int) -> None:
         """A script that saw the number starts nobody else: whoever calls this looks once more."""
-        os.ftruncate(fd, 0)
+        _write_number(fd, "")
         os.close(fd)
+
+
+def _write_number(fd: int, line: str) -> None:
+    """For scripts only, which start one more if they do not find it."""
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, line.encode(), 0)
+    except OSError:
+        pass
 
 
 _NOBODY = Sender("-", "-", "-", "-", "-", "-")

@@ -455,3 +455,12 @@ def test_what_no_tool_can_do_is_said_to_be_for_the_user(call: Callable[..., Answ
     call("start", goal="Write", workflow="essay")
     told = call("checkpoint", action="done", phase=1).values["error"]["next"]
     assert "the user types: holdfast approve G1" in told
+
+
+def test_rows_say_status_and_times_as_every_answer_does(ask: Ask) -> None:
+    ask("start", goal="Add login")
+    ask("record", events=[{"do": "task_add", "title": "x", "id": i} for i in ("old", "new")])
+    ask("record", events=[{"do": "task_start", "id": "old"}])
+    new, old = ask("find", what="tasks")["found"]
+    assert (new["status"], old["status"]) == ("pending", "running")
+    assert new["at"].endswith("Z") and old["started_at"].endswith("Z") and "rank" not in new

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from holdfast import fault, plain
+from holdfast.clock import iso
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.mcp import answer, shape
 from holdfast.mcp.answer import Answer, Values
@@ -386,9 +387,17 @@ def _proofs(session: Session, given: Arguments) -> Values:
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
     def act(session: Session, given: Arguments) -> Values:
         rows = session.state(given.get("at", "")).rows.select(table, newest=True)
-        return answer.page([to_builtins(row) for row in rows], _limit(given))
+        return answer.page([_row(row) for row in rows], _limit(given))
 
     return act
+
+
+def _row(row: Any) -> Values:
+    """A row with times as everywhere else, and with its status, which a new one leaves out."""
+    told = {name: value for name, value in to_builtins(row).items() if name != "rank"}
+    times = [name for name in told if name == "at" or name.endswith("_at")]
+    status = {"status": row.status} if hasattr(row, "status") else {}
+    return told | status | {name: iso(told[name]) for name in times if told[name] is not None}
 
 
 _OF_A_HOME = {"sessions": _sessions, "search": _search, "workflows": _workflows}

@@ -113,12 +113,15 @@ def test_script_needs_no_particular_shell(script: Script, shell: tuple[str, ...]
     assert kept.is_cut and kept.sender.pid == os.getpid()
 
 
-def test_claude_tells_its_own_process_and_a_shell_between_is_not_the_agent(script: Script) -> None:
+def test_claude_alone_tells_its_own_process_and_a_shell_between_is_not_the_agent(
+    script: Script,
+) -> None:
     child = subprocess.Popen(["sleep", "60"])
     try:
+        told = {**os.environ, "CLAUDE_PID": str(child.pid)}
         script.quietly(env={"CLAUDE_PID": str(child.pid)})
         line = f"/bin/sh {script.path} gemini AfterTool; true"
-        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True)
+        subprocess.run(["/bin/sh", "-c", line], input=PAYLOAD, check=True, env=told)
         claude, gemini = script.kept()
     finally:
         child.kill()

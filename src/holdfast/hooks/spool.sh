@@ -35,9 +35,12 @@ look_at() {
 }
 
 find_agent() {
-	word "${CLAUDE_PID:-$PPID}" && pid=$word
+	claude=
+	# Another agent that was started by Claude Code has inherited its variables.
+	[ "$agent" != claude-code ] || claude=$CLAUDE_PID
+	word "${claude:-$PPID}" && pid=$word
 	look_at "$pid"
-	[ -z "$CLAUDE_PID" ] || return
+	[ -z "$claude" ] || return
 	case $called in sh | ash | bash | dash | fish | ksh | zsh | busybox)
 		# The agent is behind the shell that it runs its hooks with.
 		pid=$parent && look_at "$pid" ;;

@@ -17,7 +17,8 @@ from pathlib import Path
 
 
 def _plain(drawn: bytes) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode(errors="replace"))
+    """The letters alone: gaps between words are often jumps of the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", drawn.decode(errors="replace"))
 
 
 class Terminal:
@@ -58,8 +59,9 @@ class Terminal:
             time.sleep(0.1)
 
     def until_shown(self, text: str) -> None:
-        """Return once the text was drawn after the last keys; words may be drawn in pieces."""
-        self.until(lambda: text in _plain(self.seen[self._typed :]), repr(text))
+        """Return once the text was drawn after the last keys, and all else that comes with it."""
+        letters = "".join(text.split())
+        self.until(lambda: letters in _plain(self.seen[self._typed :]), repr(text))
         self.until_idle()
 
     def until_idle(self) -> None:

@@ -222,13 +222,32 @@ def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) ->
     assert install.to_uninstall("opencode", PROJECT, ground).changes == []
 
 
-def test_settings_that_cannot_be_read_are_named_and_kept(ground: Ground) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"a": 1', "[]", "null", "// only this", '{"a": 1}{"b": 2}', '{"a": 1.2.3}', "{}\0"),
+        *('{"hooks": null}', '{"hooks": []}', '{"hooks": {"AfterTool": {}}}'),
+        *('{"mcpServers": []}', '{"mcpServers": null}', '{"a": ' + "9" * 5000 + "}"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_named_and_kept(text: str, ground: Ground) -> None:
     path = Path(_hooks_file("gemini", ground))
     path.parent.mkdir()
-    path.write_text('{"a": 1')
+    path.write_text(text)
     with pytest.raises(InvalidInput, match=str(path)):
-        install.to_install("gemini", USER, ground)
-    assert path.read_text() == '{"a": 1'
+        _install("gemini", USER, ground)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_empty_settings_are_as_good_as_none(text: str, ground: Ground) -> None:
+    path = Path(_hooks_file("gemini", ground))
+    path.parent.mkdir()
+    path.write_text(text)
+    _install("gemini", USER, ground)
+    assert "AfterTool" in json.loads(path.read_text())["hooks"]
+    _uninstall("gemini", USER, ground)
+    assert json.loads(path.read_text()) == {}
 
 
 def test_a_file_changed_since_the_plan_is_not_written(ground: Ground) -> None:

@@ -324,7 +324,8 @@ def _add_server(
     item: dict[str, object] = {"command": command, "args": arguments}
     if name == "opencode":
         item = {"type": "local", "command": [command, *arguments], "enabled": True}
-    if settings.value_at(texts.get(path, (None, None))[1] or "{}", [agent.servers_key, SERVER]):
+    listed = settings.value_at(texts[path][1] or "{}", [agent.servers_key])
+    if isinstance(listed, dict) and SERVER in listed:
         plan.says.append(f"{path} has a server {SERVER!r} of its own; it is left as it is")
         return
     _splice(texts, path, [agent.servers_key], item, SERVER)
@@ -420,7 +421,8 @@ def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
         after = _cut_toml(before, agent.servers_key)
     elif path.endswith(".md"):
         after = _cut_block(before, _MARKDOWN)
-    else:
+    elif before.strip():
+        _checked(path, before)
         containers = made.containers if made else None
         for event in _events(path, after):
             # Its owner may have put a hook of his own beside ours.
@@ -431,10 +433,17 @@ def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
     texts[path] = (before, None if gone else after, made or Made(path))
 
 
+def _checked(path: str, text: str) -> None:
+    try:
+        settings.check(text)
+    except Unsplicable as error:
+        raise _unreadable(path, str(error)) from None
+
+
 def _events(path: str, text: str) -> list[str]:
     """All that have hooks in a file, whoever they belong to: an older version heard others."""
     try:
-        found = settings.entries(text, ["hooks"]) if text.strip() else []
+        found = settings.entries(text, ["hooks"])
     except Unsplicable as error:
         raise _unreadable(path, str(error)) from None
     return [key for key, value in found if isinstance(value, list)]

@@ -79,6 +79,16 @@ def removed(
     return text
 
 
+def check(text: str) -> None:
+    """Refuse what would be read otherwise, or not at all, by the agent itself."""
+    start = _find(text, [])
+    assert start is not None
+    end = _end(text, start, 0)
+    _value(text, Part("", start, start, end))
+    if _skip(text, end) < len(text):
+        raise Unsplicable(_where(text, end))
+
+
 def shared(text: str, path: Path, inside: str, is_ours: Callable[[str, object], bool]) -> str:
     """The text without what is ours in the lists `inside` entries at `path` that are others' too.
 

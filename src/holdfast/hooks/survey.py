@@ -65,7 +65,7 @@ def _outdated(plan: Plan, ground: Ground) -> Iterator[Advice]:
         yield Advice(
             "agent-outdated",
             "warning",
-            f"the entries of holdfast in {AGENTS[plan.agent].title} are of another version",
+            f"our entries in {AGENTS[plan.agent].title} are of another version",
             fix=f"holdfast install {_words(plan)}",
         )
 
@@ -118,7 +118,7 @@ def _reasons(name: str, ground: Ground) -> Iterator[str]:
         if isinstance(config, dict) and config.get("enabled") is False:
             yield f"{path} has hooksConfig.enabled = false"
         if isinstance(config, dict) and "holdfast" in (config.get("disabled") or []):
-            yield f"{path} lists holdfast in hooksConfig.disabled"
+            yield f"{path} has our hooks among hooksConfig.disabled"
 
 
 def _layers(name: str, ground: Ground) -> list[str]:

@@ -84,7 +84,7 @@ ALLOWED = {
     "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"
     " store.runs text workspace",
     "hooks": "hooks.spool",
-    "hooks.spool": "holdfast errors files",
+    "hooks.spool": "holdfast errors files sha",
     "found": "holdfast errors files layout.*",
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",

@@ -58,13 +58,21 @@ _FAMILIES = {
 
 def greet(home: Holdfast, agent: str, payload: str) -> str:
     """The briefing for the conversation that a payload begins; empty if there is nothing to say."""
-    heard = ingest.understood(Spool(home.store.home).read(payload))
+    spool = Spool(home.store.home)
+    spooled = spool.read(payload)
+    heard = ingest.understood(spooled)
     seen: list[tuple[Session, Surroundings]] = []
+    answered: list[Session] = []
 
     def on_start(session: Session, _: Heard) -> None:
-        seen.append((session, session.look()))
+        if spooled is None or spool.answers(spooled, home.clock.now()):
+            seen.append((session, session.look()))
+        else:
+            answered.append(session)
 
     done = ingest.ingest(home, seconds=_SECONDS, wait=_WAIT, own=payload, on_start=on_start)
+    if answered:
+        return ""
     run = home.store.runs.find(agent, heard.native) if heard else None
     session = seen[0][0] if seen else _session(home, run)
     if session is None:

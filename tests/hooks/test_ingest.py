@@ -764,6 +764,37 @@ def test_compaction_is_briefed_with_what_ran_since(hooks: Hooks) -> None:
     assert kinds(hooks).count("session.resumed") == 1
 
 
+def just_now(hooks: Hooks, source: str) -> str:
+    """A beginning whose hook is still waiting, so that nobody else takes it up."""
+    name = hooks.start(source)
+    os.utime(hooks.spool.path("new", name))
+    return name
+
+
+def test_plugin_and_installation_together_brief_once(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    first, second = just_now(hooks, "compact"), just_now(hooks, "compact")
+    with hooks.open() as home:
+        assert "Fix it" in home.hook("claude-code", first)
+        assert home.waiting() == 1
+        assert (home.hook("claude-code", second), home.waiting()) == ("", 0)
+
+
+def test_next_process_is_briefed_though_it_says_the_same(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    first = just_now(hooks, "resume")
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        hooks.pid = child.pid
+        second = just_now(hooks, "resume")
+        with hooks.open() as home:
+            assert "Fix it" in home.hook("claude-code", first)
+            assert "Fix it" in home.hook("claude-code", second)
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_briefing_stays_within_what_an_agent_reads(hooks: Hooks) -> None:
     hooks.ask("Fix it all " + "and more of it " * 400)
     for number in range(60):

@@ -5,6 +5,7 @@
     bad/NAME   set aside: no JSON, or of a shape that nobody knows
     lost       one byte for each payload that could not be taken down
     lock       locked by whoever takes payloads up, whose number it holds meanwhile
+    told       the beginning of a conversation that was answered last, and when
 
 A file begins with a line `holdfast-spool 1 AGENT EVENT PID START BOOT INIT`, in which `-` stands
 for what is not known: the agent, the hook, the number of the agent's process, when that began (in
@@ -21,6 +22,7 @@ import os
 
 from holdfast import files
 from holdfast.errors import HoldfastError
+from holdfast.sha import digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = files.SPOOL
 TMP, NEW, BAD = "tmp", files.WAITING, "bad"
-LOST, LOCK = "lost", "lock"
+LOST, LOCK, TOLD = "lost", "lock", "told"
 OF_NO_INTEREST = "of no interest"
 """Ends the reason of what is counted and needs nobody's attention."""
 LIMIT = 16 * 1024 * 1024
@@ -40,6 +42,7 @@ _USUAL = 64 * 1024
 _MANY = 1000
 _ABANDONED_MS = 10 * 60_000
 """No script writes for so long: it died, and what it left is as much as there will be."""
+_AT_ONCE_MS = 10_000
 _ROOM = b"\n"
 """Lies in `lost` from the beginning, so that a loss can be counted on a disk that is full."""
 
@@ -246,6 +249,26 @@ class Spool:
             os.close(fd)
             raise files.failure(error, "lock", path) from error
         return fd
+
+    def answers(self, start: Spooled, now: int) -> bool:
+        """Whether this beginning is to be answered, by whoever holds the lock.
+
+        A plugin and an installation may both hear of it; the first of them answers.
+        """
+        sender = start.sender
+        mark = f"{digest_of(start.data)} {sender.pid} {sender.start}"
+        try:
+            fd = os.open(self.path(TOLD), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with open(fd, "r+", encoding="ascii") as file:
+                last, _, at = file.read(1024).rpartition(" ")
+                if last == mark and 0 <= now - _number(at) < _AT_ONCE_MS:
+                    return False
+                file.seek(0)
+                file.truncate()
+                file.write(f"{mark} {now}")
+        except (OSError, ValueError):
+            pass  # better twice than not at all
+        return True
 
     def unlock(self, fd: int) -> None:
         """A script that saw the number starts nobody else: whoever calls this looks once more."""

@@ -1,7 +1,7 @@
 """What hooks cost: one event (whole process), taking up ten thousand, and the start of a session.
 
 The payloads are made here, in the form and about the sizes of those of a day of work: commands
-with their output, files with what was in them before, prompts, sub-agents.
+with a page of output, files of three hundred lines that are read or edited, prompts.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def tool(
     answer: object
     if step % 3 == 0:
         name, given = "Bash", {"command": f"pytest -q tests/test_{step}.py -k 'part {step}'"}
-        answer = {"stdout": text(chance, 2000), "stderr": "", "interrupted": False}
+        answer = {"stdout": text(chance, 3000), "stderr": "", "interrupted": False}
     elif step % 3 == 1:
         name, given = "Read", {"file_path": path}
-        answer = {"type": "text", "file": {"filePath": path, "content": text(chance, 6000)}}
+        answer = {"type": "text", "file": {"filePath": path, "content": text(chance, 12_000)}}
     else:
         name = "Edit"
         given = {"file_path": path, "old_string": "value = 1", "new_string": f"value = {step}"}
-        before = f"value = 1\n{text(chance, 5000)}"
+        before = f"value = 1\n{text(chance, 12_000)}"
         answer = {"filePath": path, "originalFile": before, **camel(given), "structuredPatch": []}
     use = {"tool_name": name, "tool_input": given, "tool_use_id": id}
     yield payload("PreToolUse", **use)

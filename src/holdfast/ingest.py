@@ -21,7 +21,7 @@ from msgspec import Struct
 from holdfast.conversation import Conversation, Told
 from holdfast.errors import Damaged, Outdated, Refused
 from holdfast.hooks.heard import Heard, WrongShape
-from holdfast.hooks.spool import OF_NO_INTEREST, Sender, Spool, Spooled, Waiting
+from holdfast.hooks.spool import OF_NO_INTEREST, Sender, Spool, Spooled, Waiting, closed
 from holdfast.hooks.wire import hear
 from holdfast.process import told as process_told
 from holdfast.sha import digest_of
@@ -270,12 +270,13 @@ def understood(spooled: Spooled | None) -> Heard | None:
 
 def _parsed(spooled: Spooled) -> object:
     """The value of a payload; an empty one says nothing."""
-    if not spooled.data.strip():
+    data = closed(spooled.data) if spooled.is_cut else spooled.data
+    if not data.strip():
         return {}
     try:
-        return msgspec.json.decode(spooled.data)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(_mended(spooled.data))
+        return msgspec.json.decode(_mended(data))
 
 
 _HALVES = re.compile(

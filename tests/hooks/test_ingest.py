@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast.cli import main
 from holdfast.home import Holdfast
-from holdfast.hooks.spool import BAD
+from holdfast.hooks.spool import BAD, LIMIT
 from holdfast.hooks.tool import doing
 from holdfast.timeline import LogLine
 from tests.hooks.spooling import BEGAN, Hooks
@@ -567,6 +567,17 @@ def test_what_is_no_json_is_set_aside_and_the_rest_goes_on(hooks: Hooks) -> None
         assert hooks.spool.count(BAD) == 4
         assert home.store.runs.tallies()["claude-code: not JSON"][0] == 4
     assert kinds(hooks)[-1] == "command.ran"
+
+
+def test_answer_of_fifty_megabytes_is_recorded_by_its_beginning(hooks: Hooks) -> None:
+    hooks.ask("Go")
+    use = {"tool_name": "Bash", "tool_input": {"command": "cat {[ big"}, "tool_use_id": "t1"}
+    common = {"session_id": "n1", "cwd": str(hooks.project), "hook_event_name": "PostToolUse"}
+    whole = json.dumps({**common, **use, "tool_response": {"stdout": 'x\\"é' * 8_000_000}})
+    hooks.put(whole.encode()[:LIMIT], "PostToolUse")
+    with hooks.open() as home:
+        assert home.ingest().quarantined == 0
+    assert hooks.events()[-1] == ("command.ran", "{[ big")
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"1", b'"x"', b'{"hook_event_name": "Stop"}'])

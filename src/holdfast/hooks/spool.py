@@ -297,3 +297,27 @@ def _whole(fd: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def closed(data: bytes) -> bytes:
+    """A payload that was cut, closed where it ends: the beginning of what was said is kept."""
+    import re
+
+    closers: list[bytes] = []
+    inside = False
+    # Whole strings first, so that the brackets in them do not count.
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*+"|["{}\[\]]', data, re.DOTALL):
+        sign = token[0][:1]
+        inside = token[0] == b'"'
+        if inside:
+            break
+        if sign in b"{[":
+            closers.append(b"}" if sign == b"{" else b"]")
+        elif sign in b"}]" and closers:
+            closers.pop()
+    whole = data.decode("utf-8", "ignore").encode()
+    if inside:
+        # Half an escape at the end is left out; two backslashes are a whole one.
+        half = re.search(rb"(\\+)(?:u[0-9a-fA-F]{0,3})?\Z", whole)
+        whole = whole[: half.end(1) - 1] if half and len(half[1]) % 2 else whole
+    return whole + b'"' * inside + b"".join(reversed(closers))

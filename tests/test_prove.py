@@ -382,3 +382,11 @@ def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
     assert session.phase_done(2, {"notes": "all of it"}).passed
     seen = [row.observed for row in session._rows("checkpoint")]
     assert seen == [True, False], "proven is what was seen and not said"
+
+
+def test_the_briefing_says_of_a_proof_that_was_ended_that_it_was(session: Session) -> None:
+    session.prove(["sleep", "20"], name="left", stop=lambda: True)
+    session.prove(["sleep", "20"], name="slow", timeout=0.05)
+    told = session.brief().text
+    assert "proof sleep 20: failed (interrupted)" in told
+    assert "proof sleep 20: failed (timed out)" in told

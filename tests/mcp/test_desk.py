@@ -464,3 +464,18 @@ def test_rows_say_status_and_times_as_every_answer_does(ask: Ask) -> None:
     new, old = ask("find", what="tasks")["found"]
     assert (new["status"], old["status"]) == ("pending", "running")
     assert new["at"].endswith("Z") and old["started_at"].endswith("Z") and "rank" not in new
+
+
+def test_what_is_next_is_said_by_tools_wherever_it_is_said(
+    ask: Ask, call: Callable[..., Answer]
+) -> None:
+    session = ask("start", goal="Add login", workflow="feature")["session"]
+    gate = ask("find", what="gate")["thing"]["result"]
+    assert gate["next_steps"][-1] == 'find {"what": "gate", "phase": 2}'
+    for phase in (1, 2):
+        told = ask("checkpoint", action="done", phase=phase, override=True, because="x")
+    assert told["result"]["next_steps"][-1] == 'find {"what": "gate", "phase": 3}'
+    ask("finish", how="abandon", because="x")
+    again = f'resume with reopen "…" session {session}'
+    assert again in call("resume").values["error"]["next"]
+    assert "holdfast" not in ask("find", what="status")["thing"]["next"]

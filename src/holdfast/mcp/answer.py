@@ -79,12 +79,13 @@ def _question(error: NoSession) -> Values:
 
 def _next(error: HoldfastError) -> str:
     if isinstance(error, NoSession):
-        return 'name a session (find {"what": "sessions"}), or begin one with start'
+        again = f"{by_tool(error.hint)}; or " if "reopen" in error.hint else ""
+        return again + 'name a session (find {"what": "sessions"}), or begin one with start'
     if isinstance(error, Busy):
         return "call again, with the same key"
     if isinstance(error, Refused) and error.legal:
-        return f"allowed now: {', '.join(_by_tool(f'holdfast {each}') for each in error.legal)}"
-    return _by_tool(error.hint) or _otherwise(error)
+        return f"allowed now: {', '.join(by_tool(f'holdfast {each}') for each in error.legal)}"
+    return by_tool(error.hint) or _otherwise(error)
 
 
 def _otherwise(error: HoldfastError) -> str:
@@ -95,11 +96,11 @@ def _otherwise(error: HoldfastError) -> str:
     return "tell the user: holdfast doctor"
 
 
-def _by_tool(hint: str) -> str:
+def by_tool(hint: str) -> str:
     """What a hint says to type, as the call of a tool: whoever reads it may have no terminal."""
     if hint.startswith("--"):
         return f"give also {', '.join(re.findall('--([a-z]+)', hint))}"
-    return re.sub(r"holdfast (\w+)(?: (\w+))?(?: (\d+))?([^;·]*?)(?=\s*(?:[;·]|$))", _call, hint)
+    return re.sub(r"holdfast (\w+)(?: (\w+))?(?: (\d+))?([^;·,]*?)(?=\s*(?:[;·,]|$))", _call, hint)
 
 
 def _call(typed: re.Match[str]) -> str:
@@ -107,6 +108,7 @@ def _call(typed: re.Match[str]) -> str:
     tool = _tool(command, word, number)
     if not tool:
         return f"the user types: {typed[0]}"
+    rest = rest.replace("--because", "--reopen") if command == "reopen" else rest
     given = rest[rest.find("--") :].replace("-- ", "command ").replace("--", "")
     return f"{tool} with {given}" if "--" in rest else tool
 
@@ -118,9 +120,12 @@ def _tool(command: str, word: str, number: str | None) -> str:
         return f'checkpoint {{"action": "{word}"' + (f', "phase": {number}}}' if number else "}")
     if event := next((one for one in (f"{command}_{word}", command) if one in VERBS), ""):
         return f'record {{"do": "{event}"}}'
+    if (command, word) == ("phase", "gate"):
+        return 'find {"what": "gate"' + (f', "phase": {number}}}' if number else "}")
     looked_at = _LOOKS.get(command, command)
     if looked_at in FINDS:
         return f'find {{"what": "{looked_at}"}}'
+    command = "resume" if command == "reopen" else command
     return command if command in TOOLS else ""
 
 

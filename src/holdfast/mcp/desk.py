@@ -126,7 +126,8 @@ def _start(home: Holdfast, given: Arguments) -> Values:
 def _standing(session: Session) -> Values:
     """Where a session stands, in a few words."""
     shown = session.status()
-    return {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
+    told = {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
+    return told | _if_any("next", answer.by_tool(shown["next"]))
 
 
 def _open_before(home: Holdfast) -> str:
@@ -168,7 +169,8 @@ def _record(home: Holdfast, given: Arguments) -> Values:
             kept.append(_kept(session, event, key))
         except HoldfastError as error:
             return {**_refused(home, error, number), "session": session.id, "recorded": kept}
-    told = {"session": session.id, "recorded": kept, "next": session.status()["next"]}
+    told = {"session": session.id, "recorded": kept}
+    told["next"] = answer.by_tool(session.status()["next"])
     return told | _if_any("others", _others(session))
 
 
@@ -232,10 +234,14 @@ def _handed_in(session: Session, given: Arguments, key: str) -> Values:
     return {
         "passed": came.passed,
         "complete": came.complete,
-        "result": came.judgment.as_values() if came.judgment else {},
+        "result": _judged(came.judgment.as_values()) if came.judgment else {},
         "outputs": came.outputs,
         "event": _event(came.event),
     }
+
+
+def _judged(result: Values) -> Values:
+    return result | {"next_steps": [answer.by_tool(step) for step in result["next_steps"]]}
 
 
 def _phase(given: Arguments) -> int:
@@ -317,7 +323,8 @@ def _brief(session: Session, given: Arguments) -> Values:
 
 
 def _status(session: Session, given: Arguments) -> Values:
-    return answer.thing(session.status())
+    shown = session.status()
+    return answer.thing(shown | {"next": answer.by_tool(shown["next"])})
 
 
 def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
@@ -377,7 +384,8 @@ def _gate(session: Session, given: Arguments) -> Values:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = (session.status()["phase"] or {"current": 0})["current"]
-    return answer.thing(plain.gate(session.phase_gate(number, given.get("evidence", {}))))
+    told = plain.gate(session.phase_gate(number, given.get("evidence", {})))
+    return answer.thing(told | {"result": _judged(told["result"])})
 
 
 def _proofs(session: Session, given: Arguments) -> Values:

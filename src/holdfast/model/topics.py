@@ -368,8 +368,14 @@ def _broken_proofs(known: Known) -> Iterator[Entry]:
     }
     for row in known.newest("proof", Proof):
         if (word := known.around.proofs.get(row.id, "")) in told:
-            ended = f" (exit {row.exit})" if word == "failed" else ""
+            ended = f" ({_ending(row)})" if word == "failed" else ""
             yield Entry(row.id, f"proof {_command_line(row)}: {told[word]}{ended}")
+
+
+def _ending(row: Proof) -> str:
+    if row.interrupted:
+        return "interrupted"
+    return "timed out" if row.timed_out else f"exit {row.exit}"
 
 
 def _command_line(row: Proof) -> str:

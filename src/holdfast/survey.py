@@ -74,10 +74,9 @@ def _proofs(session: Recorder, state: State) -> dict[str, str]:
 
 
 def doing_of(died: Sequence[Holder]) -> str:
-    """What processes were at when they died."""
-    agents = {holder.process for holder in died if holder.agent}
-    known = [h for h in died if h.agent or h.doing or h.process not in agents]
-    return "; ".join(dict.fromkeys(h.doing or h.agent or h.name for h in known))
+    """What processes were at when they died; their names, where no more is known of any."""
+    known = [h.doing or h.agent for h in died if h.doing or h.agent]
+    return "; ".join(dict.fromkeys(known or [h.name for h in died]))
 
 
 def _drift(session: Recorder, state: State) -> list[tuple[str, str]]:

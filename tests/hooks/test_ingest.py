@@ -19,6 +19,8 @@ from holdfast.cli import main
 from holdfast.home import Holdfast
 from holdfast.hooks.spool import BAD, LIMIT
 from holdfast.hooks.tool import doing
+from holdfast.store.local import Holder
+from holdfast.survey import doing_of
 from holdfast.timeline import LogLine
 from tests.hooks.spooling import BEGAN, Hooks
 
@@ -312,6 +314,14 @@ def test_process_that_died_in_a_tool_leaves_an_unknown_outcome(hooks: Hooks) -> 
         text = session.brief().text
     for word in ("Build it all", "make install", "src/a.py", "make all"):
         assert word in text
+
+
+def test_what_died_is_told_by_what_it_was_doing_and_only_else_by_name() -> None:
+    agent = Holder("s", "1", "claude-code", "", "Bash: make", 0)
+    helper = Holder("s", "1", "agent a7", "a7", "", 0)
+    server = Holder("s", "2", "mcp", "", "", 0)
+    assert doing_of([agent, helper, server]) == "Bash: make; a7"
+    assert doing_of([server]) == "mcp"
 
 
 def test_next_conversation_takes_the_session_up_and_records_the_death(hooks: Hooks) -> None:

@@ -76,8 +76,8 @@ class Told(Struct, frozen=True):
         """What makes this one thing, however often it is told."""
         heard = self.heard
         own = heard.key or f"{self.digest} {self.process}"
-        if heard.what in ("start", "end"):
-            # A conversation may begin and end again in the same words, but not at once.
+        if heard.what in ("start", "end") or not (heard.key or heard.dated):
+            # It may begin, end, or ask again in the same words, but not at once.
             own += f" {self.at // _AT_ONCE_MS}"
         return f"hook {heard.agent} {heard.native} {heard.what} {own}"
 
@@ -425,7 +425,9 @@ class Conversation:
             return [self._home.journal.admit(self._spilled(self._placed(move)))]
         except (InvalidInput, Refused) as error:
             kind = ev.KIND_OF[type(move)]
-            self._change.count(f"{self.run.agent} {kind}: {error.what}")
+            # Without the path: there are as many reasons as there are paths otherwise.
+            why = "not of the project" if isinstance(move, ev.FileChanged) else error.what
+            self._change.count(f"{self.run.agent} {kind}: {why}")
             return []
 
     def _placed(self, move: Body) -> Body:

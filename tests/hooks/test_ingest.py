@@ -663,6 +663,27 @@ def test_lock_that_cannot_be_had_is_an_error_of_ours(hooks: Hooks) -> None:
         assert home.waiting() == 1
 
 
+def test_same_words_are_kept_again_where_an_agent_gives_its_prompts_no_ids(hooks: Hooks) -> None:
+    prompt = b'{"session_id":"n1","hook_event_name":"UserPromptSubmit","prompt":"Go on"}'
+    for at in (1000, 1001, 1100):
+        hooks.put(prompt, "UserPromptSubmit", at=at)
+    with hooks.open() as home:
+        home.ingest()
+    assert hooks.events()[1:] == [("message.sent", "Go on")] * 2
+
+
+def test_files_outside_of_the_project_are_counted_together(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    for name in ("/etc/a", "/etc/\x1b[31m", "../../b"):
+        hooks.write(name)
+    with hooks.open() as home:
+        home.ingest()
+        counted = home.store.runs.tallies()
+    assert [(what, many) for what, (many, _) in counted.items()] == [
+        ("claude-code file.changed: not of the project", 3)
+    ]
+
+
 def test_unknown_events_are_ignored_and_counted(hooks: Hooks) -> None:
     hooks.say("SomethingNew", data=1)
     with hooks.open() as home:

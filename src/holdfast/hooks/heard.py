@@ -49,7 +49,8 @@ class Heard(Struct, frozen=True, kw_only=True):
     `by` and `by_type` name the sub-agent that acted. `moves` are what it means; paths and ids in
     them are as they were sent. `todo` is the whole list of tasks as it is now. `shell` says that
     files may have changed of which nothing is told. `task` is, before a sub-agent starts, what it
-    is to do. `at` and `tokens` are 0 where nothing is told.
+    is to do. `at` and `tokens` are 0 where nothing is told. `dated` says that nothing else said can
+    be the same to the byte, because an id or a time is in it.
     """
 
     agent: str
@@ -63,6 +64,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     by: str = ""
     by_type: str = ""
     at: int = 0
+    dated: bool = True
     moves: tuple[Body, ...] = ()
     doing: str = ""
     tool: str = ""

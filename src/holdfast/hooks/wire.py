@@ -66,6 +66,9 @@ def _handed_on(heard: Heard) -> Heard:
     return heard.but(what="other", moves=(MessageSent(role="machine", text="\n".join(texts)),))
 
 
+_DATES = ("prompt_id", "turn_id", "timestamp")
+
+
 def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
     return Heard(
         agent=agent,
@@ -76,6 +79,7 @@ def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
         by=name_in(told, "agent_id"),
         by_type=name_in(told, "agent_type"),
         at=moment(told.get("timestamp")),
+        dated=any(told.get(name) for name in _DATES),
         model=name_in(told, "model"),
         **more,
     )

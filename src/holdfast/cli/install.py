@@ -70,7 +70,7 @@ def run_uninstall(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         _tell_places(plan, screen)
         screen.line("What was recorded stays.")
     else:
-        screen.line(f"nothing of holdfast is in {plan.title}, {_reach(plan)}")
+        screen.line(f"nothing of ours is in {plan.title}, {_reach(plan)}")
 
 
 def _tell_agents(hf: Holdfast, screen: Screen) -> None:

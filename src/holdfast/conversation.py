@@ -367,6 +367,9 @@ class Conversation:
         """A session of its own for this run; the same payload always begins the same one."""
         run = self.run
         self._flush()
+        # Its own commands are meant for the new one from now on.
+        self._change.gone += self._held().values()
+        self._holders = None
         run.session = f"h{derived_id('run', run.agent, run.native, told.key)[:15]}"
         branch, commit = self._git()
         body = ev.SessionStarted(

@@ -411,6 +411,19 @@ def test_finished_session_is_followed_by_one_from_it_at_the_next_prompt(hooks: H
     assert hooks.events(second)[0] == ("session.started", "Now the docs")
 
 
+def test_who_goes_on_after_a_finished_session_holds_that_one_no_more(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    with hooks.open() as home:
+        home.ingest()
+        finished = hooks.sessions()[0]
+        home.session(finished).complete()
+        hooks.ask("Next thing")
+        home.ingest()
+        held = [holder.session for holder in home.store.local.holders()]
+        assert len(held) == 1
+        assert finished not in held
+
+
 def test_aborted_session_takes_nothing_more(hooks: Hooks) -> None:
     hooks.ask("Fix it")
     with hooks.open() as home:

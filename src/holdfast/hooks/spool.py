@@ -42,7 +42,7 @@ _USUAL = 64 * 1024
 _MANY = 1000
 _ABANDONED_MS = 10 * 60_000
 """No script writes for so long: it died, and what it left is as much as there will be."""
-_AT_ONCE_MS = 10_000
+_AT_ONCE_MS = 2_000
 _ROOM = b"\n"
 """Lies in `lost` from the beginning, so that a loss can be counted on a disk that is full."""
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,28 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     process.stdout.close()
     with holdfast.open(env["HOLDFAST_HOME"], cwd=str(folder)) as hf:
         assert not any(hf.others(row["session"]) for row in hf.list()), "it did not let go"
+
+
+def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -> None:
+    env = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")}
+    argv = [*command(), "--json", "mcp", "--http", "--port", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        served = Served(process, json.loads(process.stdout.readline()))
+        _call(served, "start", goal="Prove")
+        threading.Timer(1, process.terminate).start()
+        told = _call(served, "prove", command=["sleep", "30"])
+        assert told["interrupted"] and told["duration_ms"] < 4000
+        assert process.communicate(timeout=20) == (b"", b"")
+
+
+def _call(served: Served, tool: str, timeout: float = 20, **arguments: Any) -> dict[str, Any]:
+    body = {**PING, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    headers = {"authorization": f"Bearer {served.token}", **ACCEPT}
+    told = httpx2.post(served.url, json=body, headers=headers, timeout=timeout).json()
+    found: dict[str, Any] = told["result"]["structuredContent"]
+    return found
 
 
 def test_whoever_has_the_token_is_let_in(served: Served) -> None:
@@ -151,18 +174,11 @@ def test_the_sdk_s_client_works_in_both_eras(served: Served, mode: str, version:
 
 
 def test_a_proof_whose_caller_went_away_ends_and_the_next_one_runs(served: Served) -> None:
-    def call(tool: str, timeout: float = 20, **arguments: Any) -> dict[str, Any]:
-        body = {**PING, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-        headers = {"authorization": f"Bearer {served.token}", **ACCEPT}
-        told = httpx2.post(served.url, json=body, headers=headers, timeout=timeout).json()
-        found: dict[str, Any] = told["result"]["structuredContent"]
-        return found
-
-    session = call("start", goal="Prove")["session"]
+    session = _call(served, "start", goal="Prove")["session"]
     with pytest.raises(httpx2.ReadTimeout):
-        call("prove", 1, session=session, command=["sleep", "30"], **{"as": "left"})
-    assert call("prove", session=session, command=["true"])["passed"]
-    kept = call("find", what="proofs", session=session)["found"]
+        _call(served, "prove", 1, session=session, command=["sleep", "30"], **{"as": "left"})
+    assert _call(served, "prove", session=session, command=["true"])["passed"]
+    kept = _call(served, "find", what="proofs", session=session)["found"]
     assert [one["interrupted"] for one in kept if one["proof"] == "left"] == [True]
 
 

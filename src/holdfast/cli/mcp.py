@@ -40,7 +40,7 @@ def run_mcp(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     _when_told_to_end(desk)
     try:
         if options.http:
-            _serve_http(server, desk.home, options, screen)
+            _serve_http(server, desk, options, screen)
         else:
             _tell_people(screen)
             _serve_stdio(server)
@@ -127,9 +127,10 @@ def _when_told_to_end(desk: Desk) -> None:
         signal.signal(number, leave)
 
 
-def _serve_http(server: Server[Any], home: Holdfast, options: Namespace, screen: Screen) -> None:
+def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Screen) -> None:
     from holdfast.mcp import http
 
+    home = desk.home
     listening = http.listen(http.PORT if options.port is None else options.port)
     secret, path = http.token(home.settings.home, home.clock, anew=options.new_token)
     url = f"http://{http.ADDRESS}:{listening.getsockname()[1]}{http.PATH}"
@@ -138,7 +139,7 @@ def _serve_http(server: Server[Any], home: Holdfast, options: Namespace, screen:
     header = f'--header "Authorization: Bearer $(cat {path})"'
     screen.line(f"  for Claude Code: claude mcp add --transport http holdfast {url} {header}")
     screen.flush()
-    http.run(server, listening, secret)
+    http.run(server, listening, secret, desk.end_soon)
 
 
 COMMANDS = {

@@ -76,9 +76,13 @@ class Desk:
 
         return act
 
+    def end_soon(self) -> None:
+        """Let no proof run on; do not wait for it."""
+        self._ending.set()
+
     def end(self) -> None:
         """End a proof that runs; what came of it is recorded, which takes a moment."""
-        self._ending.set()
+        self.end_soon()
         if self._proving.acquire(timeout=_ENDING):
             self._proving.release()
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hmac
 import os
 import socket
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -132,9 +134,16 @@ async def _while_there(inner: ASGIApp, scope: Scope, receive: Receive, send: Sen
         group.cancel_scope.cancel()
 
 
-def run(server: Server[Any], listening: socket.socket, secret: str) -> None:
-    """Serve until the process is told to end."""
+def run(
+    server: Server[Any], listening: socket.socket, secret: str, told_to_end: Callable[[], None]
+) -> None:
+    """Serve until the process is told to end; what is told of it then can still be answered."""
     import uvicorn
+
+    class Listener(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            told_to_end()
+            super().handle_exit(sig, frame)
 
     port = listening.getsockname()[1]
     config = uvicorn.Config(
@@ -145,4 +154,4 @@ def run(server: Server[Any], listening: socket.socket, secret: str) -> None:
         ws="none",
         timeout_graceful_shutdown=5,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    Listener(config).run(sockets=[listening])

@@ -41,6 +41,9 @@ _NO_MESSAGE = "no error message was given"
 _AT_A_GLANCE = 1000
 """Events that are looked through in a millisecond or two."""
 
+_FOR_OTHERS = 2.0
+"""Seconds that another process may need to take up what hooks said."""
+
 
 class Session(PlanVerbs, EssayVerbs):
     """A session of a home, by its id. Cheap to make: nothing is read until it is asked."""
@@ -473,6 +476,9 @@ class Session(PlanVerbs, EssayVerbs):
         """
         from holdfast import backup, rebuild
 
+        if self.home.waiting():
+            # What its agent said before this goes with it, and begins no other session.
+            self.home.afterwards(lambda: self.home.ingest(wait=_FOR_OTHERS))
         self.home.journal.forget(self.id, actor=self.actor)
         purged = backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
         return [*purged.unreadable, *rebuild.quarantined(self.home.settings.home)]

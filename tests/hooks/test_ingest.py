@@ -451,6 +451,16 @@ def test_forgotten_session_is_not_brought_back(hooks: Hooks) -> None:
     assert first != second
 
 
+def test_what_was_said_before_a_session_was_forgotten_goes_with_it(hooks: Hooks) -> None:
+    hooks.ask("Fix it")
+    with hooks.open() as home:
+        home.ingest()
+        hooks.answer("t1", "make it")
+        home.session(hooks.sessions()[0]).forget()
+        home.ingest()
+        assert (hooks.sessions(), home.waiting()) == ([], 0)
+
+
 # -- sub-agents --------------------------------------------------------------------------------
 
 

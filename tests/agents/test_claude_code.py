@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from tests.agents.clients import CLAUDE, Place
+from tests.agents.clients import CLAUDE, Client, Place
 from tests.agents.model import SUMMARY, Model, Step
 from tests.agents.terminal import Terminal
 from tests.agents.told import briefing
@@ -61,3 +62,25 @@ def test_what_compaction_and_clear_took_away_is_told_again(
     told = briefing(model, "anew")
     assert GOAL in told and "heard.txt" in told
     assert len(json.loads(place.holdfast("list", "--json"))["sessions"]) == 1, "one piece of work"
+
+
+def test_a_conversation_that_goes_on_keeps_its_session_and_a_fork_begins_another(
+    place: Place, model: Model
+) -> None:
+    if CLAUDE.executable() is None:
+        pytest.skip("not run: claude-code")
+    CLAUDE.settings(place)
+    place.holdfast("install", "claude-code")
+    model.scripts = {each: [Step(say="Done.")] for each in ("work", "more", "fork")}
+    CLAUDE.start(place, f"{GOAL}. [[script:work]]").wait()
+    _with("--continue").start(place, "Go on. [[script:more]]").wait()
+    assert f"Goal: {GOAL}\n" in briefing(model, "more")
+    _with("--continue", "--fork-session").start(place, "Or so. [[script:fork]]").wait()
+    told = briefing(model, "fork")
+    listed = json.loads(place.holdfast("list", "--json"))["sessions"]
+    ids = [each["session"] for each in listed]
+    assert len(ids) == 2 and any(f"continues session {each}" in told for each in ids)
+
+
+def _with(*options: str) -> Client:
+    return replace(CLAUDE, arguments=lambda prompt: [*options, *CLAUDE.arguments(prompt)])

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,19 @@ def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -
         assert process.stdout is not None
         served = Served(process, json.loads(process.stdout.readline()))
         _call(served, "start", goal="Prove")
-        threading.Timer(1, process.terminate).start()
-        told = _call(served, "prove", command=["sleep", "30"])
-        assert told["interrupted"] and told["duration_ms"] < 4000
+        begun = tmp_path / "begun"
+        threading.Thread(target=_end_when_there, args=(process, begun)).start()
+        told = _call(served, "prove", command=["sh", "-c", "touch begun; sleep 30"])
+        assert told["interrupted"]
         assert process.communicate(timeout=20) == (b"", b"")
+
+
+def _end_when_there(process: subprocess.Popen[bytes], file: Path) -> None:
+    for _ in range(400):
+        if file.exists():
+            break
+        time.sleep(0.05)
+    process.terminate()
 
 
 def _call(served: Served, tool: str, timeout: float = 20, **arguments: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Outdated
+from holdfast.store.repair import flaws
 from holdfast.store.schema import FORMAT, MIGRATIONS, MIN_WRITER, migrate
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch, found, put, texts
@@ -144,3 +145,13 @@ def test_listing_sessions_does_not_touch_their_cores() -> None:
         migrate(connection, 0)
         columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
     assert columns[-1] == "core"
+
+
+def test_what_a_later_version_added_is_not_missing_before_it_wrote(tmp_path: Path) -> None:
+    for format in range(1, FORMAT):
+        with closing(sqlite3.connect(tmp_path / f"{format}.db", isolation_level=None)) as old:
+            migrate(old, 0, format)
+            old.execute("INSERT INTO meta VALUES ('device', 'd1'), ('secret', ?)", ("0" * 64,))
+            assert not [f for f in flaws(old.execute, list, bool) if "table" in f.what], format
+            old.execute("DROP TABLE blob")
+            assert any("table blob" in f.what for f in flaws(old.execute, list, bool))

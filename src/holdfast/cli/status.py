@@ -130,7 +130,7 @@ def _status_words(shown: dict[str, Any]) -> Part:
     if steps.get("total"):
         words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
         words += f", {steps['skipped']} skipped" if steps.get("skipped") else ""
-    elif shown["progress_from"] != "none":
+    elif shown["progress_from"] not in ("none", "agents"):
         words += f" · {shown['progress']:.0%} done"
     return words, _COLOURS.get(shown["status"], "")
 

@@ -222,7 +222,8 @@ def _done_so_far(known: Known) -> str:
         return f"{settled_steps(state)} of {many(steps, 'task')} {settled}" + (
             f" ({figure})" if figure else ""
         )
-    return f"{figure} done" if origin != "none" else ""
+    # How far agents are says nothing of the work: there may be more of it than they have.
+    return f"{figure} done" if origin not in ("none", "agents") else ""
 
 
 def _phase_at(known: Known) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from holdfast.store.database import Read
 
+    Frame = dict[str, tuple[str, str]]
+
 _SHADOW = "find_"
 _NUMBER = re.compile("[0-9]{1,9}")
 _DEVICE = re.compile("[0-9A-Za-z._-]{1,16}")
@@ -41,11 +43,11 @@ def is_good(key: str, value: object) -> bool:
 
 
 @cache
-def _frame() -> dict[str, tuple[str, str]]:
+def _frame(format: int = FORMAT) -> Frame:
     """Name → (type, SQL) of everything that a fresh database has, in order."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        migrate(connection, 0)
+        migrate(connection, 0, format)
         return {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
     finally:
         connection.close()
@@ -73,7 +75,15 @@ def flaws(
         is_good(key, meta.get(key)) and int(meta[key]) > FORMAT for key in ("format", "min_writer")
     ):
         return []  # a newer version knows what its tables look like
-    found = [*_missing(there), *_altered(there), *_foreign(there), *_search(read)]
+    # What a later version added is made at the next write, and is not missing before.
+    old = is_good("format", meta.get("format")) and int(meta["format"]) < FORMAT
+    frame = _frame(int(meta["format"]) if old else FORMAT)
+    found = [
+        *_missing(there, frame),
+        *_altered(there, frame),
+        *_foreign(there, frame),
+        *_search(read),
+    ]
     if as_ours:
         found += _values(meta)
     if not found:
@@ -85,24 +95,24 @@ def flaws(
     return found
 
 
-def _missing(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
-    for name, (kind, sql) in _frame().items():
+def _missing(there: Frame, frame: Frame) -> Iterator[Flaw]:
+    for name, (kind, sql) in frame.items():
         table = sql.partition(" ON ")[2].split(" ")[0] if kind == "index" else name
         if name not in there and (kind != "index" or table in there):
             yield Flaw(f"the {kind} {name} is missing", mendable=name != "event", blocks=True)
 
 
-def _altered(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
+def _altered(there: Frame, frame: Frame) -> Iterator[Flaw]:
     for name, (kind, sql) in there.items():
-        if name in _frame() and (kind, sql) != _frame()[name]:
+        if name in frame and (kind, sql) != frame[name]:
             mendable = name not in ("event", "blob")
             yield Flaw(f"the {kind} {name} has another form", mendable=mendable, blocks=True)
 
 
-def _foreign(there: dict[str, tuple[str, str]]) -> Iterator[Flaw]:
+def _foreign(there: Frame, frame: Frame) -> Iterator[Flaw]:
     """A trigger or an index of someone else changes what a write does; a table does not."""
     for name, (kind, _) in there.items():
-        if name not in _frame() and kind in ("trigger", "index"):
+        if name not in frame and kind in ("trigger", "index"):
             yield Flaw(f"the {kind} {name} is not one of Holdfast", blocks=True)
 
 

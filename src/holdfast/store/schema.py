@@ -129,9 +129,9 @@ FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1
 
 
-def migrate(connection: sqlite3.Connection, have: int) -> None:
+def migrate(connection: sqlite3.Connection, have: int, want: int | None = None) -> None:
     """Bring the tables up to date, inside the caller's transaction."""
-    for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
+    for number, script in enumerate(MIGRATIONS[have:want], start=have + 1):
         for statement in script.split(";"):
             if statement.strip():
                 connection.execute(statement)

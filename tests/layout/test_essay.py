@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -933,6 +933,10 @@ def test_any_tree_is_read_judged_and_left_alone(anything: Tree, where: Where) ->
 
 
 @given(all_facts, wheres)
+@example(
+    Facts(status="created", position="T1", steps=[StepFact(title="", id="stage-1", status="done")]),
+    Where(now=1771097422000),
+)
 def test_a_new_file_says_what_the_facts_say(facts: Facts, where: Where) -> None:
     made = LAYOUT.put(None, facts, where)
     told = LAYOUT.get(made, where)

@@ -28,7 +28,7 @@ def refusal(data: bytes | str, kind: str, **limits: int) -> Unreadable:
     start = time.process_time()
     with pytest.raises(Unreadable) as caught:
         Document.parse(data, kind, **limits)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 3
     return caught.value
 
 

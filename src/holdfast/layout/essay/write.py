@@ -12,6 +12,7 @@ because the document wants it named; and a list of sections that grew is counted
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.layout import Tree, Where, stamps, words
@@ -235,10 +236,12 @@ class Edit:
 
     def _is_done_now(self) -> bool:
         """Whether all stages are done that were not; the work is at none then."""
-        stages = [stage_id(stage) for stage in STAGES]
-        now = [step.status for id in stages if (step := self.steps.get(id))]
-        before = [step.status for id in stages if (step := self.had.get(id))]
-        return set(now) == {"done"} != set(before)
+
+        def are_done(steps: Mapping[str, StepFact]) -> bool:
+            known = [steps.get(stage_id(stage)) for stage in STAGES]
+            return all(step is not None and step.status == "done" for step in known)
+
+        return are_done(self.steps) and not are_done(self.had)
 
     def go_to(self, stage: int, section: int | None) -> None:
         self.doc["current_stage"] = stage

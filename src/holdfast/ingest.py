@@ -149,10 +149,10 @@ class _Taking:
         if taken:
             left = [one for one in lot if one.name in taken]
             for one in left:
-                self.spool.drop(one.name)
                 lot.remove(one)
-            self.spool.sync()
-            self._home.store.runs.forget_taken()
+            gone = [self.spool.drop(name) for name in taken]
+            if all(gone) and self.spool.sync():
+                self._home.store.runs.forget_taken()
 
     # -- understanding -------------------------------------------------------------------------
 

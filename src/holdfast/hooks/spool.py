@@ -214,19 +214,23 @@ class Spool:
         except OSError:
             pass  # another process was faster, or it stays where it is until it can be moved
 
-    def drop(self, name: str) -> None:
-        """What it said is kept elsewhere; if it cannot be deleted now, it will be recognised."""
+    def drop(self, name: str) -> bool:
+        """What it said is kept elsewhere; one that cannot be deleted now has to be recognised."""
         try:
             os.unlink(self._new + name)
+        except FileNotFoundError:
+            return True
         except OSError:
-            pass
+            return False
+        return True
 
-    def sync(self) -> None:
-        """From now on it is certain that what was dropped is gone."""
+    def sync(self) -> bool:
+        """Whether what was dropped is gone for certain from now on, after a power cut too."""
         try:
             files.sync_folder(self._new)
-        except OSError:
-            pass  # then it may come back after a power cut, and is recognised
+        except (OSError, HoldfastError):
+            return False
+        return True
 
     # -- one at a time -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ aliases, anchors that went away), larger parts are written anew, in the end the 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -102,9 +103,13 @@ class Document:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
             first = keys[0] if keys else 0
             return lines[first] if isinstance(first, int) and 0 <= first < len(lines) else 1
-        start = _start_of(self.root, keys)
+        return bisect_left(self._breaks, _start_of(self.root, keys)) + 1
+
+    @cached_property
+    def _breaks(self) -> list[int]:
+        """Where lines end; a file may have many findings, each with its line."""
         breaks = JSON_BREAK if self.kind == JSON else BREAK
-        return len(breaks.findall(self.text, 0, start)) + 1
+        return [match.start() for match in breaks.finditer(self.text)]
 
     def rewrite(self, value: Any) -> bytes:
         """The text with this value instead; the same bytes when it says this already."""

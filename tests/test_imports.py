@@ -44,7 +44,7 @@ ALLOWED = {
     "intake": "redact text model.*",
     "derived": "model.* store",
     "soundness": "errors derived model.* store",
-    "journal": "errors clock derived intake redact soundness model.* store store.runs",
+    "journal": "errors clock derived intake redact sha soundness text model.* store store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
     "probe": "errors config files",
@@ -70,7 +70,7 @@ ALLOWED = {
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",
-    "hooks.heard": "sha model.event",
+    "hooks.heard": "sha text model.event",
     "hooks.scan": "holdfast errors clock files git model.event model.state place",
     "transcript.*": "holdfast errors files hooks.heard hooks.tool hooks.wire model.event"
     " transcript.*",

@@ -24,7 +24,7 @@ from holdfast.choice import FINISHED
 from holdfast.clock import derived_id
 from holdfast.config import child_environment
 from holdfast.errors import HoldfastError, InvalidInput, Refused
-from holdfast.hooks.heard import Heard, Todo
+from holdfast.hooks.heard import Heard, Todo, goal_of, prompt_of
 from holdfast.hooks.tool import SENDS
 from holdfast.journal import Given
 from holdfast.model import event as ev
@@ -32,7 +32,6 @@ from holdfast.model.event import Body
 from holdfast.model.state import File, State
 from holdfast.place import relative
 from holdfast.process import ProcessId, ancestors
-from holdfast.sha import digest_of
 from holdfast.store import Spot
 from holdfast.store.local import Holder
 from holdfast.store.runs import Change, Flight, Run
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 NO_PROMPT = "(no prompt yet)"
 """The goal of a session in which work was seen before anyone was heard to ask for it."""
 
-GOAL = 200
-_IN_EVENT = 6000
-_PREVIEW = 1000
 _AT_ONCE_MS = 10_000
 _LOOKED_AT = 200
 _NOT_THERE = "not there"
@@ -118,8 +114,8 @@ class Conversation:
         self._meet(told)
         if heard.what == "start":
             self._start(told)
-        elif heard.what == "prompt" and _asked(heard):
-            self._prompt(told, _asked(heard))
+        elif heard.what == "prompt" and prompt_of(heard):
+            self._prompt(told, prompt_of(heard))
         if heard.moves or heard.todo:
             self._ready(told)
         self._record(told)
@@ -180,11 +176,11 @@ class Conversation:
         if run.session and self._status in FINISHED and not self._has(told.key):
             origin = run.session
             self._flush()
-            self._begin(told, first_sentence(self._home.journal.redacted(text)), origin)
+            self._begin(told, goal_of(self._home.journal.redacted(text)), origin)
         elif not run.session:
-            self._begin(told, first_sentence(self._home.journal.redacted(text)))
+            self._begin(told, goal_of(self._home.journal.redacted(text)))
         elif self._goal == NO_PROMPT:
-            self._goal = first_sentence(self._home.journal.redacted(text))
+            self._goal = goal_of(self._home.journal.redacted(text))
             self._give(f"{told.key} goal", [ev.SessionRenamed(goal=self._goal)], told.at)
 
     def _ready(self, told: Told) -> None:
@@ -425,7 +421,11 @@ class Conversation:
     def _kept(self, move: Body) -> list[Body]:
         """What can be kept of a move: paths inside the project, long messages beside the event."""
         try:
-            return [self._home.journal.admit(self._spilled(self._placed(move)))]
+            return [
+                self._home.journal.admit(
+                    self._home.journal.spilled(self._placed(move), self._blobs)
+                )
+            ]
         except (InvalidInput, Refused) as error:
             kind = ev.KIND_OF[type(move)]
             # Without the path: there are as many reasons as there are paths otherwise.
@@ -487,18 +487,6 @@ class Conversation:
         with self._home.store.view(self.run.session) as view:
             rows = self._home.journal.state(view).rows.select("file", newest=True, limit=_LOOKED_AT)
             return [row.path for row in rows if isinstance(row, File)]
-
-    def _spilled(self, move: Body) -> Body:
-        if not isinstance(move, ev.MessageSent) or len(move.text) <= _IN_EVENT // 4:
-            return move
-        # Before it is cut: half a secret is not recognized as one.
-        whole = self._home.journal.redacted(terminal(move.text, newlines=True))
-        data = whole.encode("utf-8", "replace")
-        if len(data) <= _IN_EVENT:
-            return move
-        digest = digest_of(data)
-        self._blobs.append((digest, data))
-        return replace(move, text=whole[:_PREVIEW], blob=digest, size=len(data))
 
     # -- making it true ------------------------------------------------------------------------
 
@@ -567,22 +555,6 @@ def _above(process: str) -> list[ProcessId]:
         return ancestors(pid=ProcessId.parse(process).pid)
     except (ValueError, HoldfastError):
         return []
-
-
-def _asked(heard: Heard) -> str:
-    """What a user asked; nothing if a machine spoke in a user's place."""
-    texts = (m.text for m in heard.moves if isinstance(m, ev.MessageSent) and m.role == "user")
-    return next(texts, "")
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of what was asked, as the goal of a session."""
-    import re
-
-    line = " ".join(terminal(text[: 20 * GOAL], newlines=True).split())
-    found = re.match(r".{8,}?[.!?](?=\s|$)", line)
-    goal = found[0].rstrip(".") if found else line
-    return goal if len(goal) <= GOAL else f"{goal[: GOAL - 1].rstrip()}…"
 
 
 def _model(name: str) -> Callable[[State], list[Body]]:

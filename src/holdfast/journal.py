@@ -28,7 +28,9 @@ from holdfast.model.merge import in_order
 from holdfast.model.rules import allow, decide, report
 from holdfast.model.state import Core, State
 from holdfast.redact import Redactor
+from holdfast.sha import digest_of
 from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
+from holdfast.text import terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ Maker = Callable[[State], Sequence[Body]]
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
 _MOST_NEWS = 7
+_IN_EVENT = 6000
+_PREVIEW = 1000
 
 
 class Recorded(Struct, frozen=True):
@@ -173,6 +177,20 @@ class Journal:
     def admit(self, body: Body) -> Body:
         """What another program reports as it can be kept; `InvalidInput` if it cannot."""
         return admit(body, self._redactor, foreign=True)
+
+    def spilled(self, body: Body, blobs: list[tuple[str, bytes]]) -> Body:
+        """A message that is too long for an event as its beginning; the whole goes to `blobs`."""
+        if not isinstance(body, ev.MessageSent) or len(body.text) <= _IN_EVENT // 4:
+            return body
+        # Before it is cut: half a secret is not recognized as one.
+        whole = self.redacted(terminal(body.text, newlines=True))
+        data = whole.encode("utf-8", "replace")
+        if len(data) <= _IN_EVENT:
+            return body
+        blobs.append((digest_of(data), data))
+        return msgspec.structs.replace(
+            body, text=whole[:_PREVIEW], blob=blobs[-1][0], size=len(data)
+        )
 
     def _admitted(self, moves: Sequence[Body]) -> Sequence[Body]:
         return [admit(body, self._redactor) for body in moves]

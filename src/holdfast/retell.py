@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,13 +21,12 @@ from holdfast.clock import derived_id
 from holdfast.config import user_environment, user_home
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.home import Holdfast
-from holdfast.hooks.heard import Heard, Todo
+from holdfast.hooks.heard import Heard, Todo, goal_of, prompt_of
 from holdfast.journal import Given
 from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.place import relative
-from holdfast.sha import digest_of
-from holdfast.text import shorten, terminal
+from holdfast.text import terminal
 from holdfast.transcript import Transcript
 
 ADOPTED, GROWN, KNOWN = "adopted", "grown", "known"
@@ -36,9 +34,6 @@ RECORDED, EMPTY, FORGOTTEN, UNREADABLE = "recorded", "empty", "forgotten", "unre
 
 _AT_ONCE = 1000
 _WAIT = 300
-_GOAL = 200
-_IN_EVENT = 6000
-_PREVIEW = 1000
 _MANNER = "1"
 """Raised when more is understood: what was retold in another manner is looked at again."""
 
@@ -173,7 +168,7 @@ class _Retelling:
             self._keep(heard)
             return
         self._wait.append(heard)
-        if goal := _asked(heard):
+        if goal := prompt_of(heard):
             self._begin(goal)
         elif len(self._wait) > _WAIT:
             self._begin("")
@@ -183,7 +178,7 @@ class _Retelling:
         waited, self._wait = self._wait, []
         if self.told.goal or not any(heard.moves or heard.todo for heard in waited):
             return
-        self.told.goal = _first_words(self.home.journal.redacted(goal)) or "(nobody asked)"
+        self.told.goal = goal_of(self.home.journal.redacted(goal)) or "(nobody asked)"
         self._give("begin", self._kept(self._adopted()), self.told.began)
         for heard in waited:
             self._keep(heard)
@@ -238,7 +233,9 @@ class _Retelling:
 
     def _kept(self, move: Body) -> list[Body]:
         try:
-            return [self.home.journal.admit(self._spilled(self._placed(move)))]
+            return [
+                self.home.journal.admit(self.home.journal.spilled(self._placed(move), self._blobs))
+            ]
         except HoldfastError as error:
             why = "a file outside of the project" if _is_file(move) else error.what
             self.told.missed[why] = self.told.missed.get(why, 0) + 1
@@ -248,17 +245,6 @@ class _Retelling:
         if not isinstance(move, ev.FileChanged):
             return move
         return replace(move, path=relative(move.path, self._root, cwd=self.one.cwd or self._root))
-
-    def _spilled(self, move: Body) -> Body:
-        if not isinstance(move, ev.MessageSent) or len(move.text) <= _IN_EVENT // 4:
-            return move
-        # Before it is cut: half a secret is not recognized as one.
-        whole = self.home.journal.redacted(terminal(move.text, newlines=True))
-        data = whole.encode("utf-8", "replace")
-        if len(data) <= _IN_EVENT:
-            return move
-        self._blobs.append((digest_of(data), data))
-        return replace(move, text=whole[:_PREVIEW], blob=self._blobs[-1][0], size=len(data))
 
     # -- making it true ------------------------------------------------------------------------
 
@@ -312,15 +298,3 @@ def _root(home: Holdfast, folder: str) -> str:
 
 def _is_file(move: Body) -> bool:
     return isinstance(move, ev.FileChanged)
-
-
-def _asked(heard: Heard) -> str:
-    texts: Any = (m.text for m in heard.moves if isinstance(m, ev.MessageSent) and m.role == "user")
-    return next(texts, "")
-
-
-def _first_words(text: str) -> str:
-    """The first sentence of what was asked."""
-    line = " ".join(terminal(text[: 20 * _GOAL], newlines=True).split())
-    found = re.match(r".{8,}?[.!?](?=\s|$)", line)
-    return shorten(found[0].rstrip(".") if found else line, _GOAL)

@@ -16,8 +16,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.model.event import Body
+from holdfast.model.event import Body, MessageSent
 from holdfast.sha import digest_of
+from holdfast.text import shorten, terminal
 
 MOST = 200
 """How many of anything a payload may list: tasks, files of a patch, edits of a file."""
@@ -25,6 +26,8 @@ WIDE = 64 * 1024
 """How long a text is looked at that is no message. Far more than is kept of it."""
 _NAME, _PATH, _LINE = 200, 4096, 160
 _MAX_NUMBER = 2**53
+GOAL = 200
+"""How long the goal of a session may be that begins with what was asked."""
 
 
 class WrongShape(Exception):
@@ -176,3 +179,19 @@ def digest(content: object) -> str:
         return digest_of(content.encode())
     except UnicodeEncodeError:
         return ""
+
+
+# -- what was asked ----------------------------------------------------------------------------
+
+
+def prompt_of(heard: Heard) -> str:
+    """What a user asked; nothing if a machine spoke in a user's place."""
+    texts = (m.text for m in heard.moves if isinstance(m, MessageSent) and m.role == "user")
+    return next(texts, "")
+
+
+def goal_of(prompt: str) -> str:
+    """The first sentence of what was asked, as the goal of a session."""
+    line = " ".join(terminal(prompt[: 20 * GOAL], newlines=True).split())
+    found = re.match(r".{8,}?[.!?](?=\s|$)", line)
+    return shorten(found[0].rstrip(".") if found else line, GOAL)

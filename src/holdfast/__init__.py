@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         Outdated,
         ReadOnly,
         Refused,
+        RemoteFailed,
         StoreFailed,
+        Tampered,
     )
     from holdfast.home import Holdfast, open
     from holdfast.session import Session
@@ -44,7 +46,9 @@ _HOME = {
     "Outdated": "errors",
     "ReadOnly": "errors",
     "Refused": "errors",
+    "RemoteFailed": "errors",
     "StoreFailed": "errors",
+    "Tampered": "errors",
 }
 
 __all__ = [
@@ -58,8 +62,10 @@ __all__ = [
     "Outdated",
     "ReadOnly",
     "Refused",
+    "RemoteFailed",
     "Session",
     "StoreFailed",
+    "Tampered",
     "__version__",
     "open",
 ]

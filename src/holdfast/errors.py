@@ -8,7 +8,19 @@
     ├── Busy           another process holds the writer lock; try again
     ├── ReadOnly       the home can be read but not written
     ├── Outdated       a newer Holdfast wrote this; this one must not write
-    └── StoreFailed    the disk or the database refused; nothing was acknowledged
+    ├── StoreFailed    the disk or the database refused; nothing was acknowledged
+    └── RemoteFailed   a remote refused, or cannot be reached; what is here is untouched
+        ├── Unreachable    nobody answers, or not in time; try again
+        ├── NotThere       no object of that name
+        ├── Locked         sealed to a key that is not here; it says which one
+        ├── NotEntitled    made by a device or person who may not
+        └── Tampered       the storage shows something else than was written there
+            ├── RolledBack    it shows an older state than it showed before
+            ├── Truncated     the end of a chain, or a piece of it, is not shown
+            ├── Forked        it shows different histories under one name
+            ├── Replayed      an old object under a new name
+            ├── Swapped       the object of another session, or of another chain
+            └── Downgraded    an older or weaker form than was agreed on
 
 An error says what is wrong, why, and which command helps (`hint`). Misuse of the API
 raises RuntimeError or TypeError instead: those are bugs of the caller, not of the world.
@@ -133,3 +145,55 @@ class Outdated(HoldfastError):
 
 class StoreFailed(HoldfastError):
     """The disk or the database refused the operation; nothing of it was acknowledged."""
+
+
+class RemoteFailed(HoldfastError):
+    """A remote refused, cannot be reached, or cannot be believed. Nothing here was changed."""
+
+    exit_code = UNREACHABLE
+
+
+class Unreachable(RemoteFailed):
+    """Nobody answers, or not in time. What was recorded here waits and is pushed later."""
+
+    retryable = True
+
+
+class NotThere(RemoteFailed):
+    """The remote has no object of that name."""
+
+
+class Locked(RemoteFailed):
+    """It is sealed, and no key here opens it; the message names the key that would."""
+
+
+class NotEntitled(RemoteFailed):
+    """It was made by a device or a person who may not, or may no longer, do that."""
+
+
+class Tampered(RemoteFailed):
+    """What the storage shows is not what was written there. None of it was taken."""
+
+
+class RolledBack(Tampered):
+    """The storage shows an older state than it showed before."""
+
+
+class Truncated(Tampered):
+    """A piece of a chain that is known to be there is not shown."""
+
+
+class Forked(Tampered):
+    """The storage shows different histories under one name."""
+
+
+class Replayed(Tampered):
+    """An old object appears under a new name."""
+
+
+class Swapped(Tampered):
+    """The object belongs to another session, or to another chain."""
+
+
+class Downgraded(Tampered):
+    """The object has an older or weaker form than was agreed on."""

@@ -120,8 +120,8 @@ ALLOWED = {
     " hooks.survey ingest journal"
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
-    " session soundness store store.bound store.local text timeline verb view workflow workspace"
-    " model.* retell",
+    " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
+    " workspace model.* retell",
     "session": "holdfast errors sha backup essay home layout.ai_session model.* place process"
     " rebuild recover expiry soundness store store.bound store.local survey text timeline touch"
     " verb.* view",
@@ -176,7 +176,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text timing verb verb.essay verb.plan view workspace store.*
+    session sha text timing verb verb.essay verb.plan verb.travel view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

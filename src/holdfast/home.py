@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError, InvalidInput, NoSession
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
 from holdfast.text import terminal
+from holdfast.verb.travel import TravelVerbs
 from holdfast.view import listing, look
 from holdfast.workspace import Workspace, find_session
 
@@ -103,7 +104,7 @@ _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
 
 
-class Holdfast:
+class Holdfast(TravelVerbs):
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
     def __init__(

@@ -21,9 +21,9 @@ HEAVY = set(
     textwrap threading tokenize tomllib traceback typing unittest urllib urllib.parse uuid weakref
     """.split()
 )
-MOST_FOR_STATUS = 69
-MOST_FOR_NOTE = 100
-MOST_FOR_BRIEF = 113
+MOST_FOR_STATUS = 71
+MOST_FOR_NOTE = 101
+MOST_FOR_BRIEF = 114
 
 
 def loaded(*argv: str) -> set[str]:

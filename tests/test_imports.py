@@ -127,6 +127,7 @@ ALLOWED = {
     " verb.* view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
+    "remote": "config errors remote.*",
     "remote.*": "errors clock files text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
@@ -139,7 +140,7 @@ ALLOWED = {
     " mcp.* cli.* retell transcript",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
-    "testing.*": "holdfast errors clock config journal session model.* store testing.*",
+    "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",
 }
 
 # Third-party package → who may import it.

@@ -176,7 +176,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 def sync_folder(path: str) -> None:
     fd = os.open(path, _FOLDER)
     try:
-        _sync(fd)
+        sync_file(fd)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise
@@ -184,7 +184,8 @@ def sync_folder(path: str) -> None:
         os.close(fd)
 
 
-def _sync(fd: int) -> None:
+def sync_file(fd: int) -> None:
+    """Wait until what was written to an open file survives power loss."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -453,7 +454,7 @@ _QUICK = 0.00005
 
 def _problem(fd: int) -> OSError | None:
     try:
-        _sync(fd)
+        sync_file(fd)
     except OSError as error:
         return error
     return None
@@ -659,7 +660,7 @@ def _append(path: str, mode: int, wanted: Callable[[int], bytes]) -> None:
             _lock(fd, path, 10.0, Clock())
             if lines := wanted(fd):
                 _append_whole(fd, lines)
-            _sync(fd)
+            sync_file(fd)
         finally:
             os.close(fd)
         if made:
@@ -756,7 +757,7 @@ def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | No
     fd = _written(temporary, chunks, mode, old)
     try:
         try:
-            _sync(fd)
+            sync_file(fd)
         finally:
             os.close(fd)
     except BaseException:

@@ -2,7 +2,7 @@
 
 A remote is a flat set of immutable objects. Names are ASCII, of segments `[a-z0-9.-]+` joined
 by `/`. Nothing is ever overwritten: a name that is taken stays as it is. What an object holds
-is nobody's business here; it was sealed before it came.
+is nobody's business here; it was sealed before it came. No name is a folder of another one.
 
 `open_remote` is the only place where an address meets a class.
 """
@@ -15,7 +15,15 @@ from holdfast.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+FORMAT = "holdfast/format"
+"""The object that marks a remote as one; where it was seen once it must be seen again."""
+
+MOST = 1 << 30
+"""An object is at most this large; what is larger is not read, whoever put it there."""
+
+_LONGEST = 512
 
 
 class Object(NamedTuple):
@@ -23,6 +31,18 @@ class Object(NamedTuple):
 
     name: str
     size: int
+
+
+class Oddity(NamedTuple):
+    """Something in a remote that is no object, and what it seems to be.
+
+    `kind`: `copy` (with the same bytes as the object `of`), `differs` (with others), `stand-in`
+    (read in place of `of`, which is missing), `placeholder`, `partial`, `link`.
+    """
+
+    place: str
+    kind: str
+    of: str = ""
 
 
 class Probe(NamedTuple):
@@ -38,7 +58,10 @@ class Probe(NamedTuple):
 
 
 class Remote:
-    """The port. Errors leave it only as `RemoteFailed`, without any credential in them."""
+    """The port. Errors leave it only as `RemoteFailed`, without any credential in them.
+
+    Any number of threads may use one at the same time.
+    """
 
     address: str
     """Where it is, without credentials."""
@@ -66,10 +89,43 @@ class Remote:
         """Find out what the remote can do, by doing it; leaves nothing behind."""
         raise NotImplementedError
 
+    def oddities(self) -> Sequence[Oddity]:
+        """What else lies there, for a person to look at."""
+        return ()
+
     def close(self) -> None:
         """Let go of everything. May be called twice."""
 
 
-def open_remote(address: str, *, timeout: float = 30.0) -> Remote:
-    """The remote that an address names: `folder:PATH` or `s3://BUCKET/PREFIX?endpoint=URL`."""
-    raise InvalidInput(f"no remote is known for {address.split(':', 1)[0]}:")
+def check_name(name: str) -> str:
+    """A name that every remote can hold and no sync tool gives to something else."""
+    from holdfast.remote.synced import is_object
+
+    if len(name) <= _LONGEST and all(is_object(part) for part in name.split("/")):
+        return name
+    raise InvalidInput(
+        f"no name for an object: {name[:80]!r}", why="segments of a-z, 0-9, '.' and '-' are"
+    )
+
+
+def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> Remote:
+    """The remote that an address names: `folder:PATH` or `s3://BUCKET/PREFIX?endpoint=URL`.
+
+    `known`: it was in use before, so a place where its mark is missing is not it, or not now.
+    """
+    kind, colon, rest = address.partition(":")
+    if colon and kind == "folder":
+        from holdfast.remote.folder import FolderRemote
+
+        return FolderRemote(_expanded(rest), known=known)
+    raise InvalidInput(
+        f"no remote is known for {kind[:20]}:",
+        hint="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",
+    )
+
+
+def _expanded(path: str) -> str:
+    # Shells leave the ~ of folder:~/x alone; a folder called ~ is never meant.
+    from holdfast.config import user_home
+
+    return user_home() + path[1:] if path == "~" or path.startswith("~/") else path

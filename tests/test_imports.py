@@ -150,7 +150,7 @@ THIRD_PARTY = {
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
-    " mcp.* retell",
+    " mcp.* retell remote.*",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",
@@ -159,6 +159,9 @@ THIRD_PARTY = {
     "anyio": "mcp.server mcp.http cli.mcp",
     "starlette": "mcp.http",
     "uvicorn": "mcp.http",
+    "pyrage": "remote.keys",
+    "cryptography": "remote.keys",
+    "keyring": "remote.keys",
     "pytest": "testing.*",
     "hypothesis": "testing.*",
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.store.bound import Bound
     from holdfast.store.local import Local
+    from holdfast.store.remotes import Remotes
     from holdfast.store.runs import Change, Runs
 
     Machine = str | Callable[[], str]
@@ -240,7 +241,8 @@ class Store:
     """The port. Driver errors leave it only as `HoldfastError`, with the cause kept.
 
     `local` holds what is true of this machine only, `bound` which layout files are ours there,
-    `runs` which agents were at work there; `device` is the id this home writes under.
+    `runs` which agents were at work there, `remotes` what its remotes have shown it; `device` is
+    the id this home writes under.
     """
 
     capabilities: Capabilities
@@ -256,6 +258,10 @@ class Store:
 
     @property
     def runs(self) -> Runs:
+        raise NotImplementedError
+
+    @property
+    def remotes(self) -> Remotes:
         raise NotImplementedError
 
     @property

@@ -124,6 +124,31 @@ MIGRATIONS = (
         what TEXT PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    # format 5
+    """
+    CREATE TABLE remote (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, address TEXT NOT NULL,
+        probe TEXT NOT NULL, added INTEGER NOT NULL, synced INTEGER NOT NULL DEFAULT 0,
+        result TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT ''
+    ) STRICT;
+    CREATE TABLE remote_session (
+        remote INTEGER NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL,
+        epoch INTEGER NOT NULL, pushed INTEGER NOT NULL, hash TEXT NOT NULL,
+        beyond INTEGER NOT NULL, error TEXT NOT NULL, PRIMARY KEY (remote, session)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX remote_session_id ON remote_session (session COLLATE NOCASE);
+    CREATE TABLE remote_chain (
+        remote INTEGER NOT NULL, session TEXT NOT NULL, device TEXT NOT NULL,
+        n INTEGER NOT NULL, hash TEXT NOT NULL, circle TEXT NOT NULL,
+        PRIMARY KEY (remote, session, device, hash)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE remote_object (
+        remote INTEGER NOT NULL, session TEXT NOT NULL, name TEXT NOT NULL,
+        device TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+        before TEXT NOT NULL, after TEXT NOT NULL, size INTEGER NOT NULL,
+        tombstone TEXT NOT NULL, PRIMARY KEY (remote, session, name)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.store import Flaw, Machine, Repaired, Spot
     from holdfast.store.bound import Bound
     from holdfast.store.database import Read, Reader
+    from holdfast.store.remotes import Remotes
     from holdfast.store.runs import Change, Runs
     from holdfast.store.search import TextOf
 
@@ -559,6 +560,12 @@ class SqliteStore(Store):
         from holdfast.store.runs import Runs
 
         return Runs(self)
+
+    @property
+    def remotes(self) -> Remotes:
+        from holdfast.store.remotes import Remotes
+
+        return Remotes(self)
 
     @property
     def device(self) -> str:

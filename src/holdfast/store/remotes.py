@@ -1,0 +1,265 @@
+"""What this device knows of its remotes: where they are, and what each has shown it.
+
+A remote may be rolled back, cut short or lied about by whoever runs it; what it showed before is
+remembered here, in the database of the device, where the remote cannot reach. A *mark* says how
+far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
+An *object* is a pack that was seen there and found sound: its name, the stretch it covers.
+None of this travels.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import HoldfastError, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from holdfast.store.sqlite import SqliteStore
+
+_NAMED = "session = ? COLLATE NOCASE"
+_REMOTE = "number, name, address, probe, added, synced, result, error"
+_CHAIN = "device, n, hash, circle"
+_OBJECT = "name, device, first, last, before, after, size, tombstone"
+# What came later than the mark and is there already was pulled from there.
+_WAITING = """
+    SELECT s.seq - max(ifnull((
+        SELECT max(min(r.pushed, s.seq) + r.beyond) FROM remote_session r
+        WHERE r.session = s.id COLLATE NOCASE
+    ), 0), 0) FROM session s WHERE s.forgotten = 0
+"""
+
+
+class Known:
+    """A remote of this home. `result` and `error` are of the last time it was asked."""
+
+    __slots__ = ("added", "address", "error", "name", "number", "probe", "result", "synced")
+
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        address: str,
+        probe: str,
+        added: int,
+        synced: int = 0,
+        result: str = "",
+        error: str = "",
+    ) -> None:
+        self.number, self.name, self.address, self.probe = number, name, address, probe
+        self.added, self.synced, self.result, self.error = added, synced, result, error
+
+
+class There:
+    """What a remote is known to have of one session."""
+
+    __slots__ = ("beyond", "epoch", "error", "hash", "place", "pushed", "session")
+
+    def __init__(
+        self,
+        session: str,
+        place: str = "",
+        epoch: int = 0,
+        pushed: int = 0,
+        hash: str = "",
+        beyond: int = 0,
+        error: str = "",
+    ) -> None:
+        self.session, self.place, self.epoch = session, place, epoch
+        self.pushed, self.hash, self.beyond, self.error = pushed, hash, beyond, error
+
+
+class Reach:
+    """How far a chain was shown to be there, and whose it is."""
+
+    __slots__ = ("circle", "device", "hash", "n")
+
+    def __init__(self, device: str, n: int, hash: str, circle: str) -> None:
+        self.device, self.n, self.hash, self.circle = device, n, hash, circle
+
+
+class Packed:
+    """A pack that was seen there and found sound."""
+
+    __slots__ = ("after", "before", "device", "first", "last", "name", "size", "tombstone")
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        first: int,
+        last: int,
+        before: str,
+        after: str,
+        size: int,
+        tombstone: str = "",
+    ) -> None:
+        self.name, self.device, self.first, self.last = name, device, first, last
+        self.before, self.after, self.size, self.tombstone = before, after, size, tombstone
+
+
+class Remotes:
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    # -- remotes -------------------------------------------------------------------------------
+
+    def all(self) -> list[Known]:
+        return [Known(*row) for row in self._read(f"SELECT {_REMOTE} FROM remote ORDER BY name")]
+
+    def find(self, name: str) -> Known | None:
+        found = self._read(f"SELECT {_REMOTE} FROM remote WHERE name = ?", (name,))
+        return Known(*found[0]) if found else None
+
+    def add(self, name: str, address: str, probe: str, now: int) -> None:
+        def act(connection: sqlite3.Connection) -> None:
+            if connection.execute("SELECT 1 FROM remote WHERE name = ?", (name,)).fetchone():
+                raise InvalidInput(f"there is a remote {name} already", hint="holdfast remote list")
+            connection.execute(
+                "INSERT INTO remote (name, address, probe, added) VALUES (?, ?, ?, ?)",
+                (name, address, probe, now),
+            )
+
+        self._store.write(act)
+
+    def remove(self, remote: Known) -> None:
+        """Forget a remote and all that it showed; nothing is changed there."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM remote WHERE number = ?", (remote.number,))
+            for table in ("remote_session", "remote_chain", "remote_object"):
+                connection.execute(f"DELETE FROM {table} WHERE remote = ?", (remote.number,))
+
+        self._store.write(act)
+
+    def probed(self, remote: Known, probe: str) -> None:
+        """Keep what a remote proved able to do."""
+        self._store.write(
+            lambda connection: connection.execute(
+                "UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number)
+            )
+        )
+
+    def synced(self, remote: Known, now: int, result: str, error: str) -> None:
+        """Keep how the last time went; `error` is empty when it went well."""
+        self._store.write_soon(
+            lambda connection: connection.execute(
+                "UPDATE remote SET synced = ?, result = ?, error = ? WHERE number = ?",
+                (now, result, error, remote.number),
+            )
+        )
+
+    # -- what is there -------------------------------------------------------------------------
+
+    def sessions(self, remote: Known) -> list[There]:
+        rows = self._read(
+            "SELECT session, place, epoch, pushed, hash, beyond, error FROM remote_session"
+            " WHERE remote = ? ORDER BY session",
+            (remote.number,),
+        )
+        return [There(*row) for row in rows]
+
+    def session(self, remote: Known, session: str) -> There | None:
+        rows = self._read(
+            "SELECT session, place, epoch, pushed, hash, beyond, error FROM remote_session"
+            f" WHERE remote = ? AND {_NAMED}",
+            (remote.number, session),
+        )
+        return There(*rows[0]) if rows else None
+
+    def chains(self, remote: Known, session: str) -> list[Reach]:
+        rows = self._read(
+            f"SELECT {_CHAIN} FROM remote_chain WHERE remote = ? AND session = ?",
+            (remote.number, session),
+        )
+        return [Reach(*row) for row in rows]
+
+    def objects(self, remote: Known, session: str) -> list[Packed]:
+        """The packs of a session that were found sound there, by name."""
+        rows = self._read(
+            f"SELECT {_OBJECT} FROM remote_object WHERE remote = ? AND session = ? ORDER BY name",
+            (remote.number, session),
+        )
+        return [Packed(*row) for row in rows]
+
+    def saw(
+        self,
+        remote: Known,
+        there: There,
+        *,
+        chains: Iterable[Reach] | None = None,
+        found: Sequence[Packed] = (),
+        gone: Iterable[str] = (),
+    ) -> None:
+        """Keep what a remote showed of a session, all of it or nothing.
+
+        `chains` replace what was remembered of them; `gone` are names that are no longer there.
+        """
+        whose = (remote.number, there.session)
+
+        def act(connection: sqlite3.Connection) -> None:
+            _put_session(connection, remote.number, there)
+            connection.executemany(
+                "DELETE FROM remote_object WHERE remote = ? AND session = ? AND name = ?",
+                [(*whose, name) for name in gone],
+            )
+            connection.executemany(
+                "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*whose, *_values(one)) for one in found],
+            )
+            if chains is not None:
+                connection.execute(
+                    "DELETE FROM remote_chain WHERE remote = ? AND session = ?", whose
+                )
+                connection.executemany(
+                    "INSERT INTO remote_chain VALUES (?, ?, ?, ?, ?, ?)",
+                    [(*whose, one.device, one.n, one.hash, one.circle) for one in chains],
+                )
+
+        self._store.write(act)
+
+    def pushed(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
+        """Keep that packs are there; a power cut may take it back, then they are read again."""
+        self._store.write_soon(
+            lambda connection: connection.executemany(
+                "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(remote.number, session, *_values(one)) for one in found],
+            )
+        )
+
+    # -- what waits ----------------------------------------------------------------------------
+
+    def waiting(self, session: str = "") -> int | None:
+        """How many events are on no remote yet, of one session or of all; None without a remote.
+
+        It costs one look at a row for each session.
+        """
+        if not self._read("SELECT 1 FROM remote LIMIT 1"):
+            return None
+        one = " AND s.id = ? COLLATE NOCASE" if session else ""
+        rows = self._read(_WAITING + one, (session,) if session else ())
+        return sum(max(int(count), 0) for (count,) in rows)
+
+    def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._store.read(sql, values)
+        except HoldfastError as error:
+            # Readers never migrate: a home that this version has not written to has none.
+            if "no such table" in str(error.__cause__):
+                return []
+            raise
+
+
+def _values(one: Packed) -> tuple[object, ...]:
+    place = (one.name, one.device, one.first, one.last, one.before, one.after)
+    return (*place, one.size, one.tombstone)
+
+
+def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> None:
+    values = (there.place, there.epoch, there.pushed, there.hash, there.beyond, there.error)
+    connection.execute(
+        "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (remote, there.session, *values),
+    )

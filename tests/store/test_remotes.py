@@ -1,0 +1,101 @@
+"""What this device remembers of its remotes, and how many events wait."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.store.remotes import Known, Packed, Reach, Remotes, There
+from holdfast.store.schema import migrate
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.contracts import batch, put
+from tests.store.support import opened
+
+
+@pytest.fixture
+def remotes(store: SqliteStore) -> Remotes:
+    put(store, "s1", batch("a", "b", "c"))
+    put(store, "s2", batch("a"))
+    return store.remotes
+
+
+def added(remotes: Remotes, name: str = "usb") -> Known:
+    remotes.add(name, f"folder:/{name}", "", 5)
+    found = remotes.find(name)
+    assert found is not None
+    return found
+
+
+def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, home: Path) -> None:
+    assert store.remotes.all() == []
+    assert store.remotes.find("usb") is None
+    assert store.remotes.waiting() is None
+    assert not home.exists()
+
+
+def test_a_home_of_an_older_format_has_no_remotes(home: Path) -> None:
+    home.mkdir()
+    with closing(sqlite3.connect(home / "holdfast.db", isolation_level=None)) as old:
+        migrate(old, 0, 4)
+    assert opened(home).remotes.all() == []
+
+
+def test_a_remote_is_added_once_and_listed_by_name(remotes: Remotes) -> None:
+    added(remotes, "usb")
+    added(remotes, "cloud")
+    with pytest.raises(InvalidInput, match="already"):
+        remotes.add("usb", "folder:/b", "", 6)
+    assert [(one.name, one.address) for one in remotes.all()] == [
+        ("cloud", "folder:/cloud"),
+        ("usb", "folder:/usb"),
+    ]
+
+
+def test_what_was_seen_is_remembered_until_the_remote_is_removed(remotes: Remotes) -> None:
+    usb, other = added(remotes), added(remotes, "other")
+    pack = Packed("s/x/p/y/1", "d1", 1, 3, "", "h3", 77)
+    there = There("s1", "x", 1, pushed=3, hash="h3")
+    for one in (usb, other):
+        remotes.saw(one, there, chains=[Reach("d1", 3, "h3", "c")], found=[pack])
+    remotes.saw(usb, there, found=[Packed("s/x/p/y/2", "d1", 1, 3, "", "h3", 7)], gone=[pack.name])
+    assert [one.name for one in remotes.objects(usb, "s1")] == ["s/x/p/y/2"]
+    (chain,) = remotes.chains(usb, "s1")
+    assert (chain.device, chain.n, chain.hash, chain.circle) == ("d1", 3, "h3", "c")
+    remotes.remove(usb)
+    assert not remotes.chains(usb, "s1")
+    assert not remotes.objects(usb, "s1")
+    assert not remotes.sessions(usb)
+    assert [one.name for one in remotes.objects(other, "s1")] == [pack.name]
+
+
+def test_how_a_sync_went_is_kept(remotes: Remotes) -> None:
+    usb = added(remotes)
+    remotes.synced(usb, 99, "failed", "gone")
+    remotes.probed(usb, "no conditions")
+    found = remotes.all()[0]
+    assert (found.synced, found.result, found.error, found.probe) == (
+        99,
+        "failed",
+        "gone",
+        "no conditions",
+    )
+
+
+def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
+    usb, other = added(remotes), added(remotes, "other")
+    assert remotes.waiting() == 4
+    remotes.saw(usb, There("s1", "x", 1, pushed=2, hash="h2"))
+    assert (remotes.waiting("S1"), remotes.waiting("s2"), remotes.waiting()) == (1, 1, 2)
+    remotes.saw(other, There("s1", "x", 1, pushed=1, hash="h1", beyond=2))
+    assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)
+
+
+def test_a_mark_of_a_longer_past_hides_nothing_that_waits_elsewhere(remotes: Remotes) -> None:
+    """A database that was made anew may be shorter than what it once pushed."""
+    usb = added(remotes)
+    remotes.saw(usb, There("s1", "x", 1, pushed=300, hash="h"))
+    assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)

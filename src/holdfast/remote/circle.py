@@ -1,0 +1,728 @@
+"""A circle: the devices of one person, as a set of signed statements that only grows.
+
+Words. A *statement* says one thing (founded, added, revoked, renamed, rotated, recovery), names
+those before it that its maker had *seen*, and is signed by a device or by the recovery key. Its
+*past* is what it has seen, and what that had seen. The hash of the founding one is the circle's
+id, and so the person's. An *epoch* is an age identity that all active devices hold; everything a
+circle may read is sealed to the newest one. `name_key` makes names on a remote; it never changes.
+
+Two sets merge by union, so the order of arrival means nothing; what a set *means* is computed
+from the set alone:
+
+- a statement *counts* if the one that brought in its signer counts and is in its past, and no
+  statement that counts has ended its signer without having seen it;
+- to end a signer is to revoke the device, or to replace the recovery key;
+- where endings contradict each other (two devices revoke each other), a new recovery key wins,
+  then the recovery key, then the device that is longer in the circle;
+- revoked stays revoked: a key is never added twice;
+- an epoch is *clean* if its maker had seen every ending that counts. Without a clean one the
+  circle is *stale*: someone who was put out may hold the newest, so another is due (`refreshed`).
+
+    object    = envelope of kind CIRCLE, word: id of the circle; sealed to active devices and
+                recovery keys; claim {"circle", "signer", "made"}
+    body      = JSON {"said": [[statement, signature (hex)], …], "secrets": [age identity, …],
+                "name_key": hex}
+    statement = JSON, see `Statement`; signed with "holdfast statement 1" LF before it
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from holdfast import files
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    Refused,
+    RolledBack,
+    Swapped,
+    Tampered,
+)
+from holdfast.remote import code, keys
+from holdfast.remote.envelope import disclose, enclose, word_of
+from holdfast.remote.keys import Key, Secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+FILE = "circle"
+KIND = "CIRCLE"
+ID = 32
+MOST = 10_000
+_LIMIT = 32 << 20
+_TAG = b"holdfast statement 1\n"
+_NAME_TAG = b"holdfast name\n"
+FOUNDED, ADDED, REVOKED, RENAMED = "founded", "added", "revoked", "renamed"
+ROTATED, RECOVERY = "rotated", "recovery"
+
+
+class Statement(Struct, frozen=True, omit_defaults=True):
+    """One thing that a device said. Fields that a kind does not have are left out.
+
+    !! Hashed and signed as it was written. Fields may be added, never changed.
+    """
+
+    kind: str
+    by: str
+    made: int
+    circle: str = ""
+    seen: tuple[str, ...] = ()
+    name: str = ""
+    recipient: str = ""
+    verify: str = ""
+    target: str = ""
+    epoch: int = 0
+    epoch_key: str = ""
+    recovery_recipient: str = ""
+    recovery_verify: str = ""
+    name_check: str = ""
+
+
+class Said(NamedTuple):
+    """A statement as it was signed."""
+
+    raw: bytes
+    signature: bytes
+
+    @property
+    def hash(self) -> str:
+        return _hash(self.raw)
+
+    @property
+    def statement(self) -> Statement:
+        return _parsed(self.raw)
+
+
+class Public(NamedTuple):
+    """The public half of a key."""
+
+    recipient: str
+    verify: bytes
+
+
+class Device(NamedTuple):
+    """A device of a circle, as it stands now."""
+
+    key_id: str
+    name: str
+    recipient: str
+    verify: bytes
+    active: bool
+    added_at: int
+    revoked_at: int
+    by: str
+
+
+class Epoch(NamedTuple):
+    """One epoch as its statement tells; the secret may or may not be here."""
+
+    number: int
+    recipient: str
+    hash: str
+    clean: bool
+
+    @property
+    def id(self) -> str:
+        return keys.recipient_id(self.recipient)
+
+
+@lru_cache(maxsize=4096)
+def _hash(raw: bytes) -> str:
+    return sha256(raw).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _parsed(raw: bytes) -> Statement:
+    try:
+        return msgspec.json.decode(raw, type=Statement)
+    except msgspec.DecodeError as error:
+        raise Tampered("a statement of a circle cannot be read", why=str(error)) from None
+
+
+@lru_cache(maxsize=4096)
+def _holds(verify: bytes, signature: bytes, raw: bytes) -> bool:
+    return keys.verify(verify, signature, _TAG + raw)
+
+
+class Circle:
+    """The devices of one person. A value: what changes it returns another.
+
+    Making one checks everything that does not depend on time: one founding statement, each past
+    complete, each signature right. Secrets that no statement speaks of are dropped.
+    """
+
+    def __init__(
+        self, said: Iterable[Said], secrets: Iterable[Secret] = (), name_key: bytes = b""
+    ) -> None:
+        self.said = {each.hash: each for each in said}
+        if len(self.said) > MOST:
+            raise Tampered("a circle has too many statements", why=f"over {MOST}")
+        self._order, self._past = _ordered(self.said)
+        self.id = _founding(self.said)[:ID]
+        self._brought = _introductions(self)
+        _require_signatures(self)
+        founded = self.said[_founding(self.said)].statement
+        self.name_key = name_key if _checks(name_key, founded.name_check) else b""
+        named = {each.statement.epoch_key for each in self.said.values()}
+        self._secrets = {each.recipient: each for each in secrets if each.recipient in named}
+
+    def __repr__(self) -> str:
+        return f"<Circle {self.id}, {len(self.said)} statements>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Circle):
+            return NotImplemented
+        ours = (self.said.keys(), self._secrets, self.name_key)
+        return ours == (other.said.keys(), other._secrets, other.name_key)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # -- what it means -------------------------------------------------------------------------
+
+    @property
+    def fingerprint(self) -> str:
+        """What people compare to know that two devices speak of the same circle."""
+        return code.grouped(self.id)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Those that count, each after what it has seen."""
+        return [self.said[each].statement for each in self._order if each in self._counted]
+
+    def devices(self) -> list[Device]:
+        """Every device that was ever in it, in the order in which they came."""
+        return list(self._devices.values())
+
+    def device(self, key_id: str) -> Device | None:
+        return self._devices.get(key_id)
+
+    def is_active(self, key_id: str) -> bool:
+        """Whether this is a device that is in the circle now."""
+        return key_id in self._devices and self._devices[key_id].active
+
+    def recoveries(self) -> list[Public]:
+        """The recovery keys that hold now: nearly always one."""
+        ended = {key for each in self._counted for key in self._ends.get(each, ())}
+        return [public for id, public in self._recovery_keys.items() if id not in ended]
+
+    def may_speak(self, key_id: str) -> bool:
+        """Whether a statement of this key, made now, would count."""
+        recovery = [keys.key_id(each.verify) for each in self.recoveries()]
+        return self.is_active(key_id) or key_id in recovery
+
+    def verify_key(self, key_id: str) -> bytes | None:
+        """With what a signature of this signer is checked, if it was ever brought in."""
+        brought = [each for each in self._brought.get(key_id, ()) if each in self._counted]
+        return _publics(self.said[brought[0]].statement)[key_id].verify if brought else None
+
+    def recipients(self) -> list[str]:
+        """To whom a circle object is sealed."""
+        active = [each.recipient for each in self.devices() if each.active]
+        return [*active, *(each.recipient for each in self.recoveries())]
+
+    @cached_property
+    def epoch_list(self) -> list[Epoch]:
+        """Every epoch that counts, the current one last."""
+        endings = {each for each in self._counted if each in self._ends}
+        found = []
+        for each in self._order:
+            said = self.said[each].statement
+            if each in self._counted and said.epoch_key:
+                clean = endings <= self._past[each] | {each}
+                found.append(Epoch(said.epoch, said.epoch_key, each, clean))
+        return sorted(found, key=lambda each: (each.clean, each.number, each.hash))
+
+    @property
+    def stale(self) -> bool:
+        """Whether someone who was put out may hold the newest epoch; then another is due."""
+        return not self.epoch_list[-1].clean
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.epoch_list[-1]
+
+    @property
+    def epochs(self) -> list[Secret]:
+        """The secrets of epochs that are here, the current one last."""
+        here = [self._secrets.get(each.recipient) for each in self.epoch_list]
+        return [each for each in here if each is not None]
+
+    @property
+    def current(self) -> Secret:
+        """The secret of the current epoch; `Locked` where it is not here."""
+        found = self._secrets.get(self.epoch.recipient)
+        if found is None:
+            raise Locked(
+                f"the key of epoch {self.epoch.number} of this circle is not here",
+                why=f"key {self.epoch.id} of {self.fingerprint}",
+                hint="on a device that is in the circle: holdfast sync; then here: holdfast sync",
+            )
+        return found
+
+    @property
+    def person(self) -> code.PersonKey:
+        """What this person gives to others."""
+        return code.PersonKey(self.id, self.epoch.recipient)
+
+    @property
+    def hashes(self) -> frozenset[str]:
+        """What to remember of it, so that a rollback is noticed."""
+        return frozenset(self.said)
+
+    # -- how that is computed ------------------------------------------------------------------
+
+    @cached_property
+    def _ends(self) -> dict[str, frozenset[str]]:
+        """Which signers a statement ends, if it counts."""
+        found = {}
+        for each in self._order:
+            said = self.said[each].statement
+            if said.kind == REVOKED:
+                found[each] = frozenset([said.target])
+            elif said.kind == RECOVERY:
+                before = {id for one in self._past[each] for id in self._recoveries_in(one)}
+                found[each] = frozenset(before)
+        return found
+
+    def _recoveries_in(self, hash: str) -> list[str]:
+        said = self.said[hash].statement
+        return [keys.key_id(bytes.fromhex(said.recovery_verify))] if said.recovery_verify else []
+
+    @cached_property
+    def _recovery_keys(self) -> dict[str, Public]:
+        found = {}
+        for each in self._order:
+            if each in self._counted:
+                for id in self._recoveries_in(each):
+                    found[id] = _publics(self.said[each].statement)[id]
+        return found
+
+    @cached_property
+    def _counted(self) -> set[str]:
+        """The statements that count.
+
+        Endings depend on each other, so those that nothing contradicts are found first, then
+        what they leave possible, until both agree. What is left contradicts itself in a circle:
+        the first by rank is taken, whatever would have ended its maker is not.
+        """
+        taken: set[str] = set()
+        banned: set[str] = set()
+        while True:
+            certain, possible = self._agreed(taken, banned)
+            if possible <= certain:
+                return self._standing(certain, banned)
+            first = min(possible - certain, key=self._rank)
+            taken = certain | {first}
+            banned |= {each for each in self._ends if self._is_ended_by(first, each)}
+
+    def _agreed(self, taken: set[str], banned: set[str]) -> tuple[set[str], set[str]]:
+        certain = set(taken)
+        while True:
+            possible = self._endings(certain, banned)
+            next = self._endings(possible, banned) | taken
+            if next == certain:
+                return certain, possible
+            certain = next
+
+    def _endings(self, given: set[str], banned: set[str]) -> set[str]:
+        return {each for each in self._standing(given, banned) if each in self._ends}
+
+    def _standing(self, endings: set[str], banned: set[str]) -> set[str]:
+        """The statements that count if just these endings do, and those banned do not."""
+        standing: set[str] = set()
+        founding = self._order[0]
+        for each in (each for each in self._order if each not in banned):
+            brought = self._brought[self.said[each].statement.by]
+            known = any(one in standing and one in self._past[each] for one in brought)
+            if (known or each == founding) and not any(
+                self._is_ended_by(each, end) for end in endings
+            ):
+                standing.add(each)
+        return standing
+
+    def _is_ended_by(self, each: str, end: str) -> bool:
+        ended = self.said[each].statement.by in self._ends[end]
+        return ended and each != end and each not in self._past[end]
+
+    def _rank(self, each: str) -> tuple[bool, int, int]:
+        said = self.said[each].statement
+        by_recovery = any(said.by in self._recoveries_in(one) for one in self._brought[said.by])
+        came = min(self._order.index(one) for one in self._brought[said.by])
+        return said.kind != RECOVERY, -1 if by_recovery else came, self._order.index(each)
+
+    @cached_property
+    def _devices(self) -> dict[str, Device]:
+        found: dict[str, Device] = {}
+        for said in self.statements:
+            if said.kind in (FOUNDED, ADDED):
+                found.setdefault(_target(said), _device(said))
+            elif said.kind == RENAMED and said.target in found:
+                found[said.target] = found[said.target]._replace(name=said.name)
+        for said in self.statements:
+            if said.kind == REVOKED and said.target in found:
+                first = found[said.target].revoked_at or said.made
+                found[said.target] = found[said.target]._replace(active=False, revoked_at=first)
+        return found
+
+
+# --- checks that hold for ever ----------------------------------------------------------------
+
+
+def _founding(said: Mapping[str, Said]) -> str:
+    found = [hash for hash, each in said.items() if each.statement.kind == FOUNDED]
+    if len(found) != 1:
+        raise Tampered("a circle has one founding statement", why=f"this has {len(found)}")
+    return found[0]
+
+
+def _ordered(said: Mapping[str, Said]) -> tuple[list[str], dict[str, set[str]]]:
+    """The hashes, each after what it has seen, and the past of each."""
+    past: dict[str, set[str]] = {}
+    depth: dict[str, int] = {}
+    left = dict(said)
+    while left:
+        ready = [h for h, each in left.items() if all(s in past for s in each.statement.seen)]
+        if not ready:
+            raise Tampered("a circle is incomplete", why="a statement refers to one not shown")
+        for hash in ready:
+            seen = left.pop(hash).statement.seen
+            past[hash] = set(seen).union(*(past[each] for each in seen))
+            depth[hash] = 1 + max((depth[each] for each in seen), default=0)
+    return sorted(past, key=lambda hash: (depth[hash], hash)), past
+
+
+def _publics(said: Statement) -> dict[str, Public]:
+    """The keys that a statement brings in, by id."""
+    given = [(said.recipient, said.verify), (said.recovery_recipient, said.recovery_verify)]
+    try:
+        found = [Public(recipient, bytes.fromhex(verify)) for recipient, verify in given if verify]
+        for each in found:
+            code.recipient_bytes(each.recipient)
+    except (ValueError, InvalidInput):
+        raise Tampered("a statement brings in a key that is none") from None
+    return {keys.key_id(each.verify): each for each in found}
+
+
+def _introductions(circle: Circle) -> dict[str, list[str]]:
+    """The statements that bring in a signer, by the signer's id."""
+    found: dict[str, list[str]] = {}
+    publics: dict[str, Public] = {}
+    for hash in circle._order:
+        for id, public in _publics(circle.said[hash].statement).items():
+            if publics.setdefault(id, public) != public:
+                raise Tampered("two keys of a circle have the same id", why=id)
+            found.setdefault(id, []).append(hash)
+    return found
+
+
+def _require_signatures(circle: Circle) -> None:
+    founding = _founding(circle.said)
+    for hash in circle._order:
+        said, signature = circle.said[hash].statement, circle.said[hash].signature
+        own = said.kind == FOUNDED and not said.seen
+        if not own and (said.circle != circle.id or founding not in circle._past[hash]):
+            raise Tampered("a statement of another circle is among these", why=hash[:16])
+        brought = [b for b in circle._brought.get(said.by, ()) if own or b in circle._past[hash]]
+        if not brought:
+            raise NotEntitled("a statement is signed by someone outside the circle", why=said.by)
+        public = _publics(circle.said[brought[0]].statement)[said.by]
+        if not _holds(public.verify, signature, circle.said[hash].raw):
+            raise Tampered("the signature of a statement is wrong", why=hash[:16])
+
+
+def _checks(name_key: bytes, check: str) -> bool:
+    return sha256(_NAME_TAG + name_key).hexdigest() == check
+
+
+def _target(said: Statement) -> str:
+    return keys.key_id(bytes.fromhex(said.verify))
+
+
+def _device(said: Statement) -> Device:
+    verify = bytes.fromhex(said.verify)
+    return Device(_target(said), said.name, said.recipient, verify, True, said.made, 0, said.by)
+
+
+# --- what can be said -------------------------------------------------------------------------
+
+
+def found(key: Key, name: str, recovery: Public | Key, *, made: int) -> Circle:
+    """A circle of one device and a recovery key."""
+    epoch, name_key = Secret.new(), os.urandom(32)
+    statement = Statement(
+        FOUNDED,
+        key.id,
+        made,
+        name=code.device_name(name),
+        recipient=key.recipient,
+        verify=key.verify.hex(),
+        epoch=1,
+        epoch_key=epoch.recipient,
+        recovery_recipient=recovery.recipient,
+        recovery_verify=recovery.verify.hex(),
+        name_check=sha256(_NAME_TAG + name_key).hexdigest(),
+    )
+    return Circle([_signed(statement, key)], [epoch], name_key)
+
+
+def approve(circle: Circle, key: Key, device: code.DeviceCode, *, made: int) -> Circle:
+    """Let a device in; it can then read everything."""
+    id = keys.key_id(device.verify)
+    if known := circle.device(id):
+        how = "is in the circle already" if known.active else "was revoked, and stays so"
+        hint = "" if known.active else "make a new key there: holdfast devices add --new-key"
+        raise Refused(f"the device {known.name} {how}", hint=hint)
+    return _say(
+        circle,
+        key,
+        made,
+        kind=ADDED,
+        name=free_name(circle, device.name),
+        recipient=device.recipient,
+        verify=device.verify.hex(),
+    )
+
+
+def revoke(circle: Circle, key: Key, key_id: str, *, made: int) -> Circle:
+    """Put a device out, and begin an epoch that it does not know."""
+    if not circle.is_active(key_id):
+        raise Refused("this is no device of the circle, or not any more", why=key_id)
+    if key_id == key.id:
+        raise Refused("a device cannot revoke itself", hint="do it on another device")
+    return _say_with_epoch(circle, key, made, kind=REVOKED, target=key_id)
+
+
+def rename(circle: Circle, key: Key, key_id: str, name: str, *, made: int) -> Circle:
+    """Call a device by another name."""
+    if circle.device(key_id) is None:
+        raise InvalidInput("there is no such device in the circle", why=key_id)
+    name = free_name(circle, code.device_name(name), but=key_id)
+    return _say(circle, key, made, kind=RENAMED, target=key_id, name=name)
+
+
+def rotate(circle: Circle, key: Key, *, made: int) -> Circle:
+    """Begin a new epoch."""
+    return _say_with_epoch(circle, key, made, kind=ROTATED)
+
+
+def replace_recovery(circle: Circle, key: Key, recovery: Public | Key, *, made: int) -> Circle:
+    """Put another recovery key in the place of the old one, which then opens nothing new."""
+    return _say_with_epoch(
+        circle,
+        key,
+        made,
+        kind=RECOVERY,
+        recovery_recipient=recovery.recipient,
+        recovery_verify=recovery.verify.hex(),
+    )
+
+
+def refreshed(circle: Circle, key: Key, *, made: int) -> Circle:
+    """The circle with a clean epoch: itself, or with a new one if this key may make it."""
+    return rotate(circle, key, made=made) if circle.stale and circle.may_speak(key.id) else circle
+
+
+def free_name(circle: Circle, name: str, but: str = "") -> str:
+    """The name, or with a number behind it if another device has it."""
+    taken = {each.name for each in circle.devices() if each.active and each.key_id != but}
+    numbered = (f"{name} {number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
+
+
+def union(one: Circle, other: Circle) -> Circle:
+    """What two devices know together."""
+    if one.id != other.id:
+        why = f"{one.fingerprint} and {other.fingerprint}"
+        raise Swapped("these are the circles of two persons", why=why)
+    if other.said.keys() <= one.said.keys() and other._secrets.keys() <= one._secrets.keys():
+        return one if one.name_key or not other.name_key else _with_name(one, other.name_key)
+    secrets = {**one._secrets, **other._secrets}
+    said = {**one.said, **other.said}
+    return Circle(said.values(), secrets.values(), one.name_key or other.name_key)
+
+
+def _with_name(circle: Circle, name_key: bytes) -> Circle:
+    return Circle(circle.said.values(), circle._secrets.values(), name_key)
+
+
+def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
+    """`RolledBack` if what was shown before is missing now."""
+    missing = set(remembered) - circle.said.keys()
+    if missing:
+        raise RolledBack(
+            "the remote shows an older state of your devices than before",
+            why=f"{len(missing)} of {len(remembered)} statements are missing",
+            hint="what is here is kept; look at the storage, then: holdfast sync",
+        )
+
+
+def _say_with_epoch(circle: Circle, key: Key, made: int, **fields: str) -> Circle:
+    number = max(each.number for each in circle.epoch_list) + 1
+    epoch = Secret.new()
+    return _say(circle, key, made, epoch=number, epoch_key=epoch.recipient, secret=epoch, **fields)
+
+
+def _say(
+    circle: Circle,
+    key: Key,
+    made: int,
+    *,
+    secret: Secret | None = None,
+    epoch: int = 0,
+    **fields: str,
+) -> Circle:
+    _require_voice(circle, key)
+    seen = set(circle.said).difference(*(each.statement.seen for each in circle.said.values()))
+    statement = Statement(
+        by=key.id, made=made, circle=circle.id, seen=tuple(sorted(seen)), epoch=epoch, **fields
+    )
+    secrets = [*circle._secrets.values(), *([secret] if secret else [])]
+    return Circle([*circle.said.values(), _signed(statement, key)], secrets, circle.name_key)
+
+
+def _require_voice(circle: Circle, key: Key) -> None:
+    if circle.may_speak(key.id):
+        return
+    known = circle.device(key.id)
+    if known and known.revoked_at:
+        who = f"this device ({known.name}, {key.id}) was revoked"
+        raise NotEntitled(who, hint="on an active device: holdfast devices list")
+    hint = "holdfast devices add, then approve it on a device that is in the circle"
+    raise NotEntitled(f"the key {key.id} is not in this circle", hint=hint)
+
+
+def _signed(statement: Statement, key: Key) -> Said:
+    raw = msgspec.json.encode(statement)
+    return Said(raw, key.sign(_TAG + raw))
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+class _Claim(Struct, frozen=True):
+    circle: str
+    signer: str
+    made: int = 0
+
+
+class _Body(Struct, frozen=True):
+    said: list[tuple[str, str]]
+    secrets: list[str] = []
+    name_key: str = ""
+
+
+def encode(circle: Circle, key: Key) -> bytes:
+    """The circle object: sealed to every active device and to the recovery key."""
+    _require_voice(circle, key)
+    return _packed(circle, key, circle.recipients())
+
+
+def decode(data: bytes, key: Key, *, remembered: Collection[str] = ()) -> Circle:
+    """The circle in an object, everything verified.
+
+    `Locked` if it is not sealed to this key, `NotEntitled` if its maker is not in the circle,
+    `Tampered` for all that is not as it was made, `RolledBack` if it lacks what is remembered.
+    """
+    circle, signer = _unpacked(data, key)
+    if not circle.may_speak(signer):
+        raise NotEntitled("a circle was written by someone who is not in it", why=signer)
+    require_remembered(circle, remembered)
+    return circle
+
+
+def public(circle: Circle) -> bytes:
+    """The statements alone, for others who must know whose signature is whose."""
+    return msgspec.json.encode(_Body(_texts(circle)))
+
+
+def read_public(data: bytes) -> Circle:
+    """A circle of someone else: no secret is in it."""
+    return _of_body(data)
+
+
+def keep(folder: str, circle: Circle, key: Key) -> None:
+    """Keep what this device knows of its circle, durably, sealed to this device alone."""
+    files.make_private_dir(folder)
+    path = os.path.join(folder, FILE)
+    files.replace(path, _packed(circle, key, [key.recipient]))
+
+
+def is_kept(folder: str) -> bool:
+    return os.path.lexists(os.path.join(folder, FILE))
+
+
+def kept_id(folder: str) -> str:
+    """The id of the circle that this device is in, without opening anything; "" for none."""
+    data = files.read_optional(os.path.join(folder, FILE), _LIMIT, follow=False, private=True)
+    return word_of(data, KIND) if data else ""
+
+
+def load_circle(folder: str, key: Key) -> Circle | None:
+    """What this device knows of its circle; None before there is one."""
+    data = files.read_optional(os.path.join(folder, FILE), _LIMIT, follow=False, private=True)
+    return _unpacked(data, key)[0] if data else None
+
+
+def _packed(circle: Circle, key: Key, recipients: list[str]) -> bytes:
+    texts = [each.text for each in circle._secrets.values()]
+    body = msgspec.json.encode(_Body(_texts(circle), texts, circle.name_key.hex()))
+    newest = max(each.statement.made for each in circle.said.values())
+    claim = msgspec.json.encode(_Claim(circle.id, key.id, newest))
+    return enclose(KIND, claim, body, key, recipients, circle.id)
+
+
+def _texts(circle: Circle) -> list[tuple[str, str]]:
+    every = (circle.said[hash] for hash in circle._order)
+    return [(each.raw.decode(), each.signature.hex()) for each in every]
+
+
+def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
+    if len(data) > _LIMIT:
+        raise Tampered("a circle object is too large", why=f"over {_LIMIT} bytes")
+    try:
+        inside = disclose(data, KIND, [key])
+    except Locked:
+        raise _not_for(data, key) from None
+    try:
+        claim = msgspec.json.decode(inside.claim, type=_Claim)
+    except msgspec.DecodeError as error:
+        raise Tampered("a circle object cannot be read", why=str(error)) from None
+    circle = _of_body(inside.body)
+    if not circle.id == claim.circle == word_of(data, KIND):
+        raise Swapped("a circle object has the content of another circle")
+    verify = circle.verify_key(claim.signer)
+    if verify is None:
+        raise NotEntitled("a circle was written by someone who is not in it", why=claim.signer)
+    if not inside.is_signed_by(verify):
+        raise Tampered("the signature of a circle object is wrong")
+    return circle, claim.signer
+
+
+def _of_body(data: bytes) -> Circle:
+    try:
+        body = msgspec.json.decode(data, type=_Body)
+        said = [Said(raw.encode(), bytes.fromhex(sign)) for raw, sign in body.said]
+        secrets = [Secret(text) for text in body.secrets]
+        return Circle(said, secrets, bytes.fromhex(body.name_key))
+    except (msgspec.DecodeError, ValueError, InvalidInput):
+        # The cause might quote a secret.
+        raise Tampered("a circle object cannot be read") from None
+
+
+def _not_for(data: bytes, key: Key) -> HoldfastError:
+    whose = code.grouped(word_of(data, KIND))
+    return Locked(
+        f"this is sealed to the devices of the circle {whose}, and to its recovery code",
+        why=f"this device, {key.id}, is not one of them",
+        hint="here: holdfast devices add; there: holdfast devices approve CODE",
+    )

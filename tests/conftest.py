@@ -35,7 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-_FOREIGN_PREFIXES = ("HOLDFAST_", "XDG_", "GIT_", "CLICOLOR", "LC_")
+_FOREIGN_PREFIXES = ("HOLDFAST_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_")
 _FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
 
 

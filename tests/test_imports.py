@@ -162,6 +162,7 @@ THIRD_PARTY = {
     "pyrage": "remote.keys",
     "cryptography": "remote.keys",
     "keyring": "remote.keys",
+    "obstore": "remote.s3",
     "pytest": "testing.*",
     "hypothesis": "testing.*",
 }

@@ -265,6 +265,63 @@ def user_home() -> str:
     return _user_home(os.environ)
 
 
+_S3_NAMES = {
+    "access_key_id": "ACCESS_KEY_ID",
+    "secret_access_key": "SECRET_ACCESS_KEY",
+    "session_token": "SESSION_TOKEN",
+    "region": "REGION",
+    "endpoint": "ENDPOINT_URL_S3",
+}
+_S3_OTHER = {"region": ["AWS_DEFAULT_REGION"], "endpoint": ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"]}
+_S3_ROLES = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+def s3_access(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What opens a bucket: from HOLDFAST_S3_…, else AWS_…, else the profile in ~/.aws.
+
+    Keys of two origins are never mixed. `by_role` says that the machine itself is entitled.
+    """
+    variables = os.environ if environ is None else environ
+    found: dict[str, str] = {}
+    for layer in ("HOLDFAST_S3_", "AWS_"):
+        given = {name: variables.get(layer + part, "") for name, part in _S3_NAMES.items()}
+        if found.get("access_key_id"):
+            given = {name: given[name] for name in ("region", "endpoint")}
+        found |= {name: value for name, value in given.items() if value and not found.get(name)}
+    for name, others in _S3_OTHER.items():
+        found.setdefault(name, next((variables[o] for o in others if variables.get(o)), ""))
+    if any(variables.get(name) for name in _S3_ROLES):
+        found["by_role"] = "yes"
+    elif not found.get("access_key_id"):
+        found = {**_s3_profile(variables), **{n: v for n, v in found.items() if v}}
+    return {name: value for name, value in found.items() if value}
+
+
+def _s3_profile(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the profile says that other programs use, too; nothing where there is none."""
+    import configparser
+
+    from holdfast.files import read_text
+
+    folder = os.path.join(_user_home(environ), ".aws")
+    path = environ.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.join(folder, "credentials")
+    profiles = configparser.RawConfigParser()
+    try:
+        profiles.read_string(read_text(path, _FILE_LIMIT) or "")
+    except configparser.Error:
+        return {}
+    name = environ.get("AWS_PROFILE") or "default"
+    return {
+        key.removeprefix("aws_"): value
+        for key, value in (profiles[name].items() if profiles.has_section(name) else ())
+        if key.removeprefix("aws_") in _S3_NAMES
+    }
+
+
 def _user_home(environ: Mapping[str, str]) -> str:
     if os.path.isabs(environ.get("HOME", "")):
         return environ["HOME"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from holdfast.remote import Remote, open_remote
+from holdfast.remote import Probe, Remote, open_remote, trusted
 from holdfast.testing.contracts.remote import RemoteContract
 from holdfast.testing.storage import MemoryRemote
+from tests.servers import Server
 
 
 class TestFolder(RemoteContract):
@@ -23,3 +25,29 @@ class TestMemory(RemoteContract):
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
         return partial(MemoryRemote, {})
+
+
+class TestBucket(RemoteContract):
+    """SeaweedFS."""
+
+    @pytest.fixture
+    def opener(self, seaweedfs: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Remote]:
+        for name, value in seaweedfs.environment().items():
+            monkeypatch.setenv(name, value)
+        return partial(open_remote, seaweedfs.address(os.urandom(8).hex()))
+
+
+class TestCarefully(RemoteContract):
+    """rclone, which overwrites whatever is there: every write is read back."""
+
+    @pytest.fixture
+    def opener(self, rclone: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Remote]:
+        for name, value in rclone.environment().items():
+            monkeypatch.setenv(name, value)
+        address = rclone.address(os.urandom(8).hex())
+        return lambda: trusted(open_remote(address), Probe(False, True))
+
+    def test_probe_leaves_nothing_behind_and_proves_both(self, remote: Remote) -> None:
+        probe = remote.probe()
+        assert not probe.conditional and "overwrites" in probe.why
+        assert [*remote.list("")] == []

@@ -97,11 +97,25 @@ class Remote:
         """Let go of everything. May be called twice."""
 
 
-def check_name(name: str) -> str:
-    """A name that every remote can hold and no sync tool gives to something else."""
+def trusted(remote: Remote, probe: Probe) -> Remote:
+    """The remote, used as carefully as what it proved able to do demands."""
+    if probe.conditional and probe.lists:
+        return remote
+    from holdfast.remote.careful import Careful
+
+    return Careful(remote, late=not probe.lists)
+
+
+def is_name(name: str) -> bool:
+    """Whether every remote can hold an object of this name, and no sync tool makes one like it."""
     from holdfast.remote.synced import is_object
 
-    if len(name) <= _LONGEST and all(is_object(part) for part in name.split("/")):
+    return len(name) <= _LONGEST and all(is_object(part) for part in name.split("/"))
+
+
+def check_name(name: str) -> str:
+    """A name that is one, or InvalidInput."""
+    if is_name(name):
         return name
     raise InvalidInput(
         f"no name for an object: {name[:80]!r}", why="segments of a-z, 0-9, '.' and '-' are"
@@ -118,6 +132,11 @@ def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> 
         from holdfast.remote.folder import FolderRemote
 
         return FolderRemote(_expanded(rest), known=known)
+    if colon and kind == "s3":
+        from holdfast.config import s3_access
+        from holdfast.remote.s3 import S3Remote
+
+        return S3Remote(address, s3_access(), timeout=timeout)
     raise InvalidInput(
         f"no remote is known for {kind[:20]}:",
         hint="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",

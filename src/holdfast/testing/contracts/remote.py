@@ -102,13 +102,11 @@ class RemoteContract:
         assert remote.put("s/1", b"again")
         assert remote.get("s/1") == b"again"
 
-    @pytest.mark.parametrize("name", BAD_NAMES)
-    def test_name_that_could_mean_something_else_is_refused(
-        self, remote: Remote, name: str
-    ) -> None:
-        for act in (remote.get, remote.delete, partial(remote.put, data=b"")):
-            with pytest.raises(InvalidInput):
-                act(name)
+    def test_name_that_could_mean_something_else_is_refused(self, remote: Remote) -> None:
+        for name in BAD_NAMES:
+            for act in (remote.get, remote.delete, partial(remote.put, data=b"")):
+                with pytest.raises(InvalidInput):
+                    act(name)
         assert [*remote.list("")] == []
 
     # -- lists -----------------------------------------------------------------------------------
@@ -120,14 +118,12 @@ class RemoteContract:
             Object(name, len(NAMES) - 1 - NAMES.index(name)) for name in sorted(NAMES)
         ]
 
-    @pytest.mark.parametrize(
-        "prefix", ["", "a", "a/", "a/1", "a-", "b/c", "b/c/d/e", "x", "a/1/", "z/0"]
-    )
-    def test_prefix_is_of_the_name_and_not_of_folders(self, remote: Remote, prefix: str) -> None:
+    def test_prefix_is_of_the_name_and_not_of_folders(self, remote: Remote) -> None:
         for name in NAMES:
             remote.put(name, b"")
-        expected = sorted(name for name in NAMES if name.startswith(prefix))
-        assert [each.name for each in remote.list(prefix)] == expected
+        for prefix in ("", "a", "a/", "a/1", "a-", "b/c", "b/c/d/e", "x", "a/1/", "z/0"):
+            expected = sorted(name for name in NAMES if name.startswith(prefix))
+            assert [each.name for each in remote.list(prefix)] == expected
 
     def test_nothing_is_listed_where_nothing_was_put(self, remote: Remote) -> None:
         assert [*remote.list("")] == [*remote.list("s/")] == []
@@ -157,12 +153,10 @@ class RemoteContract:
         self, another: Callable[[], Remote]
     ) -> None:
         remotes = [another() for _ in range(4)]
-        for round in range(5):
-            name = f"s/{round}/p"
-            with ThreadPoolExecutor(8) as pool:
-                told = [pool.submit(remotes[n % 4].put, name, b"same") for n in range(8)]
-            assert any(each.result() for each in told)
-            assert {remote.get(name) for remote in remotes} == {b"same"}
+        with ThreadPoolExecutor(4) as pool:
+            told = [pool.submit(remote.put, "s/1/p", b"same") for remote in remotes]
+        assert any(each.result() for each in told)
+        assert {remote.get("s/1/p") for remote in remotes} == {b"same"}
 
     def test_many_at_once_lose_nothing(self, remote: Remote) -> None:
         with ThreadPoolExecutor(8) as pool:

@@ -1,0 +1,183 @@
+"""Real servers for the tests, from pip: SeaweedFS, and rclone as the one that ignores conditions.
+
+One server serves a whole run, all workers of it. Each user of it holds a shared lock; a keeper
+process waits for the lock alone, which it gets when the last user is gone, however it went, and
+then ends the server. So nothing stays behind, and nothing is ended while it is in use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+KEY, SECRET, BUCKET = "canarykeyid", "canarysecretkey", "holdfast-tests"
+_PATIENCE = 60.0
+
+
+class Server(NamedTuple):
+    """A server that runs: where it is, and how one is let in."""
+
+    endpoint: str
+    key: str = KEY
+    secret: str = SECRET
+    bucket: str = BUCKET
+
+    def address(self, prefix: str) -> str:
+        return f"s3://{self.bucket}/{prefix}?endpoint={self.endpoint}"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "NO_PROXY": "127.0.0.1",
+        }
+
+
+@contextmanager
+def shared(name: str, start: Callable[[Path], list[str]], folder: Path) -> Iterator[Server]:
+    """The server of this name; begun by whoever needs it first. `start` gives its command."""
+    place = folder / name
+    place.mkdir(exist_ok=True, mode=0o700)
+    with open(place / "users", "a") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        with open(place / "begin", "a") as begin:
+            fcntl.flock(begin, fcntl.LOCK_EX)
+            said = place / "endpoint"
+            if not said.exists():
+                said.write_text(_begun(place, start(place)))
+        yield Server(said.read_text())
+
+
+def _begun(place: Path, command: list[str]) -> str:
+    """Start a keeper, which starts the server; return where it answers."""
+    log = os.open(place / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    # Not by Popen, which complains of a child that outlives it; this one is meant to.
+    keeper = os.posix_spawn(
+        sys.executable,
+        [sys.executable, __file__, str(place), *command],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)],
+        setsid=True,
+    )
+    os.close(log)
+    endpoint = (place / "answers").read_text()
+    give_up = time.monotonic() + _PATIENCE
+    while not _answers(endpoint):
+        if os.waitpid(keeper, os.WNOHANG)[0] or time.monotonic() > give_up:
+            pytest.skip(f"{command[0]} does not run here: {(place / 'log').read_text()[-300:]}")
+        time.sleep(0.1)
+    return endpoint
+
+
+def _answers(endpoint: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        opener.open(endpoint, timeout=2).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True  # it wants a signature, so it is up
+    except OSError:
+        return False
+    return True
+
+
+def keep(place: str, command: list[str]) -> None:
+    """What the keeper does: run the server until nobody uses it."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as server:
+        with open(os.path.join(place, "users"), "a") as users:
+            while server.poll() is None:
+                try:
+                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    server.send_signal(signal.SIGKILL)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.2)
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+    return found or pytest.skip(f"{name} is not installed; make venv installs it")
+
+
+def seaweedfs(place: Path) -> list[str]:
+    (place / "data").mkdir()
+    rights = ["Admin", "Read", "Write", "List", "Tagging"]
+    keys = [{"accessKey": KEY, "secretKey": SECRET}]
+    identity = {"name": "tests", "credentials": keys, "actions": rights}
+    (place / "identity.json").write_text(json.dumps({"identities": [identity]}))
+    names = ["master", "volume", "filer", "s3"]
+    ports = dict(zip([*names, *(f"{name}.grpc" for name in names)], free_ports(8), strict=True))
+    (place / "answers").write_text(f"http://127.0.0.1:{ports['s3']}")
+    (place / "filer").write_text(f"http://127.0.0.1:{ports['filer']}")
+    return [
+        program("weed"),
+        "server",
+        f"-dir={place / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-filer=true",
+        "-s3=true",
+        f"-s3.config={place / 'identity.json'}",
+        *(f"-{name}.port={ports[name]}" for name in names),
+        *(f"-{name}.port.grpc={ports[f'{name}.grpc']}" for name in names),
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-s3.autoCreateBucket=false",
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=20",
+        "-master.telemetry=false",
+    ]
+
+
+def rclone(place: Path) -> list[str]:
+    (place / "data" / BUCKET).mkdir(parents=True)
+    (port,) = free_ports(1)
+    (place / "answers").write_text(f"http://127.0.0.1:{port}")
+    return [
+        *(program("rclone"), "serve", "s3", str(place / "data"), f"--addr=127.0.0.1:{port}"),
+        *(f"--auth-key={KEY},{SECRET}", "--vfs-cache-mode=off", f"--config={place / 'none'}"),
+    ]
+
+
+def make_bucket(filer: str) -> None:
+    """A bucket of SeaweedFS is a folder of its filer; it may take a moment to take the first."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            request = urllib.request.Request(f"{filer}/buckets/{BUCKET}/", method="POST")
+            opener.open(request, timeout=5).close()
+            return
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], sys.argv[2:])

@@ -128,7 +128,7 @@ ALLOWED = {
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     "remote": "config errors remote.*",
-    "remote.*": "errors clock files text remote.*",
+    "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
     "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",

@@ -269,6 +269,12 @@ class Circle:
             )
         return found
 
+    def knew_the_end_of(self, key_id: str, recipient: str) -> bool:
+        """Whether who began the epoch of this recipient knew that a signer is put out."""
+        ends = {each for each in self._counted if key_id in self._ends.get(each, ())}
+        began = [each.hash for each in self.epoch_list if each.recipient == recipient]
+        return any(ends & (self._past[each] | {each}) for each in began)
+
     @property
     def person(self) -> code.PersonKey:
         """What this person gives to others."""

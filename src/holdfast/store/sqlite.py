@@ -20,6 +20,7 @@ from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
 from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
 from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
 from holdfast.store.heads import LONGEST_ID
+from holdfast.store.kept import LISTED, SHOWN, are_as_kept, listings, packed, sum_of_line, unpacked
 from holdfast.store.local import Local, settle
 from holdfast.store.schema import SHIFT
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Parts = list[bytes]
 
-_PART = 1 << 20
 _OF_DEVICES = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
 _LAST_SEQ = (1 << SHIFT) - 1
 _MOST = 1 << 62
@@ -76,9 +76,7 @@ _SUM = """
 """
 _PARTS = "SELECT data FROM blob WHERE digest = ? ORDER BY part"
 _LAST = "SELECT ifnull(max(position), ?) FROM event WHERE position > ? AND position < ?"
-_SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
-_LISTED = ("id", "seq", *_SHOWN, "project")
-_LIST = f"SELECT line_sum, {', '.join(_LISTED)} FROM session"
+_LIST = f"SELECT line_sum, {', '.join(LISTED)} FROM session"
 # An id is found in any case, and only so by its index.
 _TESTS = {
     "id": "id = ? COLLATE NOCASE",
@@ -121,7 +119,7 @@ class SqliteView(View):
         self.exists = number is not None
         # As bytes, because a text that is damaged must not keep the events from being read.
         texts = [part.decode("utf-8", "replace") if type(part) is bytes else part for part in line]
-        self.listed_well = not self.exists or _sum_of_line(texts) == line_sum
+        self.listed_well = not self.exists or sum_of_line(texts) == line_sum
         self.session: str = line[0] if isinstance(line[0], str) else asked
         self.number: int = number or 0
         self.seq: int = line[1] if type(line[1]) is int and 0 < line[1] <= _LAST_SEQ else 0
@@ -158,12 +156,12 @@ class SqliteView(View):
     def keeps_content(self) -> bool:
         used = self._all("SELECT digest FROM blob_use WHERE session = ?", (self.number,))
         return all(
-            _are_as_kept(digest, [part for (part,) in self._all(_PARTS, (digest,))])
+            are_as_kept(digest, [part for (part,) in self._all(_PARTS, (digest,))])
             for (digest,) in used
         )
 
     def listing(self) -> dict[str, object]:
-        return _listings(self._all(f"{_LIST} WHERE number = ?", (self.number,)))[0]
+        return listings(self._all(f"{_LIST} WHERE number = ?", (self.number,)))[0]
 
     def row(self, table: str, key: str) -> bytes | None:
         found = self._all(
@@ -285,7 +283,7 @@ class SqliteStore(Store):
         chores: Sequence[str] = (),
         change: Change | None = None,
     ) -> None:
-        packed = [(digest, _packed(digest, data)) for digest, data in blobs]
+        parts = [(digest, packed(digest, data)) for digest, data in blobs]
 
         def act(connection: sqlite3.Connection) -> tuple[SqliteView, Batch] | None:
             view = self._load(connection, session)
@@ -297,7 +295,7 @@ class SqliteStore(Store):
                 view.end()
             if batch is not None:
                 self._save(connection, view, batch)
-                _put_blobs(connection, view.number, packed)
+                _put_blobs(connection, view.number, parts)
                 connection.executemany(
                     "INSERT INTO chore (session, what) VALUES (?, ?)",
                     [(view.number, what) for what in chores],
@@ -336,10 +334,10 @@ class SqliteStore(Store):
         if batch.resum:
             _, view.event_sum = _sum_of_events(connection.execute, view.number)
         core = (batch.fold, batch.core, zlib.crc32(batch.core, batch.fold))
-        line = (view.seq, *(batch.listing[name] for name in _SHOWN))
+        line = (view.seq, *(batch.listing[name] for name in SHOWN))
         self._put_rows(connection, view, batch)
         sums = (view.event_sum, view.row_sum)
-        line_sum = _sum_of_line((view.session, *line))
+        line_sum = sum_of_line((view.session, *line))
         connection.execute(_SAVE, (*sums, *core, line_sum, *line, view.number))
         for lost in batch.lost:
             _note_lost(connection, view.session, lost)
@@ -430,7 +428,7 @@ class SqliteStore(Store):
             f"{_LIST} WHERE {tests} ORDER BY updated DESC, number DESC LIMIT ?",
             (*asked.values(), min(limit, _MOST)),
         )
-        return _listings(rows)
+        return listings(rows)
 
     def resolve(self, prefix: str) -> list[str]:
         if not prefix:
@@ -448,7 +446,7 @@ class SqliteStore(Store):
         parts = [part for (part,) in self.read(_PARTS, (digest,))]
         if not parts:
             return None
-        data = _unpacked(digest, parts)
+        data = unpacked(digest, parts)
         if data is None:
             raise self._database.damaged(f"what is kept under {digest[:12]} was not written so")
         return data
@@ -624,23 +622,11 @@ def _end_moment(database: Database, reader: Reader) -> None:
         database.give_back(reader)
 
 
-def _listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
-    return [
-        {**dict(zip(_LISTED, line, strict=True)), "sound": _sum_of_line(line[:-1]) == line_sum}
-        for line_sum, *line in rows
-    ]
-
-
 def _unsound(run: Read) -> list[tuple[int, str]]:
     """Number and id of the lines that are not as they were written."""
-    rows = list(run(f"SELECT number, line_sum, {', '.join(_LISTED)} FROM session"))
-    listed = zip(rows, _listings([row[1:] for row in rows]), strict=True)
+    rows = list(run(f"SELECT number, line_sum, {', '.join(LISTED)} FROM session"))
+    listed = zip(rows, listings([row[1:] for row in rows]), strict=True)
     return [(number, str(shown["id"])) for (number, *_), shown in listed if not shown["sound"]]
-
-
-def _sum_of_line(line: Sequence[object]) -> int:
-    """Of all that lists show but the project, which is true of this machine only."""
-    return zlib.crc32(repr(tuple(line)).encode())
 
 
 def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:
@@ -692,39 +678,6 @@ def _note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, in
     connection.execute("INSERT OR IGNORE INTO lost VALUES (?, ?, ?, ?)", (session, *head))
 
 
-def _packed(digest: str, data: bytes) -> Parts:
-    """The parts in which content is kept, each followed by a sum, so that none need be unpacked
-    to see that it is as it was written, and that none is missing."""
-    if _sha256(data) != digest:
-        raise Damaged(f"the content given as {digest[:12]} has another SHA-256")
-    starts = range(0, len(data) or 1, _PART)
-    parts = [zlib.compress(data[start : start + _PART], 6) for start in starts]
-    return [part + _sum_of_part(digest, n, len(parts), part) for n, part in enumerate(parts)]
-
-
-def _sum_of_part(digest: str, number: int, count: int, part: bytes | memoryview) -> bytes:
-    place = f"{digest} {number}/{count}".encode()
-    return zlib.crc32(part, zlib.crc32(place)).to_bytes(4, "little")
-
-
-def _unpacked(digest: str, parts: Sequence[bytes]) -> bytes | None:
-    """The content of these parts, None if it is not what was kept under the digest."""
-    try:
-        data = b"".join(zlib.decompressobj().decompress(part) for part in parts)
-    except (zlib.error, TypeError):
-        return None
-    return data if parts and _sha256(data) == digest else None
-
-
-def _are_as_kept(digest: str, parts: Sequence[bytes]) -> bool:
-    sums = (
-        _sum_of_part(digest, n, len(parts), memoryview(part)[:-4]) == part[-4:]
-        for n, part in enumerate(parts)
-    )
-    # Parts that were written before there were sums have to be unpacked.
-    return bool(parts) and (all(sums) or _unpacked(digest, parts) is not None)
-
-
 def _put_blobs(
     connection: sqlite3.Connection, number: int, blobs: Sequence[tuple[str, Parts]]
 ) -> None:
@@ -736,12 +689,6 @@ def _put_blobs(
             rows = [(digest, n, data) for n, data in enumerate(parts)]
             connection.executemany("INSERT INTO blob VALUES (?, ?, ?)", rows)
         connection.execute("INSERT OR IGNORE INTO blob_use VALUES (?, ?)", (digest, number))
-
-
-def _sha256(data: bytes) -> str:
-    from hashlib import sha256
-
-    return sha256(data).hexdigest()
 
 
 def _guarded(value: bytes) -> bytes:

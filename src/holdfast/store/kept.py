@@ -1,0 +1,72 @@
+"""The forms that every adapter keeps the same: content in parts, and the lines that lists show.
+
+Both carry a CRC-32, so that a flipped bit in them is seen before anyone relies on them.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from holdfast.errors import Damaged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Parts = list[bytes]
+
+_PART = 1 << 20
+SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
+LISTED = ("id", "seq", *SHOWN, "project")
+
+
+def listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
+    return [
+        {**dict(zip(LISTED, line, strict=True)), "sound": sum_of_line(line[:-1]) == line_sum}
+        for line_sum, *line in rows
+    ]
+
+
+def sum_of_line(line: Sequence[object]) -> int:
+    """Of all that lists show but the project, which is true of this machine only."""
+    return zlib.crc32(repr(tuple(line)).encode())
+
+
+def packed(digest: str, data: bytes) -> Parts:
+    """The parts in which content is kept, each followed by a sum, so that none need be unpacked
+    to see that it is as it was written, and that none is missing."""
+    if _sha256(data) != digest:
+        raise Damaged(f"the content given as {digest[:12]} has another SHA-256")
+    starts = range(0, len(data) or 1, _PART)
+    parts = [zlib.compress(data[start : start + _PART], 6) for start in starts]
+    return [part + _sum_of_part(digest, n, len(parts), part) for n, part in enumerate(parts)]
+
+
+def _sum_of_part(digest: str, number: int, count: int, part: bytes | memoryview) -> bytes:
+    place = f"{digest} {number}/{count}".encode()
+    return zlib.crc32(part, zlib.crc32(place)).to_bytes(4, "little")
+
+
+def unpacked(digest: str, parts: Sequence[bytes]) -> bytes | None:
+    """The content of these parts, None if it is not what was kept under the digest."""
+    try:
+        data = b"".join(zlib.decompressobj().decompress(part) for part in parts)
+    except (zlib.error, TypeError):
+        return None
+    return data if parts and _sha256(data) == digest else None
+
+
+def are_as_kept(digest: str, parts: Sequence[bytes]) -> bool:
+    sums = (
+        _sum_of_part(digest, n, len(parts), memoryview(part)[:-4]) == part[-4:]
+        for n, part in enumerate(parts)
+    )
+    # Parts that were written before there were sums have to be unpacked.
+    return bool(parts) and (all(sums) or unpacked(digest, parts) is not None)
+
+
+def _sha256(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()

@@ -14,9 +14,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tests.pgserver import PgServer
+
 pytest_plugins = ["tests.conformance", "pytester"]
 pytest.register_assert_rewrite("holdfast.testing")
 
+_GIVEN_POSTGRES = os.environ.get("HOLDFAST_TEST_POSTGRES") or ""
 SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)
 
 settings.register_profile(
@@ -35,7 +40,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-_FOREIGN_PREFIXES = ("HOLDFAST_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_")
+_FOREIGN_PREFIXES = ("HOLDFAST_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
 _FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
 
 
@@ -102,3 +107,24 @@ def _environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_NAME": "Test",
         "GIT_COMMITTER_EMAIL": "test@example.invalid",
     }
+
+
+@pytest.fixture(scope="session")
+def pg_server() -> Iterator[PgServer]:
+    """A PostgreSQL server of this process; what needs one is skipped where it cannot start."""
+    pytest.importorskip("psycopg")
+    from tests.pgserver import NoServer, PgServer
+
+    try:
+        server = PgServer()
+    except NoServer as error:
+        pytest.skip(f"no PostgreSQL here: {error}")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def pg_url(request: pytest.FixtureRequest) -> str:
+    given = _GIVEN_POSTGRES
+    server: PgServer | None = None if given else request.getfixturevalue("pg_server")
+    return given or (server.url if server else "")

@@ -163,6 +163,7 @@ THIRD_PARTY = {
     "cryptography": "remote.keys",
     "keyring": "remote.keys",
     "obstore": "remote.s3",
+    "psycopg": "store.postgres.*",
     "pytest": "testing.*",
     "hypothesis": "testing.*",
 }

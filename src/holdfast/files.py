@@ -40,6 +40,8 @@ SPOOL = "spool"
 WAITING = "new"
 """Within the spool: what hooks said and nobody has taken up."""
 QUARANTINE = "quarantine"
+STORES, REMEMBERED = "stores", "remembered"
+"""What is true of this machine about stores elsewhere, and the chain ends written to each."""
 TEMPORARY = ".holdfast-tmp"
 
 _CHUNK = 1 << 20

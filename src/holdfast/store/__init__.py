@@ -10,19 +10,28 @@ never looks inside an event or a core; what they mean is the journal's business.
 
 from __future__ import annotations
 
+import zlib
+
 from holdfast.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
     from holdfast.clock import Clock
     from holdfast.store.bound import Bound
     from holdfast.store.local import Local
+    from holdfast.store.postgres import PostgresStore
     from holdfast.store.remotes import Remotes
     from holdfast.store.runs import Change, Runs
 
     Machine = str | Callable[[], str]
+
+
+SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
+LISTED = ("id", "seq", *SHOWN, "project")
+"""What a line of the catalogue shows; which project it is in is true of this machine only."""
 
 
 class Entry:
@@ -228,13 +237,18 @@ class Repaired:
 
 
 class Capabilities:
-    """What an adapter can do beyond the contract; the rest is done by polling or not at all."""
+    """What an adapter can do beyond the contract; the rest is done by polling or not at all.
 
-    __slots__ = ("notifies", "search")
+    With `files` the journal lies in files of the home: they can be looked at, backed up hourly
+    and rebuilt here. Otherwise a server looks after them.
+    """
 
-    def __init__(self, *, search: bool, notifies: bool) -> None:
+    __slots__ = ("files", "notifies", "search")
+
+    def __init__(self, *, search: bool, notifies: bool, files: bool = True) -> None:
         self.search = search
         self.notifies = notifies
+        self.files = files
 
 
 class Store:
@@ -371,6 +385,18 @@ class Store:
         raise NotImplementedError
 
 
+def listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
+    return [
+        {**dict(zip(LISTED, line, strict=True)), "sound": sum_of_line(line[:-1]) == line_sum}
+        for line_sum, *line in rows
+    ]
+
+
+def sum_of_line(line: Sequence[object]) -> int:
+    """A CRC-32 of all that a line shows but the project: a flipped bit in it is seen."""
+    return zlib.crc32(repr(tuple(line)).encode())
+
+
 def open_store(
     url: str, home: str, *, clock: Clock, busy_timeout: float = 10.0, machine: Machine = ""
 ) -> Store:
@@ -379,13 +405,28 @@ def open_store(
     `machine` tells this machine from others, so that a copied database is noticed; a function is
     asked only when something is written.
     """
+    if url.startswith(("postgresql:", "postgres:")):
+        return _postgres()(url, home, clock=clock, busy_timeout=busy_timeout, machine=machine)
     if url and not url.startswith("sqlite:"):
         raise InvalidInput(
             f"no store is known for {url.split(':', 1)[0]}:",
-            why="this version keeps sessions in SQLite",
-            hint="leave the store setting empty, or use sqlite:PATH",
+            why="sessions are kept in SQLite or PostgreSQL",
+            hint="leave the store setting empty, or use sqlite:PATH or postgresql://HOST/DATABASE",
         )
     from holdfast.store.sqlite import SqliteStore
 
     path = url.removeprefix("sqlite:").removeprefix("//")
     return SqliteStore(path or home, clock=clock, busy_timeout=busy_timeout, machine=machine)
+
+
+def _postgres() -> type[PostgresStore]:
+    try:
+        from holdfast.store.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        raise InvalidInput(
+            "the driver for PostgreSQL is not installed",
+            hint="pip install 'holdfast[postgres]'",
+        ) from error
+    return PostgresStore

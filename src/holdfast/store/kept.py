@@ -1,7 +1,4 @@
-"""The forms that every adapter keeps the same: content in parts, and the lines that lists show.
-
-Both carry a CRC-32, so that a flipped bit in them is seen before anyone relies on them.
-"""
+"""Content as every adapter keeps it: in packed parts, each with a sum."""
 
 from __future__ import annotations
 
@@ -12,25 +9,10 @@ from holdfast.errors import Damaged
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     Parts = list[bytes]
 
 _PART = 1 << 20
-SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
-LISTED = ("id", "seq", *SHOWN, "project")
-
-
-def listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
-    return [
-        {**dict(zip(LISTED, line, strict=True)), "sound": sum_of_line(line[:-1]) == line_sum}
-        for line_sum, *line in rows
-    ]
-
-
-def sum_of_line(line: Sequence[object]) -> int:
-    """Of all that lists show but the project, which is true of this machine only."""
-    return zlib.crc32(repr(tuple(line)).encode())
 
 
 def packed(digest: str, data: bytes) -> Parts:

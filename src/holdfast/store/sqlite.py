@@ -17,10 +17,21 @@ from functools import partial
 from holdfast import files
 from holdfast.clock import short_id
 from holdfast.errors import Busy, Damaged, InvalidInput, NoSession
-from holdfast.store import Batch, Capabilities, Entry, Head, Store, Stored, View
+from holdfast.store import (
+    LISTED,
+    SHOWN,
+    Batch,
+    Capabilities,
+    Entry,
+    Head,
+    Store,
+    Stored,
+    View,
+    listings,
+    sum_of_line,
+)
 from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
 from holdfast.store.heads import LONGEST_ID
-from holdfast.store.kept import LISTED, SHOWN, are_as_kept, listings, packed, sum_of_line, unpacked
 from holdfast.store.local import Local, settle
 from holdfast.store.schema import SHIFT
 
@@ -155,6 +166,10 @@ class SqliteView(View):
 
     def keeps_content(self) -> bool:
         used = self._all("SELECT digest FROM blob_use WHERE session = ?", (self.number,))
+        if not used:
+            return True
+        from holdfast.store.kept import are_as_kept
+
         return all(
             are_as_kept(digest, [part for (part,) in self._all(_PARTS, (digest,))])
             for (digest,) in used
@@ -283,7 +298,7 @@ class SqliteStore(Store):
         chores: Sequence[str] = (),
         change: Change | None = None,
     ) -> None:
-        parts = [(digest, packed(digest, data)) for digest, data in blobs]
+        parts = _all_packed(blobs) if blobs else []
 
         def act(connection: sqlite3.Connection) -> tuple[SqliteView, Batch] | None:
             view = self._load(connection, session)
@@ -446,6 +461,8 @@ class SqliteStore(Store):
         parts = [part for (part,) in self.read(_PARTS, (digest,))]
         if not parts:
             return None
+        from holdfast.store.kept import unpacked
+
         data = unpacked(digest, parts)
         if data is None:
             raise self._database.damaged(f"what is kept under {digest[:12]} was not written so")
@@ -676,6 +693,12 @@ def _sum_of_rows(connection: sqlite3.Connection, where: str, values: tuple[objec
 
 def _note_lost(connection: sqlite3.Connection, session: str, head: tuple[str, int, str]) -> None:
     connection.execute("INSERT OR IGNORE INTO lost VALUES (?, ?, ?, ?)", (session, *head))
+
+
+def _all_packed(blobs: Sequence[tuple[str, bytes]]) -> list[tuple[str, Parts]]:
+    from holdfast.store.kept import packed
+
+    return [(digest, packed(digest, data)) for digest, data in blobs]
 
 
 def _put_blobs(

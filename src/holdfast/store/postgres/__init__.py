@@ -1,0 +1,646 @@
+"""The PostgreSQL store: one database for server processes, fleets, or a person with a server.
+
+How the server is reached is the business of `server`, what the tables look like of `schema`. What
+is true of one machine only stays on it (`beside`). Here is what is kept, and in which order things
+become true.
+
+An append takes two round trips: one locks the session's row and reads it, then the plan decides,
+and one writes everything and commits. Arrival numbers are given under that lock, so they have
+no gaps and no two writers share one. When the connection breaks, the append is done again: the
+row lock makes it wait for what became of the first try, and the event that was sent is looked for
+before anything is sent again. So it counts once, whatever was lost.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import get_ident
+
+import psycopg
+from psycopg import errors as pgerrors
+
+from holdfast.errors import InvalidInput, Outdated, Refused
+from holdfast.store import Capabilities, Flaw, Head, Repaired, Store, listings
+from holdfast.store.heads import LONGEST_ID
+from holdfast.store.kept import packed, unpacked
+from holdfast.store.local import settle
+from holdfast.store.postgres import save, schema
+from holdfast.store.postgres.beside import (
+    SET_DEVICE,
+    Beside,
+    BoundBeside,
+    LocalBeside,
+    RemotesBeside,
+    RunsBeside,
+    put_stubs,
+)
+from holdfast.store.postgres.server import Lost, NotThere, Place, Server
+from holdfast.store.postgres.view import LINE, LOAD, PgView, folded
+from holdfast.store.sqlite import no_such_session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from holdfast.clock import Clock
+    from holdfast.store import Batch, Machine, Spot, View
+    from holdfast.store.bound import Bound
+    from holdfast.store.local import Local
+    from holdfast.store.postgres.save import Doubt
+    from holdfast.store.postgres.server import Connection, Rows
+    from holdfast.store.remotes import Remotes
+    from holdfast.store.runs import Change, Runs
+    from holdfast.store.search import TextOf
+
+_MOST = 1 << 62
+_MOST_RESOLVED = 20
+_MOST_KNOWN = 1000
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LIST = f"SELECT line_sum, {LINE} FROM @session"
+_TESTS = {name: f"{name} = %s" for name in ("status", "archived", "forgotten")}
+_LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+_ERASE = (
+    "DELETE FROM @blob_use WHERE session = %(number)s",
+    "DELETE FROM @blob b WHERE NOT EXISTS (SELECT 1 FROM @blob_use u WHERE u.digest = b.digest)",
+    "UPDATE @event SET salt = NULL, data = NULL, key = NULL WHERE session = %(number)s",
+    "DELETE FROM @row WHERE session = %(number)s",
+    "DELETE FROM @find WHERE session = %(number)s",
+    "DELETE FROM @chore WHERE session = %(number)s",
+    "DELETE FROM @lost WHERE session = %(session)s",
+)
+
+
+class LentView(PgView):
+    """A view for reading only, over a connection that goes back when it ends."""
+
+    _lent: tuple[Server, Connection] | None = None
+
+    def lend(self, server: Server, connection: Connection) -> LentView:
+        self._lent = (server, connection)
+        return self
+
+    def end(self) -> None:
+        super().end()
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            _end_moment(*lent)
+
+    __del__ = end
+
+
+class PostgresStore(Store):
+    def __init__(
+        self, url: str, home: str, *, clock: Clock, busy_timeout: float, machine: Machine
+    ) -> None:
+        self.home = os.path.abspath(home)
+        self.capabilities = Capabilities(search=True, notifies=True, files=False)
+        self._clock, self._timeout, self._machine = clock, busy_timeout, machine
+        self._server = Server(Place(url), clock=clock, timeout=busy_timeout)
+        self._beside: Beside | None = None
+        self._numbers: dict[str, int] = {}
+        self._planning: set[int] = set()
+        self.hears_itself: bool | None = None
+        """Whether notifications come through; None while nobody has tried."""
+
+    @property
+    def shown(self) -> str:
+        """Where this store is, without a password."""
+        return self._server.place.shown
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        session: str,
+        plan: Callable[[View], Batch | None],
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        spot: Spot | None = None,
+        chores: Sequence[str] = (),
+        change: Change | None = None,
+    ) -> None:
+        parts = [(digest, packed(digest, data)) for digest, data in blobs]
+        beside = self._set_up()
+
+        def record() -> PgView:
+            return self._record(session, plan, create=create, blobs=parts, chores=chores)
+
+        def act(connection: sqlite3.Connection) -> None:
+            # One at a time on this machine: who begins looks at what others here have begun.
+            view = record()
+            if view.exists:
+                put_stubs(connection, [view.session])
+            if view.new_device:
+                connection.execute(SET_DEVICE, (view.new_device,))
+            if change is not None:
+                put_stubs(connection, self._ids([holder.session for holder in change.held]))
+                change.make(connection)
+            if spot is not None:
+                settle(connection, spot, view.session)
+
+        if create or spot is not None or change is not None:
+            self._require_outside()
+            beside.sqlite.write(act)
+        elif (view := record()).new_device:
+            device = (view.new_device,)
+            beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+
+    def _record(
+        self,
+        session: str,
+        plan: Callable[[View], Batch | None],
+        *,
+        create: bool,
+        blobs: Sequence[tuple[str, list[bytes]]],
+        chores: Sequence[str] = (),
+        also: Callable[[Connection, PgView], None] | None = None,
+    ) -> PgView:
+        """One append, as often as the connection breaks under it; returns the session as it is."""
+        self._require_outside()
+        sent: list[Doubt] = []
+
+        def once() -> PgView:
+            return self._try(session, plan, create, blobs, chores, also, sent)
+
+        self._planning.add(get_ident())
+        try:
+            while True:
+                try:
+                    return self._server.insist(once)
+                except save.Taken:
+                    continue  # another process has just begun the same session
+        finally:
+            self._planning.discard(get_ident())
+
+    def _try(
+        self,
+        session: str,
+        plan: Callable[[View], Batch | None],
+        create: bool,
+        blobs: Sequence[tuple[str, list[bytes]]],
+        chores: Sequence[str],
+        also: Callable[[Connection, PgView], None] | None,
+        sent: list[Doubt],
+    ) -> PgView:
+        def act(connection: Connection) -> PgView:
+            view = self._lock(connection, session)
+            try:
+                if sent and sent[-1].arrived(view):
+                    batch: Batch | None = sent[-1].batch
+                elif not view.exists and not create:
+                    raise no_such_session(session)
+                else:
+                    batch = plan(view)
+                    if batch is not None:
+                        self._send(connection, view, batch, blobs, chores, also, sent)
+            finally:
+                view.end()
+                if not connection.closed and connection.info.transaction_status:
+                    connection.rollback()
+            if batch is not None:
+                self._remember(view, batch)
+            return view
+
+        return self._server.use(act, "update")
+
+    def _lock(self, connection: Connection, session: str) -> PgView:
+        """The session, its row locked until the transaction ends."""
+        key, wait = _known_text(session), max(1, int(self._timeout * 1000))
+        with connection.pipeline():
+            connection.execute(_BEGIN)
+            connection.execute(f"SET LOCAL lock_timeout = {wait}")
+            found = connection.execute(self._sql(f"{LOAD} FOR UPDATE"), (key,), binary=True)
+            # After the lock: who seals the store waits for those that have one.
+            oldest = connection.execute(self._sql(save.OLDEST), binary=True)
+        self._require_current(oldest.fetchone())
+        view = PgView(
+            self._reader(connection), session, self._set_up().sqlite.device, found.fetchone()
+        )
+        if view.exists:
+            view.remembered = self._recall(view.number, session)
+        return view
+
+    def _send(
+        self,
+        connection: Connection,
+        view: PgView,
+        batch: Batch,
+        blobs: Sequence[tuple[str, list[bytes]]],
+        chores: Sequence[str],
+        also: Callable[[Connection, PgView], None] | None,
+        sent: list[Doubt],
+    ) -> None:
+        if not view.exists and len(view.session.encode()) > LONGEST_ID:
+            raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
+        sql, place = self._sql, self._server.place
+        work = save.Saving(sql, view, batch)
+        if batch.resum:
+            work.resum(self._reader(connection))
+        sent.append(work.doubt())
+        try:
+            with connection.pipeline():
+                written = work.write(connection)
+                if blobs:
+                    save.put_blobs(connection, sql, view, blobs)
+                if chores:
+                    save.put_chores(connection, sql, view, self._set_up().name(), chores)
+                for lost in batch.lost:
+                    connection.execute(sql(_LOSE), (view.session, *lost))
+                if also is not None:
+                    also(connection, view)
+                connection.execute("COMMIT")
+                connection.execute(
+                    "SELECT pg_notify(%s, %s)", (channel(place), folded(view.session))
+                )
+        except pgerrors.UniqueViolation as error:
+            if error.diag.constraint_name == "session_key":
+                raise save.Taken from error
+            raise
+        ((view.number,),) = written.fetchall()
+        view.exists = True
+
+    def _remember(self, view: PgView, batch: Batch) -> None:
+        """After the commit: what this machine keeps of it."""
+        beside = self._set_up()
+        view.new_device = batch.device or ""
+        left = beside.heads.recall(view.number)
+        if left and folded(left[0]) != folded(view.session):
+            # The place of a session that an older copy of the database never had.
+            self.note_lost(left[0], left[1])
+            left = None
+        head = batch.head
+        if head is not None:
+            is_behind = left and left[1].device == head.device and left[1].n > head.n
+            # Another process of this home may have been quicker to remember a later one.
+            if not is_behind or view.remembered is not None:
+                beside.heads.remember(view.number, view.session, head)
+
+    def _recall(self, number: int, session: str) -> Head | None:
+        left = self._at_hand().heads.recall(number)
+        return left[1] if left and folded(left[0]) == folded(session) else None
+
+    def _require_outside(self) -> None:
+        if get_ident() in self._planning:
+            raise RuntimeError("a plan must not write: it runs inside a transaction")
+
+    def _require_current(self, oldest: Sequence[Any] | None) -> None:
+        needed = int(oldest[0]) if oldest else 0
+        if needed > schema.FORMAT:
+            self._require_here()
+            raise Outdated(
+                "this process is too old to write here",
+                why=f"a newer Holdfast took the store over (format {needed}, this has"
+                f" {schema.FORMAT})",
+                hint="restart this program with the newer version; nothing was written",
+            )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _sql(self, text: str) -> str:
+        return self._server.sql(text)
+
+    def _reader(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
+        def read(sql: str, values: Sequence[object]) -> Rows:
+            return connection.execute(self._sql(sql), values, binary=True).fetchall()
+
+        return read
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
+        """Rows of one query; no tables yet means no rows."""
+        self._at_hand()
+        try:
+            return self._server.read(sql, values)
+        except UnicodeEncodeError:
+            return []  # what cannot be written was never stored
+
+    def view(self, session: str) -> PgView:
+        key = _known_text(session)
+
+        def look() -> PgView:
+            number = self._number(key)
+            if number is None:
+                raise no_such_session(session)
+            return self._moment(session, key, self._recall(number, session))
+
+        beside = self._at_hand()
+        view = self._server.insist(look)
+        view.device = beside.sqlite.device
+        view.project = beside.project(view.session)
+        return view
+
+    def _number(self, key: str) -> int | None:
+        if key not in self._numbers:
+            found = self.read("SELECT number FROM @session WHERE key = %s", (key,))
+            if not found:
+                return None
+            if len(self._numbers) >= _MOST_KNOWN:
+                self._numbers.clear()
+            self._numbers[key] = found[0][0]
+        return self._numbers[key]
+
+    def _moment(self, session: str, key: str, remembered: Head | None) -> PgView:
+        """`remembered` was read before: a head that another process remembers now is not in it."""
+        connection = self._server.borrow()
+        try:
+            with connection.pipeline():
+                connection.execute(_MOMENT)
+                cursor = connection.execute(self._sql(LOAD), (key,), binary=True)
+            found = cursor.fetchone()
+        except psycopg.Error as error:
+            _end_moment(self._server, connection)
+            raise self._server.translated(error, "read") from error
+        if found is None or found[0] != self._numbers.get(key):
+            _end_moment(self._server, connection)
+            self._numbers.pop(key, None)
+            raise no_such_session(session) if found is None else Lost
+        view = LentView(self._lasting(connection), session, "", found)
+        view.remembered = remembered
+        return view.lend(self._server, connection)
+
+    def _lasting(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
+        """Reads for a view that somebody holds: what is lost under it cannot be had again."""
+        read = self._reader(connection)
+
+        def one(sql: str, values: Sequence[object]) -> Rows:
+            try:
+                return read(sql, values)
+            except psycopg.Error as error:
+                told = self._server.translated(error, "read")
+                raise (
+                    self._server.gone(error) if isinstance(told, Lost | NotThere) else told
+                ) from error
+
+        return one
+
+    def catalogue(
+        self, *, where: dict[str, object] | None = None, limit: int = -1
+    ) -> list[dict[str, object]]:
+        asked = {"forgotten": 0, **(where or {})}
+        projects = self._at_hand().projects()
+        tests, values = self._tests(asked, projects)
+        most = min(limit, _MOST) if limit >= 0 else None
+        rows = self.read(
+            f"{_LIST} WHERE {' AND '.join(tests)} ORDER BY updated DESC, number DESC"
+            " LIMIT %s::bigint",
+            (*values, most),
+        )
+        of = {folded(id): project for id, project in projects.items()}
+        return listings([(*row, of.get(folded(row[1]))) for row in rows])
+
+    @staticmethod
+    def _tests(
+        asked: dict[str, object], projects: dict[str, int]
+    ) -> tuple[list[str], list[object]]:
+        """Conditions and their values; which project a session is in is known here only."""
+        tests: list[str] = []
+        values: list[object] = []
+        for name, value in asked.items():
+            if name == "id":
+                tests.append("key = %s")
+                values.append(folded(str(value)))
+            elif name == "project":
+                tests.append("key <> ALL(%s)" if value is None else "key = ANY(%s)")
+                within = (id for id, project in projects.items() if value in (None, project))
+                values.append(list(map(folded, within)))
+            else:
+                tests.append(_TESTS[name])
+                values.append(value)
+        return tests, values
+
+    def resolve(self, prefix: str) -> list[str]:
+        if not prefix:
+            return []
+        key = folded(prefix)
+        found = self.read("SELECT id FROM @session WHERE key = %s AND forgotten = 0", (key,))
+        found = found or self.read(
+            "SELECT id FROM @session WHERE key >= %s AND key < %s AND forgotten = 0"
+            " ORDER BY key LIMIT %s",
+            (key, key + "\U0010ffff", _MOST_RESOLVED),
+        )
+        return [str(row[0]) for row in found]
+
+    def _ids(self, sessions: Sequence[str]) -> list[str]:
+        """These sessions as they are written, as far as they are there."""
+        keys = list(map(folded, sessions))
+        found = self.read("SELECT id FROM @session WHERE key = ANY(%s)", (keys,)) if keys else []
+        return [str(row[0]) for row in found]
+
+    def blob(self, digest: str) -> bytes | None:
+        found = self.read("SELECT data FROM @blob WHERE digest = %s ORDER BY part", (digest,))
+        if not found:
+            return None
+        data = unpacked(digest, [part for (part,) in found])
+        if data is None:
+            raise save.damaged(f"what is kept under {digest[:12]} was not written so")
+        return data
+
+    def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
+        from holdfast.store.postgres import search
+
+        return search.search(self, self._server, words, text_of, limit)
+
+    def watch(self, session: str, after: int, timeout: float) -> bool:
+        from holdfast.store.postgres import watch
+
+        return watch.watch(self, self._server, folded(session), after, timeout)
+
+    def length(self, key: str) -> int:
+        """The last arrival number of a session, 0 if it is not there."""
+        found = self.read("SELECT seq FROM @session WHERE key = %s", (key,))
+        return int(found[0][0]) if found else 0
+
+    # -- erasing -------------------------------------------------------------------------------
+
+    def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        def also(connection: Connection, view: PgView) -> None:
+            # Content that another session takes up meanwhile must not go.
+            connection.execute(self._sql(save.LOCK_BLOBS.format("")))
+            for statement in _ERASE:
+                if "%(session)s" in statement or "%(number)s" in statement:
+                    values = {"number": view.number, "session": view.session}
+                    connection.execute(self._sql(statement), values)
+                else:
+                    connection.execute(self._sql(statement))
+            connection.execute(self._sql(save.RESUM), {"number": view.number})
+
+        beside = self._set_up()
+        view = self._record(session, plan, create=False, blobs=(), also=also)
+        if view.new_device:
+            device = (view.new_device,)
+            beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+        beside.heads.forget(view.number)
+        beside.erase(view.session)
+
+    def note_lost(self, session: str, head: Head) -> None:
+        self._set_up()
+        lost = (session, head.device, head.n, head.hash)
+        self._write(lambda connection: connection.execute(self._sql(_LOSE), lost))
+
+    def _write(self, act: Callable[[Connection], object]) -> None:
+        """One statement that may be sent twice."""
+        self._server.insist(lambda: self._server.use(act, "update"))
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        found = self.read(
+            "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
+        )
+        failed = int(found[0][0] or 0) if found else 0
+        return [f"the server met {failed} page(s) with a wrong checksum: see its log"] * bool(
+            failed
+        )
+
+    def flaws(self) -> list[Flaw]:
+        from holdfast.store.postgres import repair
+
+        try:
+            return self._server.insist(
+                lambda: self._server.use(lambda one: repair.flaws(one, self._server))
+            )
+        except NotThere:
+            return []
+
+    def repair(self) -> Repaired:
+        from holdfast.store.postgres import repair
+
+        self._set_up()
+        return self._server.insist(
+            lambda: self._server.use(lambda one: repair.repair(one, self._server), "update")
+        )
+
+    def facts(self) -> dict[str, str]:
+        """What the server says of itself; `format` is that of the tables, if there are any."""
+        found = self._server.insist(lambda: self._server.use(save.facts_of))
+        meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
+        return {**found, **({"format": meta["format"]} if "format" in meta else {})}
+
+    # -- this home -----------------------------------------------------------------------------
+
+    def _at_hand(self) -> Beside:
+        """What is kept on this machine; of a store without tables, nothing."""
+        if self._beside is None:
+            meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
+            if "store" not in meta:
+                return self._beside_of("none")
+            self._require_here(meta)
+            self._beside = self._beside_of(meta["store"])
+        return self._beside
+
+    def _beside_of(self, id: str) -> Beside:
+        return Beside(
+            self.home,
+            id,
+            clock=self._clock,
+            busy_timeout=self._timeout,
+            machine=self._machine,
+            ids=self._ids,
+        )
+
+    def _require_here(self, meta: dict[str, str] | None = None) -> None:
+        """Refuse to work with a store that was moved elsewhere."""
+        meta = meta or dict(self._server.read("SELECT key, value FROM @meta"))
+        if "moved" in meta:
+            raise moved(self.shown, meta["moved"])
+
+    def _set_up(self) -> Beside:
+        """The same for who writes: the tables are made or brought up to date first."""
+        if self._beside is None or not self._beside.is_settled:
+            found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
+            if not found or int(found[0][0]) < schema.FORMAT:
+                self._server.insist(lambda: self._server.use(self._migrate, "update"))
+            self._at_hand().settle()
+        return self._at_hand()
+
+    def _migrate(self, connection: Connection) -> None:
+        schema.migrate(connection, self._server.place.schema)
+
+    @property
+    def local(self) -> Local:
+        return LocalBeside(self._at_hand(), self._chores, self._chore_done)
+
+    def _chores(self, session: str) -> list[tuple[int, str]]:
+        beside = self._at_hand()
+        if not beside.sqlite.device:
+            return []
+        return self.read(
+            "SELECT c.number, c.what FROM @chore c JOIN @session s ON s.number = c.session"
+            " WHERE s.key = %s AND c.home = %s ORDER BY c.number",
+            (folded(session), beside.name()),
+        )
+
+    def _chore_done(self, number: int) -> None:
+        sql = self._sql("DELETE FROM @chore WHERE number = %s")
+        self._write(lambda connection: connection.execute(sql, (number,)))
+
+    @property
+    def bound(self) -> Bound:
+        return BoundBeside(self._at_hand())
+
+    @property
+    def runs(self) -> Runs:
+        return RunsBeside(self._at_hand())
+
+    @property
+    def remotes(self) -> Remotes:
+        return RemotesBeside(self._at_hand(), self._lengths)
+
+    def _lengths(self, session: str) -> Rows:
+        one = " AND key = %s" if session else ""
+        values = (folded(session),) if session else ()
+        return self.read(f"SELECT id, seq FROM @session WHERE forgotten = 0{one}", values)
+
+    @property
+    def device(self) -> str:
+        return self._at_hand().sqlite.device
+
+    def secret(self) -> bytes:
+        return self._at_hand().sqlite.secret()
+
+    def remembered(self) -> list[tuple[str, Head]]:
+        heads = [(session, head) for _, session, head in self._at_hand().heads.all()]
+        lost = self.read("SELECT session, device, n, hash FROM @lost")
+        return heads + [(session, Head(device, n, hash)) for session, device, n, hash in lost]
+
+    def close(self) -> None:
+        self._server.close()
+        beside, self._beside = self._beside, None
+        self._numbers.clear()
+        if beside is not None:
+            beside.close()
+
+
+def moved(here: str, there: str) -> Refused:
+    return Refused(
+        f"what was kept in {here} has moved",
+        why=f"it is in {there} now",
+        hint=f"use it: holdfast config store {there}; to work here again: holdfast move --unseal",
+    )
+
+
+def channel(place: Place) -> str:
+    """Where it is told that a session has grown."""
+    return f"holdfast_{place.schema}"
+
+
+def _known_text(session: str) -> str:
+    try:
+        session.encode()
+    except UnicodeEncodeError:
+        raise no_such_session(session) from None
+    if "\0" in session:
+        raise no_such_session(session)
+    return folded(session)
+
+
+def _end_moment(server: Server, connection: Connection) -> None:
+    try:
+        if not connection.closed:
+            connection.rollback()
+    except psycopg.Error:
+        connection.close()
+    server.give_back(connection)

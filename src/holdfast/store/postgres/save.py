@@ -1,0 +1,222 @@
+"""Writing one batch: the statements, and how to tell later whether they took effect."""
+
+from __future__ import annotations
+
+import zlib
+
+from holdfast.errors import Damaged
+from holdfast.store import SHOWN, sum_of_line
+from holdfast.store.postgres.view import (
+    SUM_BITS,
+    folded,
+    sum_of_event,
+    sum_of_events,
+    sum_of_row,
+    within,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    import psycopg
+
+    from holdfast.store import Batch
+    from holdfast.store.postgres.server import Connection
+    from holdfast.store.postgres.view import PgView, Read
+
+    Cursor = psycopg.Cursor[tuple[Any, ...]]
+    Sql = Callable[[str], str]
+
+OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
+LOCK_BLOBS = "SELECT pg_advisory_xact_lock{}(hashtext('@blob'), 0)"
+_COLUMNS = (
+    *("event_sum", "fold", "core", "core_sum", "line_sum", "seq"),
+    *SHOWN,
+)
+_M = 1 << SUM_BITS
+# A role or database may be set to answer before the disk has it: for us that would be no answer.
+_DURABLE = """
+    SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
+        THEN set_config('synchronous_commit', 'on', true) END
+"""
+_UPDATE = f"""
+    UPDATE @session SET {", ".join(f"{name} = %({name})s" for name in _COLUMNS)}, row_sum = {{}}
+    WHERE number = %(number)s RETURNING number
+"""
+_INSERT = f"""
+    INSERT INTO @session (id, key, row_sum, {", ".join(_COLUMNS)})
+    VALUES (%(id)s, %(key)s, %(rows)s, {", ".join(f"%({name})s" for name in _COLUMNS)})
+    RETURNING number
+"""
+_ROW_SUM = f"""
+    mod(row_sum + %(rows)s + {_M} - mod(coalesce((SELECT sum(r.sum) FROM @row r
+        JOIN unnest(%(kinds)s::text[], %(keys)s::text[]) u (kind, key)
+        ON r.kind = u.kind AND r.key = u.key WHERE r.session = %(number)s), 0), {_M}), {_M})
+"""
+_EVENTS = """
+    INSERT INTO @event SELECT s.number, u.* FROM s, unnest(%(seqs)s::bigint[],
+        %(ids)s::text[], %(headers)b::bytea[], %(salts)b::bytea[], %(bodies)b::bytea[]) u
+"""
+_ROWS = """
+    INSERT INTO @row SELECT s.number, u.* FROM s, unnest(%(kinds)s::text[], %(keys)s::text[],
+        %(opens)s::boolean[], %(ranks)s::bigint[], %(sums)s::bigint[], %(values)b::bytea[]) u
+    ON CONFLICT (session, kind, key) DO UPDATE
+    SET open = excluded.open, rank = excluded.rank, sum = excluded.sum, value = excluded.value
+"""
+_NUMBER = "(SELECT number FROM @session WHERE key = %s)"
+_PUT_PARTS = """
+    INSERT INTO @blob SELECT %s, u.* FROM unnest(%s::integer[], %b::bytea[]) u
+    ON CONFLICT (digest, part) DO UPDATE SET data = excluded.data
+    WHERE blob.data IS DISTINCT FROM excluded.data
+"""
+_TELL = """
+    SELECT current_setting('server_version'), current_setting('fsync'),
+        current_setting('full_page_writes'), current_setting('data_checksums'),
+        pg_is_in_recovery()::text
+"""
+
+
+class Taken(Exception):
+    """Another process has begun a session under this id in the same moment."""
+
+
+class Doubt:
+    """A batch that was sent: whether it arrived is seen from its first event in its place."""
+
+    def __init__(self, seq: int, batch: Batch) -> None:
+        self._seq, self.batch = seq, batch
+
+    def arrived(self, view: PgView) -> bool:
+        if not self.batch.entries or not view.exists:
+            return False
+        found = [stored.header for stored in view.events(after=self._seq, limit=1)]
+        return found == [self.batch.entries[0].header]
+
+
+class Saving:
+    """One batch on its way in, in the transaction that has the session's row."""
+
+    def __init__(self, sql: Sql, view: PgView, batch: Batch) -> None:
+        self._sql, self._view, self._batch = sql, view, batch
+        self._before = view.seq
+        total = view.event_sum
+        for entry in batch.entries:
+            view.seq += 1
+            total += sum_of_event(view.seq, entry)
+        view.event_sum = within(total)
+
+    def doubt(self) -> Doubt:
+        return Doubt(self._before, self._batch)
+
+    def resum(self, read: Read) -> None:
+        """Make the sum anew over the events that are there, and add those that come."""
+        _, total = sum_of_events(read, self._view.number)
+        after = enumerate(self._batch.entries, start=self._before + 1)
+        self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
+
+    def write(self, connection: Connection) -> Cursor:
+        """Send it, inside a pipeline; the answer is the number of the session."""
+        view, batch = self._view, self._batch
+        connection.execute(_DURABLE)
+        if batch.fresh_rows and view.exists:
+            connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
+        rows = self._rows()
+        values = {**self._line(), **rows, **self._events()}
+        if not view.exists:
+            head = _INSERT
+        elif batch.fresh_rows:
+            head = _UPDATE.format("%(rows)s")
+        else:
+            head = _UPDATE.format(_ROW_SUM if batch.rows else "row_sum")
+        parts = [f"s AS ({head})"]
+        if batch.entries:
+            parts.append(f"e AS ({_EVENTS})")
+        if batch.rows:
+            parts.append(f"r AS ({_ROWS})")
+        whole = f"WITH {', '.join(parts)} SELECT number FROM s"
+        return connection.execute(self._sql(whole), values, binary=True)
+
+    def _line(self) -> dict[str, object]:
+        view, batch = self._view, self._batch
+        line = (view.seq, *(batch.listing[name] for name in SHOWN))
+        return {
+            "number": view.number,
+            "id": view.session,
+            "key": folded(view.session),
+            "event_sum": view.event_sum,
+            "fold": batch.fold,
+            "core": batch.core,
+            "core_sum": zlib.crc32(batch.core, batch.fold),
+            "line_sum": sum_of_line((view.session, *line)),
+            **dict(zip(("seq", *SHOWN), line, strict=True)),
+        }
+
+    def _events(self) -> dict[str, object]:
+        entries = self._batch.entries
+        if not entries:
+            return {}
+        return {
+            "seqs": list(range(self._before + 1, self._view.seq + 1)),
+            "ids": [entry.key for entry in entries],
+            "headers": [entry.header for entry in entries],
+            "salts": [entry.salt for entry in entries],
+            "bodies": [entry.data for entry in entries],
+        }
+
+    def _rows(self) -> dict[str, object]:
+        # Of one that comes twice the last counts: a statement writes no row twice.
+        rows = list({row[:2]: row for row in self._batch.rows}.values())
+        sums = [sum_of_row(*row) for row in rows]
+        names = ("kinds", "keys", "opens", "ranks", "values")
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+        return {"rows": within(sum(sums)), "sums": sums, **columns}
+
+
+def put_blobs(
+    connection: Connection, sql: Sql, view: PgView, blobs: Sequence[tuple[str, list[bytes]]]
+) -> None:
+    """Keep content for a session; what is not as it was written is mended."""
+    connection.execute(sql(LOCK_BLOBS.format("_shared")))
+    for digest, parts in blobs:
+        connection.execute(sql(_PUT_PARTS), (digest, list(range(len(parts))), parts))
+        connection.execute(
+            sql("DELETE FROM @blob WHERE digest = %s AND part >= %s"), (digest, len(parts))
+        )
+        connection.execute(
+            sql(f"INSERT INTO @blob_use SELECT %s, {_NUMBER} ON CONFLICT DO NOTHING"),
+            (digest, folded(view.session)),
+        )
+
+
+def put_chores(
+    connection: Connection, sql: Sql, view: PgView, home: str, chores: Sequence[str]
+) -> None:
+    for what in chores:
+        connection.execute(
+            sql(f"INSERT INTO @chore (session, home, what) SELECT {_NUMBER}, %s, %s"),
+            (folded(view.session), home, what),
+        )
+
+
+RESUM = """
+    UPDATE @session SET row_sum = 0, event_sum = (
+        SELECT coalesce(mod(sum(('x' || encode(substr(sha256(convert_to(seq::text || ':', 'UTF8')
+            || header), 1, 7), 'hex'))::bit(56)::bigint), 72057594037927936), 0)::bigint
+        FROM @event WHERE session = %(number)s)
+    WHERE number = %(number)s
+"""
+"""The sum over events of which nothing but the headers is left."""
+
+
+def facts_of(connection: Connection) -> dict[str, str]:
+    names = ("version", "fsync", "full_page_writes", "checksums", "standby")
+    found = connection.execute(_TELL).fetchone()
+    return dict(zip(names, map(str, found or ()), strict=False))
+
+
+def damaged(why: str) -> Damaged:
+    return Damaged(
+        "the database is damaged", why=why, hint="see what can be saved: holdfast doctor"
+    )

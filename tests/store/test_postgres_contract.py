@@ -1,0 +1,101 @@
+"""The PostgreSQL store keeps the contract of every store, against a real server."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.clock import Clock
+from holdfast.store import open_store
+from holdfast.testing.contracts import Place, StoreContract
+
+_numbers = itertools.count()
+
+
+class PostgresPlace(Place):
+    """A schema of its own, and a home."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.schema = f"hf{os.getpid()}_{next(_numbers)}"
+        self.url = f"{url}&schema={self.schema}"
+        super().__init__(partial(open_store, self.url, str(home), clock=Clock(), machine="m"))
+        self.server, self.home = url, home
+
+    def raw(self) -> bytes:
+        """Every value of every table, and every file of the home."""
+        files = subprocess.run(
+            ["find", str(self.home), "-type", "f", "-exec", "cat", "{}", "+"], capture_output=True
+        ).stdout
+        with psycopg.connect(self.server) as connection:
+            tables = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s", (self.schema,)
+            ).fetchall()
+            values = [
+                value if isinstance(value, bytes) else str(value).encode()
+                for (table,) in tables
+                for row in connection.execute(f"SELECT * FROM {self.schema}.{table}").fetchall()
+                for value in row
+            ]
+        return files + b" ".join(values)
+
+    def damage_blob(self, digest: str) -> None:
+        other = zlib.compress(b"something else")
+        self.harm("UPDATE @blob SET data = %s WHERE digest = %s", other, digest)
+
+    def damage_event(self, session: str, seq: int) -> None:
+        self.harm(
+            "UPDATE @event SET data = data || 'x' WHERE seq = %s"
+            " AND session = (SELECT number FROM @session WHERE id = %s)",
+            seq,
+            session,
+        )
+
+    def harm(self, sql: str, *values: object) -> None:
+        with psycopg.connect(self.server) as connection:
+            made = sql.replace("@", f"{self.schema}.")
+            assert connection.execute(made, values).rowcount == 1
+
+    def keep(self) -> Callable[[], None]:
+        """As a dump of the schema would, and its being put back in the place of the tables."""
+        kept = f"{self.schema}kept"
+        with psycopg.connect(self.server) as connection:
+            names = [
+                name
+                for (name,) in connection.execute(
+                    "SELECT tablename FROM pg_tables WHERE schemaname = %s", (self.schema,)
+                ).fetchall()
+            ]
+            connection.execute(f"CREATE SCHEMA {kept}")
+            for name in names:
+                connection.execute(
+                    f"CREATE TABLE {kept}.{name} AS SELECT * FROM {self.schema}.{name}"
+                )
+
+        def put_back() -> None:
+            with psycopg.connect(self.server) as connection:
+                for name in names:
+                    connection.execute(f"DELETE FROM {self.schema}.{name}")
+                    connection.execute(
+                        f"INSERT INTO {self.schema}.{name} OVERRIDING SYSTEM VALUE"
+                        f" SELECT * FROM {kept}.{name}"
+                    )
+                connection.execute(
+                    "SELECT setval(pg_get_serial_sequence(%s, 'number'), 1)",
+                    (f"{self.schema}.session",),
+                )
+
+        return put_back
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    def place(self, pg_url: str, tmp_path: Path) -> PostgresPlace:
+        return PostgresPlace(pg_url, tmp_path / "home")

@@ -109,12 +109,13 @@ ALLOWED = {
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     # façade: two halves of one, a home and its sessions
-    "survey": "place process prove text verb model.* store.local",
+    "who": "home process",
+    "survey": "place process prove text verb who model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
-    " revisit store verb.*",
+    " revisit store touch verb.* who",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
     " hooks.survey ingest journal"
@@ -136,8 +137,8 @@ ALLOWED = {
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
-    " model.event model.gate model.plan model.state workflow hooks.agents hooks.install ingest"
-    " mcp.* cli.* retell transcript",
+    " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
+    " hooks.install ingest mcp.* cli.* retell transcript",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",
@@ -146,7 +147,7 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived essay"
-    " evidence expiry ingest"
+    " evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
@@ -182,7 +183,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
     holdfast errors choice clock config files home place process
-    session sha text timing verb verb.essay verb.plan verb.travel view workspace store.*
+    session sha text timing verb verb.essay verb.plan verb.settle verb.travel view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

@@ -194,13 +194,14 @@ def test_every_verb_of_an_essay_appends_too(hf: Holdfast, clock: FakeClock, fold
 def test_every_verb_that_records_is_among_them() -> None:
     verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
     tried = {name for act in verbs for name in act.__code__.co_names}
-    others = {"record", "agent", "forget"}  # below all verbs, two verbs, and the one that erases
+    # Below all verbs, two verbs, the one that erases, and one that needs two devices: test_settle.
+    others = {"record", "agent", "forget", "settle"}
     looking = (
         "brief damage look looks_damaged status log follow state show diff verify export".split()
     )
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
     looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
-    looking += ["section_list", "claim_list", "essay_show"]
+    looking += ["section_list", "claim_list", "essay_show", "disputes", "devices"]
     assert {name for name in dir(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

@@ -16,6 +16,7 @@ from holdfast.errors import InvalidInput
 from holdfast.verb import given, reason
 from holdfast.verb.essay import EssayVerbs
 from holdfast.verb.plan import PlanVerbs
+from holdfast.verb.settle import SettleVerbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _FOR_OTHERS = 2.0
 """Seconds that another process may need to take up what hooks said."""
 
 
-class Session(PlanVerbs, EssayVerbs):
+class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     """A session of a home, by its id. Cheap to make: nothing is read until it is asked."""
 
     # -- what happened -------------------------------------------------------------------------
@@ -497,7 +498,8 @@ class Session(PlanVerbs, EssayVerbs):
         """Take the session up: notes who died, records the resume, makes it current, briefs.
 
         A session whose events are damaged is not resumed; the briefing says what is wrong. One
-        that lost content beside them is, and the briefing says so too.
+        that lost content beside them is, and the briefing says so too. While its end is disputed,
+        no resume is recorded: that would settle it, and only `settle` does.
         """
         from holdfast.model.brief import check
         from holdfast.survey import moves_of_resume
@@ -509,9 +511,9 @@ class Session(PlanVerbs, EssayVerbs):
         around = self.look(fenced=fenced)
         if not (around.damage and self._has_damaged_events()):
             died = self._died()
-            moves = moves_of_resume(self, died)
-            recorded = self.home.journal.append(self.id, *moves, actor=self.actor, key=key)
-            self.repeated = recorded.repeated
+            if moves := moves_of_resume(self, died):
+                recorded = self.home.journal.append(self.id, *moves, actor=self.actor, key=key)
+                self.repeated = recorded.repeated
             if not self.repeated:  # else nobody was told of these deaths yet
                 self.home.afterwards(lambda: self.home.workspace.let_go(died))
             self.home.afterwards(lambda: self.home.workspace.choose(self.id))

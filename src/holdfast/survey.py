@@ -13,21 +13,24 @@ from collections.abc import Sequence
 from holdfast import place
 from holdfast.model.brief import Surroundings
 from holdfast.model.event import Body, SessionInterrupted, SessionResumed
+from holdfast.model.rules import end_is_disputed
 from holdfast.model.state import File, State
-from holdfast.process import device_name
 from holdfast.store.local import Holder
 from holdfast.text import prompt
 from holdfast.verb import Recorder
+from holdfast.who import names
 
 
 def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
-    """Who died first, if anyone, then the resume itself."""
+    """Who died first, if anyone, then the resume itself, unless it would settle a dispute."""
     branch, commit = session.home.git()
-    resumed = SessionResumed(git_branch=branch, git_commit=commit)
+    with session.home.store.view(session.id) as view:
+        disputed = end_is_disputed(session.home.journal.state(view))
+    moves = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
     if not died:
-        return [resumed]
+        return [*moves]
     agents = sorted({holder.agent for holder in died if holder.agent})
-    return [SessionInterrupted(doing=doing_of(died), agents=agents), resumed]
+    return [SessionInterrupted(doing=doing_of(died), agents=agents), *moves]
 
 
 def survey(
@@ -59,7 +62,7 @@ def survey(
         interrupted=doing_of(died),
         damage=list(damage),
         fence=fence if fenced else None,
-        device_names={home.store.device: home.settings.device_name or device_name()},
+        device_names=names(home),
         window=home.settings.context_window,
         proofs=_proofs(session, state),
     )

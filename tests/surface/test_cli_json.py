@@ -51,6 +51,7 @@ ANSWERS = {
     "diff": "diff 1 2",
     "resume": "resume",
     "brief": "brief --format json",
+    "settle": "settle --session apart",
     "forget": "forget login --yes",
     "check": "check .ai-session",
     "adopt": "adopt",
@@ -103,6 +104,7 @@ def scene(cli: Cli, project: Path) -> Cli:
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")
+    _come_apart(cli)
     cli.start("Go through it", "--id", "planned", "--workflow", "feature", "--target", "a.py")
     cli.start("An essay", "--id", "essay", "--workflow", "essay")
     (project / "stage-1-thesis.md").write_text("One claim.\n")
@@ -125,6 +127,19 @@ def scene(cli: Cli, project: Path) -> Cli:
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')
     return cli
+
+
+def _come_apart(cli: Cli) -> None:
+    """A session that two devices contradict each other about."""
+    cli.start("Come apart", "--id", "apart")
+    for text in ("task add one", "task start t1", "export apart.hfpack"):
+        cli.ok(*text.split())
+    elsewhere = ("--home", "elsewhere", "--session", "apart")
+    cli.ok("import", "apart.hfpack", "--home", "elsewhere")
+    cli.ok("task", "block", "t1", "--because", "no", *elsewhere)
+    cli.ok("task", "done", "t1")
+    cli.ok("export", "apart.hfpack", "--force", *elsewhere)
+    cli.ok("import", "apart.hfpack")
 
 
 def sections() -> dict[str, str]:

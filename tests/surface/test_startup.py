@@ -23,7 +23,7 @@ HEAVY = set(
 )
 MOST_FOR_STATUS = 71
 MOST_FOR_NOTE = 101
-MOST_FOR_BRIEF = 114
+MOST_FOR_BRIEF = 118
 
 
 def loaded(*argv: str) -> set[str]:

@@ -148,7 +148,7 @@ def _warned(brief: Briefing, code: int, screen: Screen) -> int:
         line = "  when you know what became of it: holdfast agent done|fail|retry ID"
         screen.aside(screen.as_typed(line))
     if code == UNSETTLED and brief.disputes:
-        line = "  when you know what is true: holdfast task done|skip ID, agent done ID …"
+        line = "  look at both sides, then say what stands: holdfast settle"
         screen.aside(screen.as_typed(line))
     return code
 

@@ -155,7 +155,7 @@ def _artifact(row: Row) -> list[Part]:
 
 
 def _side(row: Row) -> list[Part]:
-    sides = " or ".join(sorted({plainly(str(side[3])) for side in row.get("sides", [])}))
+    sides = " or ".join(sorted({_shown_text(plainly(str(side[3]))) for side in row["sides"]}))
     return [
         _subject(row["subject"].replace(":", " ", 1)),
         sides,

@@ -161,7 +161,8 @@ def _phase(shown: dict[str, Any]) -> str:
 
 def _attention(shown: dict[str, Any]) -> str:
     doing = f" while at: {shown['doing']}" if shown.get("doing") else ""
-    words = [w + doing if w == "interrupted" else w.replace("_", " ") for w in shown["attention"]]
+    more = {"interrupted": doing, "disputed": " (both sides: holdfast settle)"}
+    words = [w.replace("_", " ") + more.get(w, "") for w in shown["attention"]]
     return ("; " if doing else ", ").join(words)
 
 

@@ -45,6 +45,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
+    "Several devices": {
+        "settle": ("settle", "what devices contradict each other about, and settling it"),
+    },
     "Proof and change": {
         "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
         "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),

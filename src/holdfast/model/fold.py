@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -64,6 +64,10 @@ EDIT = "edit:"
 """Begins the subject of a dispute between a layout file and the journal."""
 CONFLICT = "conflict: "
 """Begins the cause of an edit that changed what had changed here too; their names follow."""
+BOTH = " and "
+"""Joins choices that are made together: none of them is rejected by that."""
+SETTLED = "settled"
+"""The cause of an edit that says that such a dispute is over."""
 TOKEN = "[redacted:"
 """Begins what stands in the place of a secret."""
 _LINE = 160
@@ -241,15 +245,6 @@ def _resumed(state: State, event: Event, body: ev.SessionResumed) -> None:
     core.resumes += 1
     core.git_branch = body.git_branch or core.git_branch
     core.git_commit = body.git_commit or core.git_commit
-    if state.count("dispute.open"):
-        _settle_edits(state, event)
-
-
-def _settle_edits(state: State, event: Event) -> None:
-    """Whoever picks a session up is told what a file and the journal disagreed about."""
-    for row in state.rows.select("dispute", open_only=True):
-        if isinstance(row, Dispute) and row.subject.startswith(EDIT):
-            state.put("dispute", replace(row, settled_by=event.hash))
 
 
 def _ended(status: str) -> Callable[[State, Event, Any], None]:
@@ -580,7 +575,8 @@ def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
         if not is_choice:
             chosen, options = old.chosen, options or old.options
         earlier = [*old.rejected, *([old.chosen] if old.chosen != chosen else [])]
-        rejected += [o for o in filter(None, earlier) if o not in rejected and o != taken]
+        made = (taken, *taken.split(BOTH))
+        rejected += [o for o in filter(None, earlier) if o not in rejected and o not in made]
     row = Decision(
         rank=state.core.events,
         at=event.head.at,
@@ -744,6 +740,10 @@ def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
         side = (event.hash, head.device, head.n, f"{body.layout}: {body.cause}")
         subject = f"{EDIT}{body.path}"
         state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
+    elif body.cause == SETTLED:
+        old = state.rows.get("dispute", f"{EDIT}{body.path}")
+        if isinstance(old, Dispute) and old.is_open:
+            state.put("dispute", replace(old, settled_by=event.hash))
 
 
 def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.model import event as ev
-from holdfast.model.event import Event
+from holdfast.model.event import Body, Event
 
 Position = tuple[int, str, int, str]
 
@@ -172,6 +172,8 @@ WORK = frozenset(
 
 SESSION = "session"
 """The subject on which endings speak."""
+WENT_ON = "work went on"
+"""What work says against an ending that did not know of it."""
 
 
 class Stance(NamedTuple):
@@ -183,11 +185,13 @@ class Stance(NamedTuple):
 
 def stances(event: Event) -> list[Stance]:
     """The subjects an event speaks about. Events with equal or no outcome never contradict."""
-    body, kind = event.body, event.kind
-    if not _is_readable(event):
-        return []
+    return stances_of(event.body, event.kind) if _is_readable(event) else []
+
+
+def stances_of(body: Body, kind: str) -> list[Stance]:
+    """What an event with this body would say."""
     if kind in _STATUS:
-        return [Stance(SESSION, _ending(event))]
+        return [Stance(SESSION, _ending(body, kind))]
     if isinstance(body, ev.DecisionMade):
         return [Stance(f"decision:{body.decision}", body.chosen or body.what)]
     if isinstance(body, ev.FileChanged):
@@ -205,10 +209,10 @@ def _is_readable(event: Event) -> bool:
     return type(event.body) is ev.KINDS.get(event.kind)
 
 
-def _ending(event: Event) -> str:
-    if isinstance(event.body, ev.SessionAdopted):
-        return event.body.status if event.body.status in ENDINGS.values() else ""
-    return ENDINGS.get(event.kind, "")
+def _ending(body: Body, kind: str) -> str:
+    if isinstance(body, ev.SessionAdopted):
+        return body.status if body.status in ENDINGS.values() else ""
+    return ENDINGS.get(kind, "")
 
 
 class Side(NamedTuple):
@@ -280,7 +284,7 @@ class Contests:
         self._standing[subject] = standing
 
     def _work_on(self, event: Event) -> None:
-        work = Side(event.hash, event.head.device, event.head.n, "work went on")
+        work = Side(event.hash, event.head.device, event.head.n, WENT_ON)
         self._work = [*self._unseen(event, self._work), work]
         for ending in self._standing.get(SESSION, []):
             knows = any(self._covers(event.hash, copy) for copy in ending.copies)

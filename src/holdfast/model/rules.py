@@ -26,7 +26,8 @@ from holdfast.choice import (
 from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import KIND_OF, Body, Event
-from holdfast.model.merge import KEPT
+from holdfast.model.fold import EDIT, SETTLED
+from holdfast.model.merge import KEPT, SESSION, stances_of
 from holdfast.model.number import last_number, number_of
 from holdfast.model.state import Agent, Checkpoint, Core, Dispute, State, Step, Unit
 
@@ -106,11 +107,45 @@ def decide(state: State, body: Body) -> list[Body]:
         raise TypeError(f"{type(body).__name__} is no kind of event that can be recorded")
     _check_acting_is_safe(state)
     body = validate(body)
+    if _settles(state, body):
+        return [body]
     rule = _RULES.get(type(body))
     if rule is None:
         _refuse_after_the_end(state, body)
         return [body]
     return rule(state, body)
+
+
+def _settles(state: State, body: Body) -> bool:
+    """Whether a move says again what devices contradict each other about: that is always owed,
+    also when the session is laid aside or over, and whatever else has to come first."""
+    if not state.count("dispute.open"):
+        return False
+    if isinstance(body, ev.SessionAdopted):
+        return False
+    if isinstance(body, ev.ForeignEdited):
+        return body.cause == SETTLED and _disputed(state, f"{EDIT}{body.path}") is not None
+    for subject, outcome in stances_of(body, KIND_OF[type(body)]):
+        dispute = _disputed(state, subject)
+        if dispute is not None:
+            planned = isinstance(body, ev.AgentStarted) and bool(body.status)
+            said = outcome in {side[3] for side in dispute.sides}
+            return said or planned or isinstance(body, _ON_BOTH)
+    return False
+
+
+def _disputed(state: State, subject: str) -> Dispute | None:
+    row = state.rows.get("dispute", subject)
+    return row if isinstance(row, Dispute) and row.is_open else None
+
+
+def end_is_disputed(state: State) -> bool:
+    """Whether one device says that the session is over, and another that it went on."""
+    return bool(state.count("dispute.open")) and _disputed(state, SESSION) is not None
+
+
+_ON_BOTH = (ev.StepNeedsReview, ev.DecisionMade, ev.FileChanged, ev.SessionReopened)
+"""What may be said of something disputed without taking a side."""
 
 
 def allow(state: State, body: Body) -> list[Body]:
@@ -311,6 +346,14 @@ def _way_back(status: str, session: str) -> str:
 
 
 def _resume(state: State, body: Body) -> list[Body]:
+    if end_is_disputed(state):
+        # To resume it would settle that it is not over, and nobody would have said so.
+        raise Refused(
+            f"whether session {state.core.session} is over is disputed",
+            legal=["settle"],
+            hint="holdfast settle",
+            session=state.core.session,
+        )
     # An active session may be resumed too: someone new takes it up after a crash.
     if state.core.status == "active":
         return [body]
@@ -462,8 +505,8 @@ def _move(
 def _may_be_told_again(state: State, what: str, unit: Unit, to: str) -> bool:
     """Whether the truth about a unit is still owed: its outcome is disputed, or nobody saw it."""
     if to in _OUTCOMES and state.count("dispute.open"):
-        dispute = state.rows.get("dispute", f"{_TABLES[what]}:{unit.id}")
-        if isinstance(dispute, Dispute) and dispute.is_open:
+        owed = _disputed(state, f"{_TABLES[what]}:{unit.id}") is not None
+        if owed:
             return True
     died = isinstance(unit, Agent) and unit.category == "interrupted"
     return died and unit.status == "failed" and to in ("done", "failed", "timed_out")

@@ -110,7 +110,16 @@ def subject(dispute: Dispute) -> str:
 
 def outcomes(dispute: Dispute) -> list[str]:
     """The different answers given, in a fixed order."""
-    return sorted({outcome for _, _, _, outcome in dispute.sides})
+    return sorted({plain_outcome(outcome) for _, _, _, outcome in dispute.sides})
+
+
+def plain_outcome(word: str) -> str:
+    """What a side says, for people: of a digest its beginning."""
+    is_digest = len(word) == _DIGEST and word.isalnum()
+    return f"{word[:_SHOWN]}…" if is_digest else word.replace("_", " ")
+
+
+_DIGEST, _SHOWN = 64, 12
 
 
 def _after_the_end(state: State) -> str:

@@ -34,7 +34,7 @@ from holdfast.model.state import (
     State,
     Step,
 )
-from holdfast.model.summary import FAILED, died, plan, subject
+from holdfast.model.summary import FAILED, died, plain_outcome, plan, subject
 from holdfast.timing import Progress, long
 
 UNCONFIRMED = ("file:", "transcript:", "import:")
@@ -432,9 +432,7 @@ _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (
 )
 
 
-_HOW_TO_SETTLE = (
-    "record what is true, as with holdfast task done ID or agent done ID; both sides are kept"
-)
+_HOW_TO_SETTLE = "look at both sides and say what stands: holdfast settle; both are kept"
 
 
 def _disputes(known: Known) -> Topic:
@@ -445,7 +443,10 @@ def _disputes(known: Known) -> Topic:
 
 
 def _sides(dispute: Dispute, names: dict[str, str]) -> str:
-    said = [f"{outcome} ({names.get(device, device)})" for _, device, _, outcome in dispute.sides]
+    said = [
+        f"{plain_outcome(outcome)} ({names.get(device, device)})"
+        for _, device, _, outcome in dispute.sides
+    ]
     return f"{subject(dispute)} is {' but also '.join(dict.fromkeys(said))}"
 
 

@@ -21,3 +21,9 @@ class TravelVerbs:
         if not isinstance(self, Holdfast):
             raise TypeError("these are verbs of a home")
         return self
+
+    def device(self, id: str) -> str:
+        """What people call the device that wrote a chain; the id itself where nobody told."""
+        from holdfast.who import name_of
+
+        return name_of(self._home, id)

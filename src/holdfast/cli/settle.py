@@ -1,0 +1,204 @@
+"""settle: what devices contradict each other about, side by side, and what is to stand."""
+
+from __future__ import annotations
+
+from holdfast.cli.acting import confirm
+from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.log import when
+from holdfast.clock import iso
+from holdfast.text import plural, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Part, Screen
+    from holdfast.home import Holdfast
+    from holdfast.session import Session
+
+_LONG = 60
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "dispute", nargs="?", default="", metavar="DISPUTE", help="its number, or what it is about"
+    )
+    parser.add_argument(
+        "--prefer", default="", metavar="SIDE", help="what this one said stands: a number, a device"
+    )
+    parser.add_argument("--merge", action="store_true", help="put both into one")
+    parser.add_argument("--keep-both", action="store_true", help="take neither; keep both apart")
+    parser.add_argument("--because", default="", metavar="TEXT", help="why")
+    parser.add_argument("--key", default="", metavar="KEY", help="makes a repeated call harmless")
+
+
+def run_settle(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    session = hf.current()
+    if not (options.prefer or options.merge or options.keep_both):
+        _tell(session, options.dispute, hf, screen)
+        return
+    open_before = {case.subject: case.about for case in session.disputes()}
+    event = session.settle(
+        options.dispute,
+        prefer=options.prefer,
+        merge=options.merge,
+        keep_both=options.keep_both,
+        because=options.because,
+        key=options.key,
+    )
+    left = {case.subject: case.about for case in session.disputes()}
+    over = [about for subject, about in open_before.items() if subject not in left]
+    then = "holdfast settle" if left else "holdfast brief"
+    said = f"settled: {', '.join(over)}; both sides stay in the log"
+    confirm(session, event, screen, said, then=then, settled=over, disputes=len(left))
+
+
+# -- the dialogue ------------------------------------------------------------------------------
+
+
+def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
+    """What whoever settles has to know, as data: devices, disputes with their sides, the ways."""
+    home = session.home
+    found = session._cases(dispute) if dispute else session.disputes()
+    devices = [
+        {
+            "device": seat.device,
+            "name": home.device(seat.device),
+            "here": seat.device == home.store.device,
+            "last_modified": iso(seat.last_modified),
+            "progress": seat.progress,
+            "active_agent": seat.active_agents[0] if seat.active_agents else None,
+            "active_agents": seat.active_agents,
+            "events": seat.events,
+        }
+        for seat in session.devices()
+    ]
+    return {
+        "devices": devices,
+        "disputes": [_case(case, home) for case in found],
+        "settled": _settled(session),
+        "choices": [{"what": what, "command": line} for what, line in _choices(found)],
+    }
+
+
+def _case(case: Any, home: Holdfast) -> dict[str, Any]:
+    return {
+        "number": case.number,
+        "subject": case.subject,
+        "about": case.about,
+        "sides": [
+            {
+                "number": side.number,
+                "outcome": side.outcome,
+                "said": side.said,
+                "device": side.device,
+                "name": home.device(side.device),
+                "at": iso(side.at) if side.at else None,
+                "by": side.by,
+                "event": side.event or None,
+            }
+            for side in case.sides
+        ],
+        "recommended": case.newer,
+        "why": case.why,
+    }
+
+
+def _settled(session: Session) -> list[dict[str, Any]]:
+    rows = [row for row in session._rows("dispute") if not row.is_open]
+    return [
+        {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
+        for row in rows
+    ]
+
+
+def _choices(found: list[Any]) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    first = found[0]
+    one = f"holdfast settle {first.number}"
+    return [
+        (f"prefer one side (newer: {first.newer})", f"{one} --prefer {first.newer}"),
+        ("merge: both in one", f"{one} --merge"),
+        ("keep both, apart", f"{one} --keep-both"),
+        ("cancel: nothing is done, and it stays open", ""),
+    ]
+
+
+def _tell(session: Session, dispute: str, hf: Holdfast, screen: Screen) -> None:
+    shown = dialogue(session, dispute)
+    if screen.json:
+        screen.answer({**session.status(), **shown})
+        return
+    if not shown["disputes"]:
+        screen.line("Nothing is disputed.")
+    else:
+        screen.line((f"{plural(len(shown['disputes']), 'dispute')} to settle", "bold"))
+        screen.line()
+        _tell_devices(shown["devices"], hf.clock.now(), screen)
+        for case in shown["disputes"]:
+            _tell_case(case, hf.clock.now(), screen)
+        screen.line()
+        for one in shown["choices"]:
+            screen.line("→ ", f"{one['what']:<44}", (screen.as_typed(one["command"]), "cyan"))
+    _tell_settled(shown["settled"], screen)
+
+
+def _tell_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
+    from holdfast.cli.status import since
+
+    head = ["DEVICE", "LAST MODIFIED", "DONE", "EVENTS", "AT WORK"]
+    rows: list[list[Part]] = [[(word, "dim") for word in head]]
+    for one in devices:
+        here = " (here)" if one["here"] else ""
+        at_work = ", ".join(one["active_agents"]) or "–"
+        done, count = f"{one['progress']:.0%}", str(one["events"])
+        rows.append([one["name"] + here, since(one["last_modified"], now), done, count, at_work])
+    screen.table(rows, indent=2, right="23")
+
+
+def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
+    screen.line()
+    screen.line((f"{case['number']}  {case['about']}", "bold"))
+    rows: list[list[Part]] = []
+    for side in case["sides"]:
+        newer = ("newer", "green") if side["number"] == case["recommended"] else ""
+        said = " – ".join(filter(None, [_plain(side["outcome"]), shorten(side["said"], _LONG)]))
+        at = when(_ms(side["at"]), now) if side["at"] else ""
+        by = ", ".join(filter(None, [side["name"], at, side["by"]]))
+        rows.append([str(side["number"]), said, (by, "dim"), newer])
+    screen.table(rows, indent=3)
+    told = f"   recommended: {case['recommended']}, the newer; {case['why']}"
+    screen.line((told, "dim"))
+
+
+def _tell_settled(settled: list[dict[str, Any]], screen: Screen) -> None:
+    for one in settled:
+        both = " or ".join(_plain(word) for word in one["outcomes"])
+        name = one["subject"].replace("step:", "task ").replace(":", " ", 1)
+        screen.line((f"settled before: {name} ({both})", "dim"))
+
+
+def _plain(word: str) -> str:
+    from holdfast.model.summary import plain_outcome
+
+    return plain_outcome(word)
+
+
+def _ms(stamp: str) -> int:
+    from datetime import datetime
+
+    return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+
+
+COMMANDS = {
+    "settle": Command(
+        _arguments,
+        run_settle,
+        "holdfast settle",
+        "holdfast settle 1 --prefer 2",
+        'holdfast settle t1 --prefer laptop --because "its tests ran"',
+        "holdfast settle --merge",
+    ),
+}

@@ -1,0 +1,149 @@
+"""Verbs for what devices contradict each other about: laying it before the user, settling it."""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidInput, Refused
+from holdfast.verb import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from holdfast.model.dispute import Case, Seat
+    from holdfast.model.event import Body, Event
+    from holdfast.model.state import State
+
+
+class SettleVerbs(Recorder):
+    """Disputes of a session, and how they end."""
+
+    def disputes(self) -> list[Case]:
+        """What is disputed now: the sides, and which of them is newer; oldest first."""
+        from holdfast.model.dispute import cases
+
+        return cases(*self._heard())
+
+    def devices(self) -> list[Seat]:
+        """Every device that wrote, with what it knew of the session; who wrote last is first."""
+        from holdfast.model.dispute import seats
+
+        return seats(self._heard()[0])
+
+    def settle(
+        self,
+        dispute: str = "",
+        *,
+        prefer: str | int = "",
+        merge: bool = False,
+        keep_both: bool = False,
+        because: str = "",
+        key: str = "",
+    ) -> Event:
+        """Settle a dispute, or all of them: what stands is stated again, both sides are kept.
+
+        `dispute` is its number, its subject (`step:t1`) or what it is about (`t1`). `prefer` is
+        the number of a side or its device, by name or id.
+        """
+        way = _way(prefer, merge, keep_both)
+        if before := self._called_before(key, lambda body: True):
+            return before[-1]
+        events, state = self._heard()
+        chosen = [(case, self._side(case, prefer)) for case in self._cases(dispute)]
+        bodies = [
+            body
+            for case, number in chosen
+            for body in self._settling(case, way, number, because, state, events)
+        ]
+        return self.record(made=_unless_changed(chosen, bodies), key=key)
+
+    def _heard(self) -> tuple[list[Event], State]:
+        from holdfast.model.fold import fold
+
+        self.home.take_up(self.id)
+        with self.home.store.view(self.id) as view:
+            events = list(self.home.journal.events(view))
+        return events, fold(events)
+
+    def _cases(self, dispute: str) -> list[Case]:
+        found = self.disputes()
+        if not found:
+            raise Refused(f"nothing is disputed in session {self.id}", hint="holdfast status")
+        meant = [case for case in found if _is_meant(case, dispute)] if dispute else found
+        if not meant or (dispute and len(meant) > 1):
+            told = ", ".join(f"{case.number} ({case.about})" for case in found)
+            what = "several disputes match" if meant else "there is no dispute"
+            raise InvalidInput(f"{what} {dispute}", why=f"they are {told}", hint="holdfast settle")
+        return meant
+
+    def _side(self, case: Case, prefer: str | int) -> int:
+        if prefer == "":
+            return 0
+        wanted = str(prefer)
+        if wanted.isdigit() and 1 <= int(wanted) <= len(case.sides):
+            return int(wanted)
+        found = [s.number for s in case.sides if self._is_of(wanted, s.device, s.outcome)]
+        if len(found) == 1:
+            return found[0]
+        told = ", ".join(
+            f"{s.number} ({s.outcome}, {self.home.device(s.device)})" for s in case.sides
+        )
+        hint = f"holdfast settle {case.number} --prefer {case.newer}"
+        raise InvalidInput(f"{wanted} is no one side of {case.about}", why=told, hint=hint)
+
+    def _is_of(self, wanted: str, device: str, outcome: str) -> bool:
+        names = (device, self.home.device(device), outcome.removeprefix("the "))
+        return wanted.casefold() in (name.casefold() for name in names)
+
+    def _settling(
+        self, case: Case, way: str, number: int, because: str, state: State, events: list[Event]
+    ) -> Sequence[Body]:
+        from holdfast.model.dispute import note_of, settling
+
+        known, named = {event.id: event for event in events}, self.home.device
+        bodies = settling(case, way, number, state, known, named)
+        if way == "merge" and case.kind == "file":
+            bodies = [self._as_it_is(body) for body in bodies]
+        return [*bodies, note_of(case, way, number, because, named)]
+
+    def _as_it_is(self, body: Any) -> Body:
+        """A file that was merged by hand is what it is now."""
+        from msgspec.structs import replace
+
+        from holdfast.touch import file_change
+
+        tree, now = self.home.workspace.tree, self.home.clock.now()
+        return file_change(replace(body, action=""), tree, None, now)[0]
+
+
+def _way(prefer: str | int, merge: bool, keep_both: bool) -> str:
+    asked = {"prefer": prefer != "", "merge": merge, "keep-both": keep_both}
+    ways = [way for way, is_asked in asked.items() if is_asked]
+    if len(ways) != 1:
+        what = "no way of settling is named" if not ways else "more than one way is named"
+        hint = "holdfast settle DISPUTE --prefer N | --merge | --keep-both"
+        raise InvalidInput(what, hint=hint)
+    return ways[0]
+
+
+def _is_meant(case: Case, dispute: str) -> bool:
+    names = (str(case.number), case.subject, case.about, case.subject.partition(":")[2])
+    return dispute in names or dispute.replace("task:", "step:", 1) == case.subject
+
+
+def _unless_changed(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:
+    """The moves, if what they settle is still what the user was shown."""
+
+    def made(state: State) -> list[Body]:
+        for case, _ in chosen:
+            row: Any = state.rows.get("dispute", case.subject)
+            if row is None or not row.is_open or len(row.sides) != _count(case):
+                raise Refused(f"{case.about} changed just now", hint="look again: holdfast settle")
+        return bodies
+
+    return made
+
+
+def _count(case: Case) -> int:
+    """How many sides the journal has: the other one of a file is the journal itself."""
+    return 1 if case.kind == "edit" else len(case.sides)

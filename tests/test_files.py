@@ -117,7 +117,7 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
     assert mode(tmp_path / "x.bak") == 0o600
 
 
-@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("threads", [0, 1])
 def test_what_is_synced_meanwhile_is_synced_when_it_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
@@ -135,9 +135,44 @@ def test_what_is_synced_meanwhile_is_synced_when_it_is_waited_for(
     monkeypatch.setattr(os, "fsync", synced.append)
     begun = files.begin(str(tmp_path / "x"), b"one")
     assert files.Syncing([begun.fd]).done() == [None]
-    files.SyncingFolders([str(tmp_path)]).done()
     files.abandon([begun])
-    assert len(started) == threads and len(synced) == 2 and synced[0] == begun.fd
+    assert len(started) == threads and synced == [begun.fd]
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_space_is_given_back_whether_or_not_a_thread_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    closed: list[int] = []
+    later: list[Callable[[], None]] = []
+
+    def start(run: Callable[[], None], _: tuple[()]) -> None:
+        if not threads:
+            raise RuntimeError("can't start new thread")
+        later.append(run)
+
+    monkeypatch.setattr(files, "_QUICK", -1.0)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    monkeypatch.setattr(os, "close", closed.append)
+    files.let_go([71, 72])
+    assert closed == ([] if threads else [71, 72])
+    for run in later:
+        run()
+    assert closed == [71, 72]
+
+
+def test_only_what_has_the_bytes_that_it_should_have_is_forgotten(tmp_path: Path) -> None:
+    ours, theirs, longer = tmp_path / "ours", tmp_path / "theirs", tmp_path / "longer"
+    ours.write_bytes(b"one")
+    theirs.write_bytes(b"two")
+    longer.write_bytes(b"one more")
+    (tmp_path / "link").symlink_to(ours)
+    for other in (theirs, longer, tmp_path / "link"):
+        assert files.forget(str(other), b"one") is None
+    held = files.forget(str(ours), b"one")
+    assert held is not None and os.pread(held, 9, 0) == b"one"
+    files.let_go([held])
+    assert sorted(os.listdir(tmp_path)) == ["link", "longer", "theirs"]
 
 
 def test_a_sync_that_fails_in_a_thread_is_a_failure(
@@ -151,7 +186,7 @@ def test_a_sync_that_fails_in_a_thread_is_a_failure(
     (error,) = files.Syncing([0]).done()
     assert error is not None and error.errno == errno.EIO
     with pytest.raises(StoreFailed):
-        files.SyncingFolders([str(tmp_path)]).done()
+        files.sync_folders([str(tmp_path)])
 
 
 def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:

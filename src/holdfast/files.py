@@ -281,20 +281,16 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
 class Begun:
     """New bytes in a temporary beside their place, on their way to the disk but not synced."""
 
-    __slots__ = ("fd", "mark", "path", "temporary")
+    __slots__ = ("fd", "path", "temporary")
 
-    def __init__(self, path: str, temporary: str, fd: int, mark: str) -> None:
+    def __init__(self, path: str, temporary: str, fd: int) -> None:
         self.path = path
         self.temporary = temporary
         self.fd = fd
-        self.mark = mark
 
 
-def begin(path: str, data: bytes, mode: int = 0o600, *, digest: str = "") -> Begun:
-    """Begin to stage some bytes, whose SHA-256 may be known.
-
-    The disk is told at once: it writes while the next file is made.
-    """
+def begin(path: str, data: bytes, mode: int = 0o600) -> Begun:
+    """Begin to stage some bytes. The disk is told at once: it writes while the next are made."""
     _require_path(path)
     try:
         temporary = _temporary_name(path)
@@ -302,7 +298,7 @@ def begin(path: str, data: bytes, mode: int = 0o600, *, digest: str = "") -> Beg
     except OSError as error:
         raise failure(error, "write", path) from error
     _start_writing(fd)
-    return Begun(path, temporary, fd, digest[:_MARK] or _mark(data))
+    return Begun(path, temporary, fd)
 
 
 def abandon(begun: Iterable[Begun]) -> None:
@@ -312,9 +308,14 @@ def abandon(begun: Iterable[Begun]) -> None:
         remove(each.temporary)
 
 
-def staged(begun: Sequence[Begun], failed: Sequence[OSError | None]) -> list[str | HoldfastError]:
-    """Give files that were begun and synced their names; what `failed` comes back as an error."""
-    return [_set_aside(each, error) for each, error in zip(begun, failed, strict=True)]
+def staged(
+    begun: Sequence[tuple[Begun, str]], failed: Sequence[OSError | None]
+) -> list[str | HoldfastError]:
+    """Give files that were begun and synced their names, by the SHA-256 of what is in each.
+
+    What `failed` comes back as an error.
+    """
+    return [_set_aside(*each, error) for each, error in zip(begun, failed, strict=True)]
 
 
 def _start_writing(fd: int) -> None:
@@ -347,8 +348,8 @@ def swap(
         raise failure(error, "write", path) from error
 
 
-def _set_aside(begun: Begun, error: OSError | None) -> str | HoldfastError:
-    aside = f"{begun.temporary.removesuffix(TEMPORARY)}.{begun.mark}{_SWAPPED}"
+def _set_aside(begun: Begun, digest: str, error: OSError | None) -> str | HoldfastError:
+    aside = f"{begun.temporary.removesuffix(TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
     try:
         os.close(begun.fd)
         if error is not None:
@@ -358,11 +359,6 @@ def _set_aside(begun: Begun, error: OSError | None) -> str | HoldfastError:
         remove(begun.temporary)
         return failure(problem, "write", begun.path)
     return aside
-
-
-def sync_folders(paths: Iterable[str]) -> None:
-    """The last step of some exchanges: from now on they survive power loss."""
-    SyncingFolders(paths).done()
 
 
 class Syncing:
@@ -389,32 +385,21 @@ class Syncing:
         return self._failed
 
 
-class SyncingFolders:
-    """The same for folders."""
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._opened: dict[str, int] = {}
-        try:
-            for path in sorted(paths):
-                self._opened[path] = os.open(path, _FOLDER)
-        except OSError as error:
-            self._close()
-            raise failure(error, "write", path) from error
-        self._syncing = Syncing(list(self._opened.values()))
-
-    def done(self) -> None:
-        """Wait until what was done in them survives power loss."""
-        try:
-            failed = dict(zip(self._opened, self._syncing.done(), strict=True))
-        finally:
-            self._close()
-        for path, problem in failed.items():
-            if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
-                raise failure(problem, "write", path) from problem
-
-    def _close(self) -> None:
-        for fd in self._opened.values():
+def sync_folders(paths: Iterable[str]) -> None:
+    """The last step of some exchanges: from now on they survive power loss."""
+    opened: dict[str, int] = {}
+    try:
+        for path in sorted(paths):
+            opened[path] = os.open(path, _FOLDER)
+        failed = dict(zip(opened, _synced(list(opened.values())), strict=True))
+    except OSError as error:
+        raise failure(error, "write", path) from error
+    finally:
+        for fd in opened.values():
             os.close(fd)
+    for path, problem in failed.items():
+        if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
+            raise failure(problem, "write", path) from problem
 
 
 def _in_a_thread(run: Callable[[], None]) -> LockType | None:
@@ -499,7 +484,7 @@ def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
 def stage(path: str, data: bytes, mode: int = 0o600) -> str:
     """Write one file beside its place; returns its name."""
     begun = begin(path, data, mode)
-    (aside,) = staged([begun], _synced([begun.fd]))
+    (aside,) = staged([(begun, _mark(data))], _synced([begun.fd]))
     if isinstance(aside, HoldfastError):
         raise aside
     return aside
@@ -517,6 +502,37 @@ def put_back(aside: str, path: str) -> None:
 def displaced(path: str) -> list[str]:
     """Files that an exchange of `path` left beside it because its process died."""
     return _beside(path, _SWAPPED)
+
+
+def forget(aside: str, data: bytes) -> int | None:
+    """Remove what an exchange displaced, if it has these bytes; None if it is something else.
+
+    The number that is returned holds its space until it is `let_go`: a disk may need as long to
+    take that back as to write a file.
+    """
+    if is_odd(aside):
+        return None
+    fd = _open(aside, os.O_RDONLY | os.O_NOFOLLOW, "read")
+    try:
+        if _read_up_to(fd, len(data) + 1, len(data)) == data:
+            os.unlink(aside)
+            return fd
+    except OSError as error:
+        os.close(fd)
+        raise failure(error, "read", aside) from error
+    os.close(fd)
+    return None
+
+
+def let_go(fds: Sequence[int]) -> None:
+    """Give back the space of files that are removed; nobody need wait for it."""
+
+    def close() -> None:
+        for fd in fds:
+            os.close(fd)
+
+    if fds and (_PACE[0] <= _QUICK or _in_a_thread(close) is None):
+        close()
 
 
 def is_staged(aside: str, data: bytes) -> bool:

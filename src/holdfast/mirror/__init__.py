@@ -157,8 +157,8 @@ class Mirror:
         said = []
         self._seen = (session, self.bindings(session))
         for binding in self._seen[1]:
-            there = os.path.isdir(os.path.dirname(binding.place))
-            if there and not self._looker.unchanged(binding):
+            is_new = not self._looker.unchanged(binding)
+            if is_new and os.path.isdir(os.path.dirname(binding.place)):
                 said += self._guarded(binding, lambda current: self._settle(current)[1])
         return said
 
@@ -224,16 +224,16 @@ class Mirror:
         self._renderer.stage(plans, syncing)
         jobs = [job for job in jobs if self._tried(job, self._exchange)]
         written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
-        folders = files.SyncingFolders({os.path.dirname(path) for path in written})
         try:
             return [job for job in jobs if self._tried(job, self._put)]
         finally:
-            folders.done()
+            files.sync_folders({os.path.dirname(path) for path in written})
+            self._renderer.let_go(plans)
 
     def _remember(self, plans: list[Plan]) -> None:
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
         if new:
-            self._bound.rendered([(p.binding, p.notes, p.seq) for p in new])
+            self._bound.rendered([(p.binding, self._renderer.notes(p), p.seq) for p in new])
 
     def _look(self, job: _Job) -> None:
         job.looks = self._looker.looks_again(job.binding)

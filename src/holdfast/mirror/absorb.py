@@ -27,13 +27,14 @@ from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,
     Suspended,
+    folders_of,
     kind_of,
     lens_of,
     parsed,
     paths_of,
     read,
 )
-from holdfast.mirror.look import Look, Looker, Read, folders_of
+from holdfast.mirror.look import Look, Looker, Read
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
 from holdfast.store.bound import Binding
@@ -56,7 +57,7 @@ class Absorber:
         """Take up what others wrote; the files as they are, and what was found."""
         said: list[str] = []
         paths = paths_of(binding)
-        if any(files.has_leftovers(f) for f in {binding.root, *folders_of(paths)}):
+        if any(files.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
             said += self._clear_up(binding, paths)
         looks = self._looker.looks(binding)
         edited = _edited(looks)

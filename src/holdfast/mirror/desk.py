@@ -7,7 +7,7 @@ the facts of a moment are kept; all of it may be lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -146,14 +146,32 @@ def _paths(kind: str, native: str, root: str, place: str) -> Mapping[str, str]:
     return {main: place, **{name: os.path.join(root, name) for name in others}}
 
 
+def folders_of(binding: Binding) -> Sequence[str]:
+    """The folders in which the files of a binding are."""
+    return _folders(tuple(paths_of(binding).values()))
+
+
+@lru_cache(maxsize=64)
+def _folders(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.dirname(path) for path in paths))
+
+
 def is_real(folder: str, known: set[str]) -> bool:
     """Whether no part of a path is a symbolic link; those `known` were looked at just now."""
-    while folder not in known:
-        if os.path.islink(folder):
+    for part in _parts(folder):
+        if part in known:
+            return True
+        if os.path.islink(part):
             return False
-        known.add(folder)
-        folder = os.path.dirname(folder)
+        known.add(part)
     return True
+
+
+@lru_cache(maxsize=64)
+def _parts(folder: str) -> tuple[str, ...]:
+    """A folder, and all that it is in."""
+    above = os.path.dirname(folder)
+    return (folder,) if above == folder else (folder, *_parts(above))
 
 
 def kind_of(name: str) -> str:

@@ -27,6 +27,7 @@ from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,
     Suspended,
+    folders_of,
     kind_of,
     lens_of,
     parsed,
@@ -223,7 +224,7 @@ class Looker:
         """Whether nobody has touched the files since we wrote them."""
         self._stamps.pop(binding.number, None)
         paths = paths_of(binding)
-        if any(files.has_leftovers(folder) for folder in folders_of(paths)):
+        if any(map(files.has_leftovers, folders_of(binding))):
             return False
         found = {name: _found(path) for name, path in paths.items()}
         if all(data == self._last(binding, name) for name, (data, _) in found.items()):
@@ -241,12 +242,12 @@ class Looker:
         stamps = self._stamps.pop(binding.number, {})
         if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
             return []
-        paths = paths_of(binding) if stamps else {}
-        for folder in folders_of(paths):
+        for folder in folders_of(binding) if stamps else ():
             require_inside(binding.root, folder)
-        if not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
+        if not stamps or not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
             return []
-        looks = [self._look_of_ours(binding, name, path) for name, path in paths.items()]
+        of_all = paths_of(binding).items()
+        looks = [self._look_of_ours(binding, name, path) for name, path in of_all]
         return looks if all(look.read for look in looks) else []
 
     def _look_of_ours(self, binding: Binding, name: str, path: str) -> Look:
@@ -268,10 +269,6 @@ def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
         return False
     look.read = Read(document, document.value)
     return True
-
-
-def folders_of(paths: Mapping[str, str]) -> set[str]:
-    return {os.path.dirname(path) for path in paths.values()}
 
 
 def require_inside(root: str, folder: str) -> None:

@@ -30,7 +30,7 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import written
 from holdfast.layout.tree import shared
 from holdfast.mirror.absorb import UNKNOWN, readme_of
-from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed, read
+from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
 from holdfast.mirror.look import Look, Looker, Read
 from holdfast.store.bound import Binding, Written
 
@@ -44,13 +44,16 @@ class Change(Struct):
     look: Look
     made: Read
     data: bytes
-    digest: str
+    digest: str = ""
+    """Worked out when it is remembered: the disk is at work then."""
     begun: files.Begun | None = None
     """The new file beside its place while it is being written; None for a log's lines."""
     staged: str | HoldfastError = ""
     """Its name once it is synced, or why there is none."""
     displaced: str = ""
     """Where the old file is after the exchange; empty if there was none."""
+    gone: int | None = None
+    """What holds its space once it is removed."""
 
     @property
     def is_new(self) -> bool:
@@ -63,11 +66,12 @@ class Plan(Struct):
 
     binding: Binding
     looks: list[Look]
-    changes: list[Change]
+    made: list[Change]
+    """What our newest renderings are to be; of these, `changes` are not in the files yet."""
     facts: Facts
     seq: int
     status: str
-    notes: list[Written]
+    changes: list[Change] = []
 
 
 class _Put(Struct):
@@ -98,13 +102,13 @@ class Renderer:
         facts = replace(told.facts, native_id=binding.native)
         tree = self._tree(binding, looks, facts, brief=brief)
         made = [
-            _change(look, each)
+            Change(look, each, each.document.data)
             for look in _ordered(binding, looks)
             if (each := self._made(binding, look, tree.get(look.name)))
         ]
-        changes = [change for change in made if change.data != change.look.data]
-        notes = [self._note(change) for change in made if change.is_new]
-        return Plan(binding, looks, changes, facts, told.seq, told.status, notes)
+        plan = Plan(binding, looks, [c for c in made if c.is_new], facts, told.seq, told.status)
+        plan.changes = [change for change in plan.made if change.data != change.look.data]
+        return plan
 
     def _tree(self, binding: Binding, looks: Sequence[Look], facts: Facts, *, brief: bool) -> Tree:
         old = {look.name: look.value for look in looks if look.read is not None}
@@ -149,9 +153,13 @@ class Renderer:
         data = speller.spelled(value) if old.is_usual else None
         return Read(Document(kind, data.decode(), value), value, is_usual=True) if data else None
 
+    def notes(self, plan: Plan) -> list[Written]:
+        """What is to be remembered before a plan's files get their places."""
+        return [self._note(change) for change in plan.made]
+
     def _note(self, change: Change) -> Written:
-        """What is to be remembered of a file that is about to be written."""
         kind, data = kind_of(change.look.name), change.data
+        change.digest = change.digest or sha256(data).hexdigest()
         # The beginning of a log is always in the file itself.
         kept = b"" if kind == "jsonl" else self._keepable(kind, data, change.made)
         self._looker.keep(kind, change.digest, change.made)
@@ -182,8 +190,7 @@ class Renderer:
         try:
             for change in plan.changes:
                 if _needs_stage(change.look):
-                    path, data = change.look.path, change.data
-                    change.begun = files.begin(path, data, 0o644, digest=change.digest)
+                    change.begun = files.begin(change.look.path, change.data, 0o644)
         except BaseException:
             self.abandon([plan])
             raise
@@ -200,7 +207,7 @@ class Renderer:
     def stage(self, plans: Sequence[Plan], syncing: files.Syncing) -> None:
         """Give new files of plans that are remembered their names, once they are synced."""
         new = [(c, c.begun) for plan in plans for c in plan.changes if c.begun]
-        done = files.staged([begun for _, begun in new], syncing.done())
+        done = files.staged([(begun, c.digest) for c, begun in new], syncing.done())
         for (change, _), each in zip(new, done, strict=True):
             change.begun, change.staged = None, each
 
@@ -235,7 +242,7 @@ class Renderer:
 
     def has_displaced(self, plan: Plan) -> bool:
         """Whether the exchange displaced someone's edit; what it displaced of ours goes."""
-        displaced = [_is_displaced(change.look, change.displaced) for change in plan.changes]
+        displaced = [_is_displaced(change) for change in plan.changes]
         if any(displaced):
             return True
         digests = {look.name: look.digest for look in plan.looks}
@@ -245,6 +252,11 @@ class Renderer:
         self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
         self._looker.reached(plan.binding, plan.seq)
         return False
+
+    def let_go(self, plans: Sequence[Plan]) -> None:
+        """Give back the space of files that were displaced and are gone."""
+        gone = [change.gone for plan in plans for change in plan.changes]
+        files.let_go([fd for fd in gone if fd is not None])
 
 
 def _prepare(plan: Plan) -> None:
@@ -261,14 +273,11 @@ def _needs_stage(look: Look) -> bool:
     return look.data is None or not look.name.endswith(".jsonl")
 
 
-def _is_displaced(look: Look, aside: str) -> bool:
+def _is_displaced(change: Change) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
-    if not aside:
-        return False
-    if files.is_odd(aside) or read(aside) != (look.data or b""):
-        return True
-    files.remove(aside)
-    return False
+    if change.displaced:
+        change.gone = files.forget(change.displaced, change.look.data or b"")
+    return bool(change.displaced) and change.gone is None
 
 
 def _found(binding: Binding) -> None:
@@ -288,11 +297,6 @@ def _backup(binding: Binding, look: Look) -> tuple[str, bytes] | None:
     if not ending or look.data is None or look.path != binding.place:
         return None
     return f"{look.path}{ending}", look.data
-
-
-def _change(look: Look, made: Read) -> Change:
-    data = made.document.data
-    return Change(look, made, data, sha256(data).hexdigest())
 
 
 def _ordered(binding: Binding, looks: Sequence[Look]) -> list[Look]:

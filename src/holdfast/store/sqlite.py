@@ -64,6 +64,7 @@ _LOAD = """
     FROM meta w JOIN meta d ON d.key = 'device'
     LEFT JOIN session s ON s.id = ? COLLATE NOCASE WHERE w.key = 'min_writer'
 """
+_NUMBER = "SELECT number FROM session WHERE id = ? COLLATE NOCASE"
 _CREATE = """
     INSERT INTO session (id, seq, fold, core, core_sum, status, goal, archived, began, updated,
         summary) VALUES (?, 0, 0, x'', 0, '', '', 0, 0, 0, '')
@@ -414,19 +415,18 @@ class SqliteStore(Store):
 
     def _look(self, reader: Reader, session: str) -> SqliteView:
         try:
-            known = reader.execute(_LOAD, (session,)).fetchone()
+            known = reader.execute(_NUMBER, (session,)).fetchone()
         except UnicodeEncodeError:
             raise no_such_session(session) from None
-        if known is None:
-            raise self._database.damaged("it does not know its device")
-        if known[2] is None:
-            raise no_such_session(session)
         # Before the moment begins: a head that another process remembers now is not in it.
-        remembered = self._recall(known[2], session)
+        remembered = self._recall(known[0], session) if known else None
         reader.execute("BEGIN")
-        view = LentView(
-            self._database, reader, session, reader.execute(_LOAD, (session,)).fetchone()
-        )
+        found = reader.execute(_LOAD, (session,)).fetchone()
+        if found is None:
+            raise self._database.damaged("it does not know its device")
+        if found[2] is None:
+            raise no_such_session(session)
+        view = LentView(self._database, reader, session, found)
         view.remembered = remembered
         return view
 

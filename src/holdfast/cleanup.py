@@ -9,9 +9,10 @@ home that is still open, someone holds its lock, or its files cannot be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,12 +27,15 @@ from holdfast.layout.ai_session.read import INDEX, entry_of
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
+from holdfast.layout.threeway import nearest
+from holdfast.layout.tree import merge
+from holdfast.layout.value import copied
 
 ARCHIVE = ".ai-session-archive"
 ARTIFACTS = "artifacts"
 _DAY = 86_400_000
 _MAX_BYTES = 16 * 1024 * 1024
-_TRIES = 5
+_TRIES = 50
 
 
 class Wanted(Struct, frozen=True):
@@ -198,22 +202,49 @@ def _require_unchanged(one: Find) -> None:
 
 def _mark_completed(path: str, feature: str) -> None:
     """Say in the index that a session is over; what others write there meanwhile stays."""
-    there = files.read_bounded(path, _MAX_BYTES, follow=False)
-    new = _marked(there, feature)
+    versions = [files.read_bounded(path, _MAX_BYTES, follow=False)]
+    new, beside = _marked(versions[0], feature), ""
     for _ in range(_TRIES):
-        if new == there:
-            return
+        if new == versions[0]:
+            break
         aside = files.exchange(path, new, mode=0o644)
-        displaced = files.read_bounded(aside, _MAX_BYTES, follow=False) if aside else there
-        # Someone's edit that came in between is marked and written in turn.
-        there, new = new, new if displaced == there else _marked(displaced, feature)
-        files.remove(aside)
-    raise Refused(f"{path} is being written by someone else all the time", file=path)
+        # Someone's edit is in its place now: what it was read from may go.
+        files.remove(beside)
+        versions, new, beside = [new, *versions], _with_edit(path, aside, new, versions), aside
+        new = _marked(new, feature)
+    else:
+        what = f"{path} is being written by someone else all the time"
+        raise Refused(what, why=f"what was found there last is in {beside}", file=path)
+    files.remove(beside)
+
+
+def _with_edit(path: str, aside: str, new: bytes, versions: Sequence[bytes]) -> bytes:
+    """What was put under a name, with what the exchange displaced if that was someone's edit.
+
+    `versions` are those that the edit may have been made from, the newest first.
+    """
+    try:
+        found = files.read_bounded(aside, _MAX_BYTES, follow=False) if aside else versions[0]
+        if found == versions[0]:
+            return new
+        base = nearest(found, versions) or new
+        edit, (was, ours) = Document.parse(found, "yaml"), map(_said, (base, new))
+        return edit.rewrite(merge(was, edit.value, ours)[0])
+    except HoldfastError:
+        # Whatever it is, it was there and is nobody's to throw away.
+        files.put_back(aside, path)
+        if files.read_optional(aside, _MAX_BYTES, follow=False) == new:
+            files.remove(aside)
+        raise
+
+
+def _said(data: bytes) -> Any:
+    return Document.parse(data, "yaml").value
 
 
 def _marked(data: bytes, feature: str) -> bytes:
     document = Document.parse(data, "yaml")
-    value = Document.parse(data, "yaml").value
+    value = copied(document.value)
     entry = entry_of({INDEX: value}, feature)
     if not entry or entry.get("status") == "completed":
         return data

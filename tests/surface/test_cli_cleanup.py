@@ -5,11 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
 import yaml
 
+from holdfast import files
+from holdfast.cleanup import _mark_completed
+from holdfast.errors import HoldfastError
 from tests.surface.support import Cli
 
 ROOT = Path(".ai-session")
@@ -297,3 +301,70 @@ def test_session_root_is_where_files_are_kept(
     assert Path(root.format(tmp=tmp_path), "login-2026-01-31", "state.yaml").is_file()
     assert not ROOT.exists()
     assert len(cli.json("layouts", "report")["reports"]) == 1
+
+
+# -- an editor at the same moment --------------------------------------------------------------
+
+
+class Editor:
+    """Adds a session to the index in some of the steps of an exchange, as it then is."""
+
+    def __init__(self, index: Path, patch: pytest.MonkeyPatch, turns: tuple[int, ...]) -> None:
+        self._index, self._turns, self._step = index, list(turns), 0
+        self.added: list[str] = []
+        real = files._swap
+
+        def swap(aside: str, path: str) -> bool:
+            self._turn()
+            was_there = real(aside, path)
+            self._turn()
+            return was_there
+
+        patch.setattr(files, "_swap", swap)
+
+    def _turn(self) -> None:
+        while self._turns and self._turns[0] == self._step:
+            self._turns.pop(0)
+            self.added.append(f"theirs{len(self.added)}-2025-01-09")
+            value = yaml.safe_load(self._index.read_text())
+            value["active_features"].append({"feature_id": self.added[-1], "status": "active"})
+            _swap_in(self._index, yaml.safe_dump(value, sort_keys=False))
+        self._step += 1
+
+
+def _swap_in(path: Path, text: str) -> None:
+    beside = path.with_suffix(".theirs")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+@pytest.mark.req("S0-63")
+@pytest.mark.parametrize("turns", [*combinations_with_replacement(range(4), 3)], ids=str)
+def test_an_entry_that_someone_adds_in_any_step_of_a_cleanup_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    over = feature("over", "paused")
+    editor = Editor(ROOT / "active-features.yaml", monkeypatch, turns)
+    _mark_completed(str(ROOT / "active-features.yaml"), over.name)
+    assert statuses() == {over.name: "completed", **dict.fromkeys(editor.added, "active")}
+    assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
+
+
+def test_what_cannot_be_read_is_put_back_by_a_cleanup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index, over = ROOT / "active-features.yaml", feature("over", "paused")
+    real = files._swap
+
+    def swap(aside: str, path: str) -> bool:
+        monkeypatch.setattr(files, "_swap", real)
+        _swap_in(index, "active_features: [\n")
+        return real(aside, path)
+
+    monkeypatch.setattr(files, "_swap", swap)
+    with pytest.raises(HoldfastError):
+        _mark_completed(str(index), over.name)
+    assert index.read_text() == "active_features: [\n"
+    assert not [name for name in os.listdir(ROOT) if name.startswith(".")]

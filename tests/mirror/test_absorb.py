@@ -96,6 +96,35 @@ def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make
     assert everything(project.folder) == before
 
 
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("layout", ["craft", "orchestrator", "praxis"])
+def test_a_key_that_its_owner_takes_out_again_stays_out(
+    make: Make, layout: str, times: int
+) -> None:
+    project = make(layout)
+    project.session.task_add("First")
+    long = {f"line {number}": ["kept"] for number in range(9)}
+    for _ in range(times):
+        project.edit(lambda value: value.update(x_hers=long))
+        project.again().note("taken up")
+        assert project.read()["x_hers"] == long
+        project.edit(lambda value: value.pop("x_hers"))
+        for text in ("gone", "and stays so"):
+            project.again().note(text)
+            assert "x_hers" not in project.read()
+
+
+def test_a_key_that_is_taken_out_of_yaml_with_its_task_stays_out(make: Make) -> None:
+    project = make(AI_SESSION)
+    state = project.ai("state.yaml")
+    project.edit(lambda value: value.update(x_hers={"deep": list("kept")}), state)
+    project.session.note("taken up")
+    project.edit(lambda value: value.pop("x_hers"), state)
+    project.session.note("gone")
+    project.session.note("and stays so")
+    assert "x_hers" not in state.read_text()
+
+
 @pytest.mark.parametrize("layout", ALL)
 def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, layout: str) -> None:
     project = make(layout)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.layout import Layout, Tree, Where, carry
+from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import AgentFact, CheckpointFact, Facts, StepFact, plain
 from holdfast.layout.translate import Move, match_steps, moves
@@ -345,6 +345,32 @@ def nearest(data: bytes, kept: Sequence[bytes]) -> bytes | None:
     if near is not None and near in kept[1:2] and _untimed(near) == _untimed(data):
         return kept[0]
     return near
+
+
+def was_read(newest: Any, older: Any, found: Any) -> bool:
+    """Whether an edit was made from our newest rendering although an older one is nearer to it.
+
+    Whoever takes a long key out of a file, or puts it there again, leaves bytes that are nearer to
+    those from before. But they have a time that only the newest rendering has, and no value that
+    only the older one has. A stale copy that is written back has no such time, or such values.
+    """
+    return set(_news(newest, older, found)) == {True}
+
+
+def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For what differs between two renderings and is in an edit: True for a time of the newest,
+    False for anything of the older one."""
+    if isinstance(newest, dict) and isinstance(older, dict) and isinstance(found, dict):
+        for key in found.keys() & newest.keys() & older.keys():
+            yield from _news(newest[key], older[key], found[key])
+    elif isinstance(found, list):
+        ours, theirs = (each if isinstance(each, list) else [] for each in (newest, older))
+        if any(each in theirs and each not in ours for each in found):
+            yield False
+    elif newest != older and found == older:
+        yield False
+    elif newest != older and found == newest and stamps.read(found) is not None:
+        yield True
 
 
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?")

@@ -21,7 +21,7 @@ from holdfast.errors import InvalidInput
 from holdfast.layout import Tree
 from holdfast.layout import tree as trees
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import Changes, changes, nearest
+from holdfast.layout.threeway import Changes, changes, nearest, was_read
 from holdfast.layout.translate import Move
 from holdfast.mirror.desk import (
     MAX_BYTES,
@@ -141,7 +141,10 @@ class Absorber:
         newest, near = self._looker.newest(binding, look), nearest(look.data or b"", said)
         if newest is None or near is None or near == newest.document.data or look.read is None:
             return None
-        value, _ = trees.merge(parsed(look.name, near).value, look.value, newest.value)
+        older = parsed(look.name, near).value
+        if was_read(newest.value, older, look.value):
+            return None
+        value, _ = trees.merge(older, look.value, newest.value)
         document = look.read.document.rewritten(value)
         if document.data == look.data:
             return None

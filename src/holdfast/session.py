@@ -12,6 +12,8 @@ through may simply repeat it.
 
 from __future__ import annotations
 
+import os
+
 from holdfast.errors import InvalidInput
 from holdfast.verb import given, reason
 from holdfast.verb.essay import EssayVerbs
@@ -321,6 +323,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             from holdfast.essay import new_folder
 
             kept = [b.root for b in self.layouts_list() if b.layout == kind and not native]
+            kept += [r for _, r in self.home.store.bound.let_go(self.id, kind) if os.path.isdir(r)]
             root = kept[0] if kept else new_folder(self.home)
         binding = self.home.mirror.bind(self.id, kind, native, root)
         self.home.reflect(self.id, force=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,58 @@ def test_letting_go_leaves_the_files_as_they_are(make: Make) -> None:
     project.session.layouts_remove("craft")
     project.session.note("nobody writes this there")
     assert place.read_bytes() == data
+
+
+@pytest.mark.parametrize("layout", [AI_SESSION, "praxis", "craft", "orchestrator", "essay"])
+def test_a_place_that_was_let_go_of_is_found_again_with_what_was_written_there(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    kind = layout.partition(":")[0]
+    (before,) = project.session.layouts_list()
+    project.session.note("seen by all")
+    project.session.layouts_remove(kind)
+    project.session.decide("Use JWT", because="it is there")
+    binding = project.again().layouts_add(kind)
+    assert (binding.native, binding.place) == (before.native, before.place)
+    assert project.edits() == [], "what we wrote is known again"
+    assert "Use JWT" in project.place.read_text() or kind in ("ai-session", "praxis", "essay")
+
+
+def test_an_edit_of_a_place_that_was_let_go_of_is_taken_up_when_it_is_had_again(make: Make) -> None:
+    project = make("craft")
+    project.session.task_add("Ours")
+    place = project.place
+    project.session.layouts_remove("craft")
+    project.edit(lambda value: value["pending_tasks"].append("Theirs"), place)
+    project.session.layouts_add("craft")
+    assert set(project.titles()) == {"Ours", "Theirs"}
+    assert project.place == place
+
+
+def test_a_place_that_was_let_go_of_is_anybody_s(make: Make) -> None:
+    project = make("orchestrator", AI_SESSION)
+    first = project.session
+    for kind in ("orchestrator", "ai-session"):
+        first.layouts_remove(kind)
+    shutil.rmtree(project.folder / ".ai-session" / ID)
+    (project.folder / ".claude/orchestrator-session.json").unlink()
+    second = project.home.start("Another", layouts=[AI_SESSION, "orchestrator"])
+    with pytest.raises(Refused):
+        first.layouts_add(AI_SESSION)
+    assert first.layouts_add("ai-session").native != ID
+    assert {b.session for b in second.layouts_list()} == {second.id}
+
+
+def test_what_was_written_to_a_place_that_was_let_go_of_is_forgotten_with_its_session(
+    make: Make,
+) -> None:
+    project = make("craft")
+    project.session.layouts_remove("craft")
+    project.session.abort(because="no use")
+    project.session.forget()
+    for table in ("binding", "rendering"):
+        assert project.home.store.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_is_bound(make: Make) -> None:

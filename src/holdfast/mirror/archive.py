@@ -64,14 +64,7 @@ class Archive:
 
     def _is_session(self, binding: Binding, path: str) -> bool:
         """Whether a file says that it is of this session."""
-        lens = lens_of(binding.layout)
-        main = lens.files(binding.native)[0]
-        try:
-            value = parsed(main, read(path)).value
-        except HoldfastError:
-            return False
-        said = lens.get({main: value}, self._desk.surroundings(binding))
-        return said.native_id == binding.native
+        return says_it_is(self._desk, binding.layout, binding.native, binding.root, path)
 
     def _require_no_other(self, binding: Binding, target: str) -> None:
         if os.path.lexists(target) and not self._is_rendering(binding, target):
@@ -86,6 +79,18 @@ class Archive:
             return False
         known = self._bound.renderings(binding).get(main, [])
         return any(rendering.digest == digest for rendering in known)
+
+
+def says_it_is(desk: Desk, kind: str, native: str, root: str, path: str) -> bool:
+    """Whether a file says that it is the main one of a session with an id."""
+    lens = lens_of(kind)
+    main = lens.files(native)[0]
+    try:
+        value = parsed(main, read(path)).value
+    except HoldfastError:
+        return False
+    said = lens.get({main: value}, desk.where(root, names=custom(kind).sees_names))
+    return said.native_id == native
 
 
 def _current(binding: Binding) -> str:

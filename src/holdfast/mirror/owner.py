@@ -13,6 +13,7 @@ from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.layout import Layout
 from holdfast.layout.customs import custom
+from holdfast.mirror.archive import says_it_is
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of
 from holdfast.store.bound import Binding
 from holdfast.text import is_text
@@ -31,22 +32,32 @@ def bind(
     found: bool,
     retire: Retire,
 ) -> Binding:
-    """Give a session a place in a layout; without an id, the one that it has there will do."""
+    """Give a session a place in a layout; without an id, the one that it has or had there."""
     lens = lens_of(kind)
     root = os.path.realpath(root or desk.root_of(kind))
     kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
     if kept and not native:
         return kept[0]
-    native = native or _free_id(desk, lens, session, root)
+    had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
+    again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
+    native = native or again or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
     _require_text(kind, root)
-    _make_room(desk, session, kind, place, found=found, retire=retire)
+    _make_room(desk, session, kind, place, found=found or bool(again), retire=retire)
     _keep_out_of_git(desk, kind, root)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
     if not desk.bound.bind(session, kind, native, root, place, soon=found):
         raise _taken(desk, place)
     return next(b for b in desk.bound.bindings(session) if b.place == place)
+
+
+def _is_left(desk: Desk, lens: Layout, native: str, root: str) -> bool:
+    """Whether nobody else has come to a place that a session let go of."""
+    place = os.path.join(root, lens.files(native)[0])
+    if desk.bound.owner(place) is not None:
+        return False
+    return not os.path.lexists(place) or says_it_is(desk, lens.id, native, root, place)
 
 
 def _require_text(kind: str, root: str) -> None:

@@ -1,6 +1,7 @@
 """Which layout files belong to which session on this machine, and what we last wrote into them.
 
-A *binding* ties a session to one place of one layout; a place has one owner. A *rendering* is
+A *binding* ties a session to one place of one layout; a place has one owner. One that was let go of
+is kept, out of everybody's way, for the session to take again. A *rendering* is
 what we once wrote into one of its files: kept so that bytes met later can be told apart as ours,
 as ours from earlier (a tool put them back), or as someone's edit, which is then compared with the
 nearest one. A process that writes on keeps most of them as what differs from one that it kept
@@ -142,6 +143,7 @@ class Bound:
         """Take a place for a session, durably unless `soon` is enough; False if it has an owner."""
 
         def act(connection: sqlite3.Connection) -> bool:
+            connection.execute(_TAKE_AGAIN, (place, session, layout, native, root))
             connection.execute(
                 "INSERT OR IGNORE INTO binding (session, layout, native, root, place)"
                 f" SELECT number, ?, ?, ?, ? FROM session WHERE {_NAMED}",
@@ -157,11 +159,21 @@ class Bound:
         return self._store.write_soon(act) if soon else self._store.write(act)
 
     def unbind(self, binding: Binding) -> None:
+        """Let go of a place. What was written there is remembered, should it be taken again."""
+
         def act(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM binding WHERE number = ?", (binding.number,))
-            connection.execute("DELETE FROM rendering WHERE binding = ?", (binding.number,))
+            connection.execute(_LET_GO, (binding.number,))
 
         self._store.write(act)
+
+    def let_go(self, session: str, layout: str) -> list[tuple[str, str]]:
+        """The ids that a session had in a layout, with their roots; the last let go of first."""
+        rows = self._read(
+            "SELECT b.native, b.root FROM binding b JOIN session s ON s.number = -b.session"
+            f" WHERE s.{_NAMED} AND b.layout = ? ORDER BY b.number DESC",
+            (session, layout),
+        )
+        return [(native, root) for native, root in rows]
 
     def change(self, binding: Binding, *, suspended: str, quiet: bool) -> None:
         values = (suspended, int(quiet), binding.number)
@@ -238,6 +250,14 @@ class Bound:
             binding.mirrored, binding.suspended = mirrored, ""
 
 
+# A place that was let go of has its session's number negated, which nothing joins with; what it is
+# called then is no path, so that anybody may have the path.
+_LET_GO = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
+_TAKE_AGAIN = f"""
+    UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
+    WHERE session = (SELECT -number FROM session WHERE {_NAMED})
+        AND layout = ? AND native = ? AND root = ?
+"""
 _NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
 _REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
 

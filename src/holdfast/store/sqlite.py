@@ -113,8 +113,9 @@ _ERASE = (
     " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
     "DELETE FROM run WHERE session = :session COLLATE NOCASE",
     "UPDATE tree SET session = NULL WHERE session = :number",
-    "DELETE FROM rendering WHERE binding IN (SELECT number FROM binding WHERE session = :number)",
-    "DELETE FROM binding WHERE session = :number",
+    "DELETE FROM rendering WHERE binding IN"
+    " (SELECT number FROM binding WHERE session IN (:number, -:number))",
+    "DELETE FROM binding WHERE session IN (:number, -:number)",
 )
 
 

@@ -1,0 +1,206 @@
+"""Who has fewer: what a remote has of a session's chains, what is to go there, what cannot be.
+
+Words. A *stretch* is a piece of one chain, from a first to a last number, with the hash of the
+event before it and of its last one; a pack on a remote holds one. Stretches may overlap: two
+devices carried the same events there, or one put many small packs together. A chain is *whole*
+up to a number when everything from 1 to there is covered; a stretch behind a gap is *loose*,
+because a push is under way or was interrupted. What is *told* is a head (number and hash) that
+someone knew to be there: whoever made a pack says so in its claim, and this device remembers
+what it was shown. Told heads are how a storage that shows less is caught.
+
+Everything here is computed from values; nothing is read or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+MOST_EVENTS = 2000
+MOST_BYTES = 4 << 20
+"""A pack is at most this large, unless a single event with its content is larger."""
+
+_FEW = 16
+"""So many small packs in a row are worth being put together."""
+
+
+class Stretch(NamedTuple):
+    """A piece of one chain. `before` is empty at the start of the chain."""
+
+    device: str
+    first: int
+    last: int
+    before: str
+    after: str
+
+
+class Told(NamedTuple):
+    """A head that is known to be on the remote; `here` if this device was shown it itself."""
+
+    device: str
+    n: int
+    hash: str
+    here: bool = False
+
+
+class Missing(NamedTuple):
+    """A told head that the remote does not show. `instead` are hashes shown in its place."""
+
+    told: Told
+    whole: int
+    instead: tuple[str, ...] = ()
+
+
+Hashes = Callable[[str, int], Iterable[str]]
+"""Hashes of the events held here under a device and a number: more than one where it forked."""
+
+
+def whole(stretches: Iterable[Stretch]) -> int:
+    """Up to which number everything of a chain is covered."""
+    reach = 0
+    for one in sorted(stretches, key=lambda one: one.first):
+        if one.first > reach + 1:
+            break
+        reach = max(reach, one.last)
+    return reach
+
+
+def by_chain(stretches: Iterable[Stretch]) -> dict[str, list[Stretch]]:
+    found: dict[str, list[Stretch]] = {}
+    for one in stretches:
+        found.setdefault(one.device, []).append(one)
+    return found
+
+
+def missing(stretches: Iterable[Stretch], told: Iterable[Told], held: Hashes) -> list[Missing]:
+    """The told heads that are not there, or not as they were told; none when all is well."""
+    chains = by_chain(stretches)
+    reach = {device: whole(each) for device, each in chains.items()}
+    found = []
+    for one in told:
+        if one.n > reach.get(one.device, 0):
+            found.append(Missing(one, reach.get(one.device, 0)))
+        elif instead := _others(chains[one.device], one, held):
+            found.append(Missing(one, reach[one.device], instead))
+    return found
+
+
+def _others(chain: Sequence[Stretch], told: Told, held: Hashes) -> tuple[str, ...]:
+    """The hashes that the remote has at the number of a told head, if that one is not among them.
+
+    Where a stretch goes on beyond the number, only the events themselves can tell.
+    """
+    ends = {one.after for one in chain if one.last == told.n}
+    if told.hash in ends:
+        return ()
+    if any(one.first <= told.n < one.last for one in chain):
+        inside = set(held(told.device, told.n))
+        return () if not inside or told.hash in inside else tuple(sorted(inside))
+    return tuple(sorted(ends))
+
+
+# --- what is to go there ----------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Events of one chain that follow each other, as this device holds them."""
+
+    device: str
+    first: int
+    before: str
+    hashes: Sequence[str]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.hashes) - 1
+
+
+def uncovered(run: Run, there: Iterable[Stretch]) -> list[tuple[int, int]]:
+    """The numbers of a run that no stretch covers, as (first, last), in order.
+
+    A stretch covers events of the run if it ends with one of them: what a hash names, it names
+    with its whole past. One that ends elsewhere tells nothing about these.
+    """
+    spans = sorted(
+        (max(one.first, run.first), one.last)
+        for one in there
+        if one.device == run.device
+        and run.first <= one.last <= run.last
+        and run.hashes[one.last - run.first] == one.after
+    )
+    found, next_n = [], run.first
+    for first, last in spans:
+        if first > next_n:
+            found.append((next_n, first - 1))
+        next_n = max(next_n, last + 1)
+    return [*found, (next_n, run.last)] if next_n <= run.last else found
+
+
+def split(sizes: Sequence[int], *, events: int = MOST_EVENTS, size: int = MOST_BYTES) -> list[int]:
+    """Where to cut a row of events of these sizes: the ends of its parts, the last one too."""
+    ends, count, total = [], 0, 0
+    for place, one in enumerate(sizes):
+        if count and (count >= events or total + one > size):
+            ends.append(place)
+            count = total = 0
+        count, total = count + 1, total + one
+    return [*ends, len(sizes)] if sizes else ends
+
+
+# --- putting small packs together -------------------------------------------------------------
+
+
+class Pack(NamedTuple):
+    """A pack that is there: its name, its size, and what it covers."""
+
+    name: str
+    size: int
+    stretch: Stretch
+
+
+def crowded(packs: Iterable[Pack], *, few: int = _FEW) -> list[list[Pack]]:
+    """Rows of small packs of one chain, each going on where the one before it ends.
+
+    A row is worth being replaced by fewer packs that cover the same; large packs end a row.
+    """
+    rows: list[list[Pack]] = []
+    small = [p for p in packs if p.size < MOST_BYTES // 4 and _length(p) < MOST_EVENTS // 2]
+    for one in sorted(small, key=lambda p: (p.stretch.device, p.stretch.first, p.stretch.last)):
+        if rows and _follows(rows[-1][-1].stretch, one.stretch):
+            rows[-1].append(one)
+        else:
+            rows.append([one])
+    return [row for row in rows if len(row) >= few]
+
+
+def _length(pack: Pack) -> int:
+    return pack.stretch.last - pack.stretch.first + 1
+
+
+def _follows(one: Stretch, next: Stretch) -> bool:
+    return (one.device, one.last + 1, one.after) == (next.device, next.first, next.before)
+
+
+# --- the plan ---------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """What one sync of a session does.
+
+    `fetch` are names to read; `gone` are packs that were there and are not listed any more.
+    """
+
+    fetch: list[str]
+    gone: list[str]
+    there: list[Stretch]
+
+
+def plan(listed: Iterable[str], known: Mapping[str, Stretch]) -> Plan:
+    """What to read of the packs that a remote lists, given those that were found sound before.
+
+    A pack that is gone covers nothing; whether that is a loss, `missing` says.
+    """
+    names = set(listed)
+    there = [stretch for name, stretch in known.items() if name in names]
+    gone = sorted(name for name in known if name not in names)
+    return Plan(sorted(names - known.keys()), gone, there)

@@ -47,6 +47,11 @@ ALLOWED = {
     "journal": "errors clock derived intake redact sha soundness text model.* store store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
+    "parcel": "holdfast errors derived model.* pack store",
+    "bunch": "errors model.travel remote.*",
+    "exchange": "holdfast errors bunch clock derived journal model.* pack parcel remote.* restore"
+    " store store.remotes",
+    "sync": "holdfast errors bunch exchange files home process remote.* store.remotes",
     "probe": "errors config files",
     "rebuild": "errors backup clock config derived files journal probe process redact restore"
     " store.*",

@@ -107,6 +107,32 @@ def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
             return total, sorted(unread)
 
 
+class Merged(NamedTuple):
+    """What became of events that came together: how many were new, and which must wait."""
+
+    new: int
+    left: list[Sealed]
+
+
+def take(
+    journal: Journal,
+    session: str,
+    events: Sequence[Sealed],
+    blobs: Sequence[tuple[str, bytes]] = (),
+) -> Merged:
+    """Merge events that travelled into the store; those whose past is not here yet are left."""
+    verdict = _judge(journal, session, events, name="what came", partial=True)
+    if verdict.why:
+        raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
+    new = journal.absorb(session, verdict.fresh, blobs) if verdict.fresh else 0
+    if not verdict.left_out:
+        return Merged(new, [])
+    taken = {sealed.hash for sealed in verdict.fresh}
+    with journal.store.view(session) as view:
+        taken |= {as_sealed(stored).hash for stored in view.events()}
+    return Merged(new, [sealed for sealed in events if sealed.hash not in taken])
+
+
 def _histories(items: Iterable[Item]) -> Iterator[tuple[str, list[Sealed]]]:
     """Each session of a pack with all its events, once the pack proved sound.
 

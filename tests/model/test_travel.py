@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.travel import (
+    Coverage,
+    Link,
     Pack,
-    Run,
     Stretch,
     Told,
     crowded,
     missing,
     plan,
     split,
-    uncovered,
     whole,
 )
 
@@ -28,9 +28,17 @@ def hashes(branch: str = "a", length: int = LENGTH, fork: int = 0) -> list[str]:
     return [f"{'a' if n <= fork else branch}{n}" for n in range(1, length + 1)]
 
 
-def run(branch: str = "a", first: int = 1, last: int = LENGTH, fork: int = 0) -> Run:
-    row = hashes(branch, last, fork)
-    return Run("d", first, row[first - 2] if first > 1 else "", row[first - 1 :])
+def links(*branches: tuple[str, int]) -> dict[str, Link]:
+    """The events of a chain with several branches, as they are held."""
+    rows = [hashes(branch, fork=fork) for branch, fork in branches]
+    return {
+        hash: ("d", n, row[n - 2] if n > 1 else "") for row in rows for n, hash in enumerate(row, 1)
+    }
+
+
+def uncovered(there: list[Stretch], branch: str = "a", **held: dict[str, Link]) -> set[int]:
+    coverage = Coverage(there, held.get("held", {}))
+    return {n for n, hash in enumerate(hashes(branch), 1) if not coverage.has("d", n, hash)}
 
 
 def stretch(first: int, last: int, branch: str = "a", fork: int = 0) -> Stretch:
@@ -63,12 +71,11 @@ def test_what_is_pushed_is_what_is_not_there_and_then_nothing(
     found: list[tuple[int, int]],
 ) -> None:
     there = [stretch(*span) for span in found]
-    ours = run()
-    wanted = uncovered(ours, there)
+    wanted = uncovered(there)
     numbers = {n for first, last in found for n in range(first, last + 1)}
-    assert {n for a, b in wanted for n in range(a, b + 1)} == set(range(1, LENGTH + 1)) - numbers
-    after = [*there, *(stretch(a, b) for a, b in wanted)]
-    assert uncovered(ours, after) == []
+    assert wanted == set(range(1, LENGTH + 1)) - numbers
+    after = [*there, *(stretch(n, n) for n in wanted)]
+    assert uncovered(after) == set()
     assert whole(after) == LENGTH
 
 
@@ -77,13 +84,14 @@ def test_another_branch_of_a_chain_covers_only_what_both_share(
     found: list[tuple[int, int]], fork: int
 ) -> None:
     there = [stretch(*span, branch="b", fork=fork) for span in found]
-    wanted = {n for a, b in uncovered(run(), there) for n in range(a, b + 1)}
-    shared = {n for first, last in found if last <= fork for n in range(first, last + 1)}
-    assert wanted == set(range(1, LENGTH + 1)) - shared
+    numbers = {n for first, last in found for n in range(first, min(last, fork) + 1)}
+    held = links(("a", 0), ("b", fork))
+    assert uncovered(there, held=held) == set(range(1, LENGTH + 1)) - numbers
 
 
 def test_a_pack_of_another_chain_covers_nothing() -> None:
-    assert uncovered(run(), [stretch(1, LENGTH)._replace(device="e")]) == [(1, LENGTH)]
+    there = [stretch(1, LENGTH)._replace(device="e")]
+    assert uncovered(there) == set(range(1, LENGTH + 1))
 
 
 # --- what cannot be -----------------------------------------------------------------------------

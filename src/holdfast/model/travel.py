@@ -13,13 +13,15 @@ Everything here is computed from values; nothing is read or sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 MOST_EVENTS = 2000
 MOST_BYTES = 4 << 20
 """A pack is at most this large, unless a single event with its content is larger."""
 
+_END = 1 << 62
 _FEW = 16
 """So many small packs in a row are worth being put together."""
 
@@ -102,38 +104,49 @@ def _others(chain: Sequence[Stretch], told: Told, held: Hashes) -> tuple[str, ..
 # --- what is to go there ----------------------------------------------------------------------
 
 
-class Run(NamedTuple):
-    """Events of one chain that follow each other, as this device holds them."""
-
-    device: str
-    first: int
-    before: str
-    hashes: Sequence[str]
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.hashes) - 1
+Link = tuple[str, int, str]
+"""Of an event: its device, its number, and the hash of the event before it."""
 
 
-def uncovered(run: Run, there: Iterable[Stretch]) -> list[tuple[int, int]]:
-    """The numbers of a run that no stretch covers, as (first, last), in order.
+class Coverage:
+    """Which events a remote has, by stretches that are held here too.
 
-    A stretch covers events of the run if it ends with one of them: what a hash names, it names
-    with its whole past. One that ends elsewhere tells nothing about these.
+    On a chain with one end the number of an event says it. Where a copied home gave a chain two,
+    a branch does not cover the other: `links` are the events of such chains, by their hashes.
     """
-    spans = sorted(
-        (max(one.first, run.first), one.last)
-        for one in there
-        if one.device == run.device
-        and run.first <= one.last <= run.last
-        and run.hashes[one.last - run.first] == one.after
-    )
-    found, next_n = [], run.first
-    for first, last in spans:
-        if first > next_n:
-            found.append((next_n, first - 1))
-        next_n = max(next_n, last + 1)
-    return [*found, (next_n, run.last)] if next_n <= run.last else found
+
+    def __init__(self, there: Iterable[Stretch], links: Mapping[str, Link]) -> None:
+        chains = by_chain(there)
+        self._spans = {device: _joined(each) for device, each in chains.items()}
+        self._branching = {device for device, _, _ in links.values()}
+        branches = [one for device in self._branching for one in chains.get(device, ())]
+        self._hashes = {hash for one in branches for hash in _back(one, links)}
+
+    def has(self, device: str, n: int, hash: str) -> bool:
+        if device in self._branching:
+            return hash in self._hashes
+        spans = self._spans.get(device, [])
+        place = bisect_right(spans, (n, _END)) - 1
+        return place >= 0 and n <= spans[place][1]
+
+
+def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
+    """The numbers that stretches cover, as spans without touching ones."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((one.first, one.last) for one in chain):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
+    """The events of a stretch, from its last one back."""
+    hash = stretch.after
+    while hash in links and links[hash][1] >= stretch.first:
+        yield hash
+        hash = links[hash][2]
 
 
 def split(sizes: Sequence[int], *, events: int = MOST_EVENTS, size: int = MOST_BYTES) -> list[int]:

@@ -184,6 +184,16 @@ class Remotes:
         )
         return [Packed(*row) for row in rows]
 
+    def places(self, remote: Known, hash: str) -> set[str]:
+        """Where packs whose names end so were seen."""
+        rows = self._read(
+            "SELECT DISTINCT s.place FROM remote_object o JOIN remote_session s"
+            " ON s.remote = o.remote AND s.session = o.session"
+            " WHERE o.remote = ? AND o.name LIKE ?",
+            (remote.number, f"%{hash}"),
+        )
+        return {str(place) for (place,) in rows}
+
     def saw(
         self,
         remote: Known,

@@ -1,0 +1,237 @@
+"""A bunch: the keys of one session as a remote shows them, and what is opened and sealed by them.
+
+An *identity* is who this device is: its key and its circle. Rings that are listed are read when
+they are first needed; one of the newest epoch holds the keys of all before it. Whose signature
+is whose is told by the circles of those who take part, which prove themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed
+from holdfast.model.travel import Stretch
+from holdfast.remote import circle as circles
+from holdfast.remote import names, ring, sealed
+from holdfast.remote.circle import Circle
+from holdfast.remote.keys import Key
+from holdfast.remote.ring import Ring
+from holdfast.remote.sealed import Claim
+
+Get = Callable[[str], bytes]
+Put = Callable[[str, bytes], None]
+
+
+class Identity(NamedTuple):
+    """Who this device is."""
+
+    key: Key
+    circle: Circle
+    name: str = ""
+
+
+class Bunch:
+    """The keys of one session on one remote."""
+
+    def __init__(
+        self, me: Identity, session: str, listed: Mapping[str, int], *, get: Get, place: str = ""
+    ) -> None:
+        self.me, self.session, self._get = me, session, get
+        self.place = place or names.place(me.circle.name_key, session)
+        self._people: dict[str, Circle] = {me.circle.id: me.circle}
+        self._ring: Ring | None = None
+        self.shown(listed)
+
+    def shown(self, listed: Mapping[str, int]) -> None:
+        """What the remote lists now."""
+        self._rings = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
+        self._who = sorted(filter(names.is_who, listed))
+        self._packs = [one.hash for one in map(names.as_pack, listed) if one is not None]
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch, by what is listed."""
+        return names.epoch_of(self._rings[-1]) if self._rings else 0
+
+    def require_epoch(self, remembered: int) -> None:
+        """Older keys than were shown before would let someone read on who was put out."""
+        if self.epoch < remembered:
+            raise Downgraded(
+                f"the remote shows older keys of session {self.session} than before",
+                why=f"epoch {self.epoch}, not {remembered}",
+                hint="look at the storage; what is here is kept",
+                session=self.session,
+            )
+
+    @property
+    def ring(self) -> Ring | None:
+        """The newest keys that are there; None before there are any."""
+        if self._ring is None and self._rings:
+            self._add(name for name in self._rings if names.epoch_of(name) == self.epoch)
+        return self._ring
+
+    def _add(self, rings: Iterable[str]) -> None:
+        for name in rings:
+            data = self._read(name)
+            found = ring.decode(data, self.me.circle, place=self.place, people=self._known)
+            self._ring = found if self._ring is None else ring.union(self._ring, found)
+
+    def _read(self, name: str) -> bytes:
+        data = self._get(name)
+        if names.hash_of(data) != name[-32:]:
+            raise Downgraded(
+                f"the keys of session {self.session} are not what their name says",
+                why="an older object, or a damaged one, lies under it",
+                session=self.session,
+            )
+        return data
+
+    def _known(self, circle: str) -> Circle | None:
+        return self._people.get(circle)
+
+    def chain(self, device: str) -> str:
+        """What the packs of a device are called here."""
+        held = self.ring
+        if held is not None:
+            return held.chain(device)
+        return names.chain(names.place_key(self.me.circle.name_key, self.session), device)
+
+    # -- opening -------------------------------------------------------------------------------
+
+    def ready(self) -> Ring:
+        """Read all that opening packs takes, before several threads do."""
+        held = self.ring
+        if held is None:
+            raise Locked(
+                f"there are packs of session {self.session}, but no keys to them",
+                hint="on the device that pushed them: holdfast push",
+                session=self.session,
+            )
+        for name in self._who:
+            found = ring.decode_who(self._read(name), held)
+            before = self._people.get(found.id)
+            self._people[found.id] = circles.union(before, found) if before else found
+        return held
+
+    def open(self, name: str, data: bytes) -> tuple[Claim, bytes]:
+        """A pack that someone sealed who might; else the error that says what is wrong."""
+        held = self._holding(data)
+        claim, body = sealed.open_pack(data, held, self._verify)
+        held.require_entitled(claim, name[-32:], self._known)
+        return claim, body
+
+    def _holding(self, data: bytes) -> Ring:
+        held = self.ready() if self._ring is None else self._ring
+        try:
+            held.secret(sealed.key_of(data))
+        except Locked:
+            # Two devices turned the ring at once: a key may be in one that is not the newest.
+            self._add(name for name in self._rings if names.epoch_of(name) != self.epoch)
+        return self._ring or held
+
+    def _verify(self, circle: str, signer: str) -> bytes | None:
+        known = self._known(circle)
+        if known is None and self._ring is not None and self._ring.owner.id == circle:
+            known = self._ring.owner
+        return known.verify_key(signer) if known else None
+
+    # -- sealing -------------------------------------------------------------------------------
+
+    def prepare(self, put: Put, now: int) -> Ring:
+        """The keys to seal with: made if there are none, turned if someone was put out since."""
+        held = self.ring
+        if held is None:
+            self._require_active()
+            held = ring.new_ring(self.me.circle, self.me.key, self.session, made=now)
+            self._put_ring(held, put)
+        held = held.seen_by(self.me.circle) if held.owner.id == self.me.circle.id else held
+        if not held.may_write(self.me.circle.id):
+            raise NotEntitled(
+                f"session {self.session} is shared with you to read",
+                why=f"it belongs to {held.owner.fingerprint}",
+                hint="what you recorded stays here; ask its owner to share it with --continue",
+                session=self.session,
+            )
+        if held.stale(self._known) and held.owner.is_active(self.me.key.id):
+            people = self._known
+            held = ring.rotated(held, self.me.key, made=now, packs=self._packs, people=people)
+            self._put_ring(held, put)
+        self._ring = held
+        if held.members:
+            self._tell_who(held, put)
+        return held
+
+    def _require_active(self) -> None:
+        if not self.me.circle.is_active(self.me.key.id):
+            raise NotEntitled(
+                "this device is not in the circle, or not any more",
+                why=self.me.key.id,
+                hint="holdfast devices list",
+            )
+
+    def _put_ring(self, held: Ring, put: Put) -> None:
+        data = ring.encode(held, self.me.key)
+        name = names.ring_name(self.place, held.epoch, data)
+        put(name, data)
+        self._rings.append(name)
+
+    def _tell_who(self, held: Ring, put: Put) -> None:
+        """Those it is shared with must know this device's signature."""
+        self.ready()
+        mine = self.me.circle
+        told = self._told.get(mine.id)
+        if told is None or not mine.said.keys() <= told.said.keys():
+            data = ring.encode_who(mine, self.me.key, held)
+            put(names.who_name(self.place, data), data)
+
+    @cached_property
+    def _told(self) -> dict[str, Circle]:
+        held = self.ready()
+        found: dict[str, Circle] = {}
+        for name in self._who:
+            one = ring.decode_who(self._read(name), held)
+            found[one.id] = circles.union(found[one.id], one) if one.id in found else one
+        return found
+
+    def seal(
+        self,
+        stretch: Stretch,
+        pack: bytes,
+        *,
+        heads: Mapping[str, tuple[int, str]],
+        now: int,
+        tombstone: str = "",
+    ) -> tuple[str, bytes]:
+        """A pack as it travels, with its name; `prepare` came first."""
+        held = self._ring
+        if held is None:
+            raise RemoteFailed("there is no key to seal with", session=self.session)
+        claim = Claim(
+            self.session,
+            *stretch,
+            epoch=held.epoch,
+            circle=self.me.circle.id,
+            signer=self.me.key.id,
+            made=now,
+            heads=dict(heads),
+            tombstone=tombstone,
+            name=self.me.name,
+        )
+        data = sealed.seal_pack(claim, pack, self.me.key, held.current)
+        chain = held.chain(stretch.device)
+        return names.pack_name(self.place, chain, stretch.first, stretch.last, data), data
+
+
+def heads_of(stretches: Sequence[Stretch]) -> dict[str, tuple[int, str]]:
+    """What a claim tells of the chains: up to where each is whole, and the hash there."""
+    from holdfast.model.travel import by_chain, whole
+
+    found = {}
+    for device, chain in by_chain(stretches).items():
+        reach = whole(chain)
+        ends = sorted(one.after for one in chain if one.last == reach)
+        if ends:
+            found[device] = (reach, ends[0])
+    return found

@@ -1,0 +1,646 @@
+"""An exchange: one session and one remote, made equal as far as keys and honesty allow.
+
+Words. To *look* is to read every pack that is new there, to check each against its name, its
+seal and its claim, and all of them against what is known to be there; only then is anything
+*taken*, through the journal and never around it. To *push* is to seal what the remote lacks and
+put it there: all packs but the last at once, and the last one when they are there. It tells what
+is now there, so a push that dies halfway is no lie of the storage: nobody was told of it.
+
+Nothing here trusts the remote. What cannot be true is an error of its own; then nothing of the
+session is taken, nothing that is remembered changes, and other sessions are not touched by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import NamedTuple, TypeVar
+
+from holdfast import parcel, restore
+from holdfast.bunch import Bunch, Identity, heads_of
+from holdfast.clock import Clock
+from holdfast.derived import as_sealed
+from holdfast.errors import (
+    Damaged,
+    Forked,
+    HoldfastError,
+    InvalidInput,
+    Locked,
+    NoSession,
+    NotThere,
+    RemoteFailed,
+    Replayed,
+    RolledBack,
+    Swapped,
+    Tampered,
+    Truncated,
+)
+from holdfast.journal import Journal
+from holdfast.model import event as ev
+from holdfast.model.event import Sealed
+from holdfast.model.travel import (
+    Missing,
+    Plan,
+    Stretch,
+    Told,
+    by_chain,
+    missing,
+    plan,
+    whole,
+)
+from holdfast.pack import Blob, Range, Reader
+from holdfast.parcel import Parcel
+from holdfast.remote import Object, Remote, names
+from holdfast.remote.names import PackName
+from holdfast.remote.sealed import Claim
+from holdfast.store import View
+from holdfast.store.remotes import Known, Packed, Reach, There
+
+MEMORY = 64 << 20
+"""How many bytes of packs that were looked at are kept until they are taken."""
+AT_ONCE = 20_000
+"""How many events are taken in one go, about."""
+PATIENCE = (0.2, 0.5, 1.0, 2.0)
+"""How long to wait, each time, for a listing that is late."""
+_AHEAD = 8
+_STONES = ("session.forgotten", "event.forgotten")
+_LOOK_THERE = "nothing of it was taken; look at the storage"
+_LATE = "a storage that lists late shows it after a while: try again"
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+
+class Trip:
+    """What all exchanges of one visit to a remote have in common."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        known: Known,
+        remote: Remote,
+        identity: Identity,
+        *,
+        clock: Clock,
+        pool: Executor,
+        device_name: str = "",
+        again: bool = False,
+        patience: Sequence[float] = PATIENCE,
+        tell: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved."""
+        self.journal, self.store = journal, journal.store
+        self.known, self.remote, self.identity = known, remote, identity
+        self.clock, self.pool, self.device_name = clock, pool, device_name
+        self.again, self.patience = again, patience
+        self._tell = tell
+        self.stopped = False
+        self._hashes: dict[str, set[str]] = {}
+
+    def get(self, name: str) -> bytes:
+        self.go_on()
+        data = self.remote.get(name)
+        self.told("down", len(data))
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object there; one that lies under its name already must be the same."""
+        self.go_on()
+        if not self.remote.put(name, data) and self.remote.get(name) != data:
+            raise RemoteFailed(
+                "the remote does not keep what is put there",
+                why=f"{name} holds other bytes than were written",
+                hint=f"holdfast remote check {self.known.name}",
+            )
+        self.told("up", len(data))
+
+    def shown(self, listed: Iterable[Object]) -> None:
+        """What the remote lists, of all sessions: the same bytes belong to one place only."""
+        for one in map(names.as_pack, (each.name for each in listed)):
+            if one is not None:
+                self._hashes.setdefault(one.hash, set()).add(one.place)
+
+    def is_elsewhere(self, name: PackName) -> bool:
+        """Whether the same bytes were seen in the place of another session."""
+        same = self._hashes.get(name.hash, set()) | self.store.remotes.places(self.known, name.hash)
+        return bool(same - {name.place})
+
+    def told(self, way: str, size: int) -> None:
+        if self._tell is not None:
+            self._tell(way, size)
+
+    def go_on(self) -> None:
+        """Nothing new is begun once the user said stop."""
+        if self.stopped:
+            raise KeyboardInterrupt
+
+    def side_by_side(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
+        """The results of calls that wait for the remote, in their order, a few at a time."""
+        waiting: list[Future[T]] = []
+        for one in given:
+            waiting.append(self.pool.submit(act, one))
+            if len(waiting) >= _AHEAD:
+                yield waiting.pop(0).result()
+        for left in waiting:
+            yield left.result()
+
+
+class Opened(NamedTuple):
+    """A pack that was found sound. Its content is kept while there is room, else read again."""
+
+    name: str
+    size: int
+    claim: Claim
+    row: Range | None
+    blobs: list[Blob]
+    stones: list[Sealed]
+    erased: list[tuple[ev.Header, str]]
+
+    @property
+    def stretch(self) -> Stretch:
+        claim = self.claim
+        return Stretch(claim.device, claim.first, claim.last, claim.before, claim.after)
+
+    @property
+    def packed(self) -> Packed:
+        return Packed(self.name, *self.stretch, self.size, self.claim.tombstone)
+
+
+class Moved:
+    """What became of one session."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.up = self.down = 0
+        self.packs_up = self.packs_down = 0
+        self.bytes_up = self.bytes_down = 0
+        self.disputes = self.loose = self.replaced = 0
+        self.new = False
+        self.error: HoldfastError | None = None
+
+
+class Exchange:
+    """One session and one remote."""
+
+    def __init__(self, trip: Trip, session: str, place: str, listed: Iterable[Object]) -> None:
+        self.trip, self.session, self.place = trip, session, place
+        self._sent: list[Packed] = []
+        remotes = trip.store.remotes
+        self.there = remotes.session(trip.known, session) or There(session, place)
+        self.known = {one.name: one for one in remotes.objects(trip.known, session)}
+        self.reaches = remotes.chains(trip.known, session)
+        self._listed = {one.name: one.size for one in listed}
+        self.keys = Bunch(trip.identity, session, self._listed, get=trip.get, place=place)
+        self.moved = Moved(session)
+        self._held: dict[tuple[str, int], set[str]] | None = None
+        self._room = MEMORY
+        self._owners = {one.device: one.circle for one in self.reaches if one.circle}
+        self.keys.require_epoch(self.there.epoch)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @property
+    def _packs(self) -> dict[str, PackName]:
+        found = map(names.as_pack, self._listed)
+        return {one.name: one for one in found if one is not None}
+
+    def look(self) -> list[Opened]:
+        """Read what is new there and judge it; raises when the remote cannot be believed."""
+        opened: dict[str, Opened] = {}
+        for pause in (*self.trip.patience, None):
+            found = self._plan()
+            late = self._open(found, opened)
+            lacking = self._lacking(found, opened.values())
+            if not lacking and not late:
+                return list(opened.values())
+            if pause is None or (lacking and self.trip.again and self._have(lacking)):
+                break
+            self.trip.clock.sleep(pause)
+            self._list_again()
+        if lacking and not (self.trip.again and self._have(lacking)):
+            raise self._lie(lacking)
+        return list(opened.values())
+
+    def _plan(self) -> Plan:
+        known = {one.name: _stretch(one) for one in self.known.values()}
+        return plan(self._packs, known)
+
+    def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
+        """Open what was not opened yet; True if something listed is not there after all."""
+        packs, late = self._packs, False
+        order = sorted((packs[name].first, name) for name in found.fetch if name not in opened)
+        if order:
+            self.keys.ready()
+
+        def act(name: str) -> Opened | NotThere:
+            try:
+                return self._opened(packs[name], self.trip.get(name))
+            except NotThere as gone:
+                return gone  # whoever made it put several together meanwhile
+
+        for one in self.trip.side_by_side(act, [name for _, name in order]):
+            if isinstance(one, NotThere):
+                late = True
+            else:
+                opened[one.name] = self._kept(one)
+        for name in opened.keys() - set(found.fetch):
+            del opened[name]
+        self._require_owners(opened.values())
+        self._require_tombstones(opened.values())
+        return late
+
+    def _opened(self, name: PackName, data: bytes) -> Opened:
+        """A pack, checked against its name, its seal and its claim."""
+        claim, body = self._unsealed(name, data)
+        self._require_place(name, claim)
+        if names.hash_of(data) != name.hash:
+            raise Replayed("an old pack lies under a new name", why=name.name, session=self.session)
+        row, blobs = self._read(claim, body)
+        stones, erased = [], []
+        for sealed in row.events:
+            if sealed.data is None or b".forgotten" in sealed.header:
+                header = ev.parse_header(sealed.header)
+                if header.kind in _STONES:
+                    stones.append(sealed)
+                elif sealed.data is None:
+                    erased.append((header, sealed.hash))
+        return Opened(name.name, len(data), claim, row, blobs, stones, erased)
+
+    def _unsealed(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
+        try:
+            return self.keys.open(name.name, data)
+        except Locked:
+            if names.hash_of(data) == name.hash and not self.trip.is_elsewhere(name):
+                raise
+            why = f"{name.name} is sealed to the key of another session"
+            what = "a pack lies where another belongs"
+            raise Swapped(what, why=why, hint=_LOOK_THERE, session=self.session) from None
+        except Tampered as error:
+            if type(error) is Tampered and names.hash_of(data) != name.hash:
+                raise Tampered(
+                    "a pack is not as it was put there",
+                    why=f"its bytes changed; {error}",
+                    hint=_LOOK_THERE,
+                    session=self.session,
+                ) from error
+            raise
+
+    def _require_place(self, name: PackName, claim: Claim) -> None:
+        if claim.session != self.session:
+            why = "it belongs to another session"
+            raise Swapped("a pack lies where another belongs", why=why, session=self.session)
+        if self.keys.chain(claim.device) != name.chain:
+            why = f"it is of device {claim.device}"
+            raise Swapped("a pack lies in another chain's place", why=why, session=self.session)
+        if (claim.first, claim.last) != (name.first, name.last):
+            why = f"events {claim.first} to {claim.last} under the name of others"
+            raise Replayed("an old pack lies under a new name", why=why, session=self.session)
+
+    def _read(self, claim: Claim, body: bytes) -> tuple[Range, list[Blob]]:
+        try:
+            items = list(Reader((body,), name=f"a pack of {self.session}"))
+        except (Damaged, InvalidInput) as error:
+            raise Tampered("a pack is not sound", why=str(error), session=self.session) from error
+        rows = [item for item in items if isinstance(item, Range)]
+        told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
+        held = [(r.session, r.device, r.first, r.last, r.before, r.after) for r in rows]
+        if held != [told]:
+            why = "it holds something else than it claims"
+            raise Tampered("a pack is not sound", why=why, session=self.session)
+        return rows[0], [item for item in items if isinstance(item, Blob)]
+
+    def _kept(self, one: Opened) -> Opened:
+        """As long as there is room what was read stays at hand."""
+        self._room -= 2 * one.size
+        return one if self._room > 0 else one._replace(row=None, blobs=[])
+
+    def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
+        opened = list(opened)
+        told = [Told(one.device, one.n, one.hash, here=True) for one in self.reaches]
+        for one in opened:
+            told += [Told(device, *head) for device, head in one.claim.heads.items()]
+        shown = [*found.there, *(one.stretch for one in opened)]
+        return missing(shown, dict.fromkeys(told), self._hashes)
+
+    def _hashes(self, device: str, n: int) -> set[str]:
+        """The hashes of the events held here under a number; looked up only where it matters."""
+        if self._held is None:
+            self._held = {}
+            for header, hash in self._headers():
+                self._held.setdefault((header.device, header.n), set()).add(hash)
+        return self._held.get((device, n), set())
+
+    def _headers(self) -> list[tuple[ev.Header, str]]:
+        try:
+            with self.trip.store.view(self.session) as view:
+                every = [as_sealed(stored) for stored in view.events()]
+        except NoSession:
+            return []
+        return [(ev.parse_header(sealed.header), sealed.hash) for sealed in every]
+
+    def _have(self, lacking: Sequence[Missing]) -> bool:
+        return all(one.told.hash in self._hashes(one.told.device, one.told.n) for one in lacking)
+
+    def _lie(self, lacking: Sequence[Missing]) -> Tampered:
+        first = min(lacking, key=lambda one: (not one.instead, not one.told.here))
+        told = first.told
+        kind = Forked if first.instead else RolledBack if told.here else Truncated
+        what = {
+            Forked: "the remote shows another history than before",
+            RolledBack: "the remote shows an older state than before",
+            Truncated: "the remote does not show all that is there",
+        }[kind]
+        again = f"; to put it there again: holdfast push {self.trip.known.name} --again"
+        return kind(
+            what,
+            why=f"of device {told.device} it has events up to {first.whole}, not {told.n}"
+            if not first.instead
+            else f"event {told.n} of device {told.device} is another one",
+            hint=_LATE + (again if self._have(lacking) else ""),
+            session=self.session,
+        )
+
+    def _require_owners(self, opened: Iterable[Opened]) -> None:
+        """A chain belongs to whoever put its first pack there."""
+        owners = dict(self._owners)
+        for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
+            owner = owners.setdefault(one.claim.device, one.claim.circle)
+            if owner != one.claim.circle:
+                raise Tampered(
+                    f"someone else wrote on with the chain of device {one.claim.device}",
+                    why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
+                    session=self.session,
+                )
+        self._owners = owners
+
+    def _require_tombstones(self, opened: Iterable[Opened]) -> None:
+        """What is erased in a pack must have been forgotten by someone who may."""
+        opened = list(opened)
+        if not any(one.erased for one in opened):
+            return
+        stones = self._stones(sealed for one in opened for sealed in one.stones)
+        for one in opened:
+            for header, _ in one.erased:
+                if not one.claim.tombstone or not stones:
+                    raise Tampered(
+                        f"the content of event {header.device}:{header.n} is gone from its pack",
+                        why="nobody who may forget it did",
+                        hint=_LOOK_THERE,
+                        session=self.session,
+                    )
+
+    def _stones(self, more: Iterable[Sealed]) -> list[Sealed]:
+        """The tombstones that are held here or come with the packs."""
+        try:
+            with self.trip.store.view(self.session) as view:
+                held = [as_sealed(one) for one in view.events() if b".forgotten" in one.header]
+        except NoSession:
+            held = []
+        kinds = [(sealed, ev.parse_header(sealed.header).kind) for sealed in (*held, *more)]
+        return [sealed for sealed, kind in kinds if kind in _STONES]
+
+    def _list_again(self) -> None:
+        found = self.trip.remote.list(f"s/{self.place}/")
+        self._listed = {one.name: one.size for one in found}
+        self.keys.shown(self._listed)
+
+    # -- taking --------------------------------------------------------------------------------
+
+    def pull(self) -> None:
+        """Look, and take what is new."""
+        opened = self.look()
+        gone = self._plan().gone
+        seq = self._seq()
+        disputes = self._disputes()
+        left = self._take(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
+        taken = [one for one in opened if one.name not in left]
+        self.moved.packs_down = len(taken)
+        self.moved.bytes_down = sum(one.size for one in taken)
+        self.moved.loose = len(left)
+        self.moved.disputes = max(self._disputes() - disputes, 0)
+        for one in taken:
+            self.known[one.name] = one.packed
+        for name in gone:
+            del self.known[name]
+        if opened or gone or self.keys.epoch != self.there.epoch:
+            self._remember(self._mark_after(seq), found=[one.packed for one in taken], gone=gone)
+
+    def _take(self, opened: Sequence[Opened]) -> set[str]:
+        """Take packs through the journal; returns the names of those that wait for others."""
+        waiting: list[Opened] = []
+        count = 0
+        for one in opened:
+            waiting.append(one)
+            count += one.claim.last - one.claim.first + 1
+            if count >= AT_ONCE:
+                waiting = self._absorb(waiting)
+                count = 0
+        return {one.name for one in self._absorb(waiting)}
+
+    def _absorb(self, opened: Sequence[Opened]) -> list[Opened]:
+        """Take what can be taken of these packs; returns those that are not wholly taken."""
+        if not opened:
+            return []
+        whole = [self._at_hand(one) for one in opened]
+        events = [sealed for row, _ in whole for sealed in row.events]
+        blobs = {blob.digest: blob.data for _, some in whole for blob in some}
+        taken = restore.take(self.trip.journal, self.session, events, list(blobs.items()))
+        self.moved.down += taken.new
+        late = {sealed.hash for sealed in taken.left}
+        left = [
+            one
+            for one, (row, _) in zip(opened, whole, strict=True)
+            if late and any(sealed.hash in late for sealed in row.events)
+        ]
+        done = [one.packed for one in opened if one not in left]
+        self.trip.store.remotes.pushed(self.trip.known, self.session, done)
+        return left
+
+    def _at_hand(self, one: Opened) -> tuple[Range, list[Blob]]:
+        if one.row is not None:
+            return one.row, one.blobs
+        found = names.as_pack(one.name)
+        if found is None:
+            raise Tampered("a pack has no name", why=one.name)
+        again = self._opened(found, self.trip.get(one.name))
+        if again.row is None:
+            raise Tampered("a pack is empty", why=one.name)
+        return again.row, again.blobs
+
+    def _seq(self) -> int:
+        try:
+            with self.trip.store.view(self.session) as view:
+                return view.seq
+        except NoSession:
+            self.moved.new = True
+            return 0
+
+    def _disputes(self) -> int:
+        try:
+            with self.trip.store.view(self.session) as view:
+                return self.trip.journal.state(view).count("dispute.open")
+        except NoSession:
+            return 0
+
+    def _mark_after(self, seq: int) -> There:
+        """How far the session is there after events were taken from there."""
+        there = self.there
+        pushed, hash, beyond = there.pushed, there.hash, there.beyond + self.moved.down
+        if there.pushed + there.beyond == seq and self.moved.down:
+            try:
+                with self.trip.store.view(self.session) as view:
+                    if view.seq == seq + self.moved.down:
+                        (last,) = view.events(after=view.seq - 1, limit=1)
+                        pushed, hash, beyond = view.seq, as_sealed(last).hash, 0
+            except NoSession:
+                pass
+        return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
+
+    def _remember(
+        self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Keep what is there now, all of it or nothing."""
+        self.there = there
+        self.reaches = self._reaches()
+        self.trip.store.remotes.saw(
+            self.trip.known, there, chains=self.reaches, found=found, gone=gone
+        )
+
+    def _reaches(self) -> list[Reach]:
+        """The ends of what is there of each chain, as far as it is whole."""
+        found = []
+        for device, chain in by_chain(map(_stretch, self.known.values())).items():
+            reach = whole(chain)
+            begins = {one.before for one in chain}
+            ends = {(s.last, s.after) for s in chain if s.last <= reach and s.after not in begins}
+            # What lies inside a larger pack is on its branch, unless the chain has several.
+            if not self._is_forked(device):
+                ends = {end for end in ends if end[0] == reach}
+            owner = self._owners.get(device, self.trip.identity.circle.id)
+            found += [Reach(device, n, hash, owner) for n, hash in sorted(ends)]
+        return found
+
+    def _is_forked(self, device: str) -> bool:
+        return len(self._ends.get(device, ())) > 1
+
+    @property
+    def _ends(self) -> dict[str, list[tuple[int, str, int]]]:
+        try:
+            with self.trip.store.view(self.session) as view:
+                core = self.trip.journal.state(view).core
+                return {device: chain.heads for device, chain in core.chains.items()}
+        except NoSession:
+            return {}
+
+    # -- pushing -------------------------------------------------------------------------------
+
+    def push(self) -> None:
+        """Put there what the remote lacks. What it has of the same chains is taken first."""
+        if self._has_more_of_ours():
+            self.pull()
+        with self.trip.store.view(self.session) as view:
+            there = [_stretch(one) for one in self.known.values()]
+            forked = [device for device, heads in self._ends.items() if len(heads) > 1]
+            after = self._mark(view)
+            if after == view.seq and not self.trip.again:
+                return
+            coverage = parcel.coverage(view, there, forked)
+            after = 0 if self.trip.again else after
+            found = parcel.parcels(self.trip.store, view, coverage, after=after)
+            mine = (one for one in found if self._is_mine(one.row.device))
+            self._send(mine, self._newest_stone(view))
+            (last,) = view.events(after=view.seq - 1, limit=1)
+            mark = There(self.session, self.place, self.keys.epoch, view.seq, as_sealed(last).hash)
+        self._remember(mark, found=self._sent)
+
+    def _has_more_of_ours(self) -> bool:
+        """Whether the remote has packs of chains that are held here, and nobody looked at them.
+
+        Then a copy of this home went on elsewhere, or another device carried them there.
+        """
+        unknown = [one for name, one in self._packs.items() if name not in self.known]
+        chains = {self.keys.chain(device) for device in self._ends} if unknown else set()
+        return any(one.chain in chains for one in unknown)
+
+    def _mark(self, view: View) -> int:
+        """Up to which arrival number all is there, if the journal is still the one it was."""
+        there = self.there
+        if not 0 < there.pushed <= view.seq:
+            return 0
+        found = list(view.events(after=there.pushed - 1, limit=1))
+        return there.pushed if [as_sealed(one).hash for one in found] == [there.hash] else 0
+
+    def _is_mine(self, device: str) -> bool:
+        mine = self.trip.identity.circle.id
+        return self._owners.get(device, mine) == mine
+
+    def _newest_stone(self, view: View) -> str:
+        """The hash of the last tombstone: what is erased was forgotten by it, or before."""
+        for stored in view.events(newest=True) if self._is_erased(view) else ():
+            if b".forgotten" in stored.header:
+                return as_sealed(stored).hash
+        return ""
+
+    def _is_erased(self, view: View) -> bool:
+        return bool(self.trip.journal.state(view).core.erased)
+
+    def _send(self, parcels: Iterable[Parcel], stone: str) -> None:
+        """All but the last side by side; the last one, which tells of all, when they are there."""
+        self._sent = []
+        before: Parcel | None = None
+        sending = _Sending(self, stone)
+        for one in parcels:
+            if before is None:
+                self.keys.prepare(self.trip.put, self.trip.clock.now())
+            else:
+                sending.begin(before)
+            before = one
+        if before is not None:
+            sending.finish(before)
+
+    def put(self, one: Parcel, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
+        """Seal a parcel and put it there."""
+        now = self.trip.clock.now()
+        tombstone = stone if one.is_erased else ""
+        name, data = self.keys.seal(
+            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone
+        )
+        self.trip.put(name, data)
+        return Packed(name, *one.stretch, len(data), tombstone)
+
+    def note(self, done: Packed) -> None:
+        """A pack is there: known from now on, so that it is not sent, nor read, again."""
+        self.known[done.name] = done
+        self._listed[done.name] = done.size
+        self._sent.append(done)
+        self.trip.store.remotes.pushed(self.trip.known, self.session, [done])
+        self.moved.up += done.last - done.first + 1
+        self.moved.packs_up += 1
+        self.moved.bytes_up += done.size
+
+
+class _Sending:
+    """Parcels on their way, a few at a time."""
+
+    def __init__(self, exchange: Exchange, stone: str) -> None:
+        self._exchange, self._stone = exchange, stone
+        self._waiting: list[Future[Packed]] = []
+        # Only what was there before: whoever reads these may not see the others yet.
+        self._heads = heads_of([_stretch(one) for one in exchange.known.values()])
+
+    def begin(self, one: Parcel) -> None:
+        pool = self._exchange.trip.pool
+        self._waiting.append(pool.submit(self._exchange.put, one, self._heads, self._stone))
+        while len(self._waiting) >= _AHEAD:
+            self._exchange.note(self._waiting.pop(0).result())
+
+    def finish(self, last: Parcel) -> None:
+        while self._waiting:
+            self._exchange.note(self._waiting.pop(0).result())
+        there = [_stretch(one) for one in self._exchange.known.values()]
+        heads = heads_of([*there, last.stretch])
+        self._exchange.note(self._exchange.put(last, heads, self._stone))
+
+
+def _stretch(one: Packed) -> Stretch:
+    return Stretch(one.device, one.first, one.last, one.before, one.after)

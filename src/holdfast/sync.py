@@ -1,0 +1,344 @@
+"""Sync: a home and a remote, made equal session by session.
+
+A *visit* opens the remote, takes over what its circle's devices say of each other, lists what is
+there once, and then makes an exchange for each session, a few side by side. What is wrong with
+one session stops that one alone. What cannot be reached stops the visit: nothing here is changed
+by it, and what was recorded waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import NamedTuple
+
+from holdfast import files
+from holdfast.bunch import Bunch, Identity
+from holdfast.errors import (
+    Downgraded,
+    HoldfastError,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    NotThere,
+    Outdated,
+    Refused,
+    Tampered,
+    Unreachable,
+)
+from holdfast.exchange import PATIENCE, Exchange, Moved, Trip
+from holdfast.home import Holdfast
+from holdfast.remote import FORMAT, Object, Remote, keys, names, open_remote
+from holdfast.remote import circle as circles
+from holdfast.remote.careful import Careful
+from holdfast.store.remotes import Known, Packed
+
+SIDE_BY_SIDE = 4
+KEYS = "keys"
+_LOCK = "sync.lock"
+
+Ask = Callable[[], str]
+Tell = Callable[[str, int], None]
+
+
+class Report(NamedTuple):
+    """What one visit did. `waiting` events of this home are on no remote yet."""
+
+    remote: str
+    sessions: list[Moved]
+    foreign: int
+    waiting: int
+
+    @property
+    def problems(self) -> list[Moved]:
+        return [one for one in self.sessions if one.error is not None]
+
+    @property
+    def up(self) -> int:
+        return sum(one.up for one in self.sessions)
+
+    @property
+    def down(self) -> int:
+        return sum(one.down for one in self.sessions)
+
+
+class Manner(NamedTuple):
+    """How a visit is made: what it does, and how patient it is."""
+
+    push: bool = True
+    pull: bool = True
+    again: bool = False
+    sessions: Sequence[str] = ()
+    wait: float = 10.0
+    patience: Sequence[float] = PATIENCE
+
+
+def chosen(home: Holdfast, name: str = "") -> Known:
+    """The remote of a name; without one, the only one there is."""
+    every = home.store.remotes.all()
+    found = [one for one in every if one.name == name] if name else every
+    if len(found) == 1:
+        return found[0]
+    if name:
+        why = ", ".join(one.name for one in every)
+        raise InvalidInput(f"there is no remote {name}", why=why, hint="holdfast remote list")
+    if not every:
+        hint = "holdfast remote add usb folder:/media/usb/holdfast"
+        raise InvalidInput("there is no remote yet", hint=hint)
+    why = ", ".join(one.name for one in every)
+    raise InvalidInput("which remote?", why=why, hint=f"holdfast sync {every[0].name}")
+
+
+LATE = "late"
+"""Begins what is kept of a probe where what is written is not listed at once."""
+
+
+def reached(known: Known) -> Remote:
+    """The remote, opened; one that proved to be careless is handled with care."""
+    remote = open_remote(known.address, known=bool(known.synced))
+    return Careful(remote, late=known.probe.startswith(LATE)) if known.probe else remote
+
+
+def visit(
+    home: Holdfast,
+    known: Known,
+    manner: Manner,
+    *,
+    ask: Ask | None = None,
+    tell: Tell | None = None,
+    remote: Remote | None = None,
+) -> Report:
+    """Exchange sessions with a remote; `tell` hears of bytes as they move."""
+    with _alone(home, manner.wait):
+        visiting = _Visit(home, known, manner, tell)
+        try:
+            report = visiting.make(remote, ask)
+        except HoldfastError as error:
+            home.store.remotes.synced(known, home.clock.now(), "failed", str(error))
+            _add_count(error, home)
+            raise
+        wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
+        result = "failed" if report.problems else "done"
+        home.store.remotes.synced(known, home.clock.now(), result, wrong)
+        return report
+
+
+def _add_count(error: HoldfastError, home: Holdfast) -> None:
+    """Who is told that a remote cannot be reached wants to know what waits."""
+    if isinstance(error, Unreachable):
+        count = home.store.remotes.waiting() or 0
+        waits = f"{count} events wait here and go with the next push" if count else ""
+        error.hint = "; ".join(filter(None, (error.hint, waits)))
+
+
+@contextmanager
+def _alone(home: Holdfast, wait: float) -> Iterator[None]:
+    files.make_private_dir(home.store.home)
+    path = os.path.join(home.store.home, _LOCK)
+    with files.locked(path, timeout=wait, clock=home.clock, create=True):
+        yield
+
+
+class _Visit:
+    def __init__(self, home: Holdfast, known: Known, manner: Manner, tell: Tell | None) -> None:
+        self._home, self._known, self._manner, self._tell = home, known, manner, tell
+        self._remotes = home.store.remotes
+
+    def make(self, remote: Remote | None, ask: Ask | None) -> Report:
+        me = identity(self._home, ask)
+        there = remote or reached(self._known)
+        try:
+            _require_format(there, make=self._manner.push)
+            me = Circling(there, self._known, self._home).meet(me, push=self._manner.push)
+            return self._exchange_all(there, me)
+        finally:
+            if remote is None:
+                there.close()
+
+    def _exchange_all(self, remote: Remote, me: Identity) -> Report:
+        with (
+            ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool,
+            ThreadPoolExecutor(SIDE_BY_SIDE, "session") as sessions,
+        ):
+            trip = Trip(
+                self._home.journal,
+                self._known,
+                remote,
+                me,
+                clock=self._home.clock,
+                pool=pool,
+                again=self._manner.again,
+                patience=self._manner.patience,
+                tell=self._tell,
+            )
+            found, foreign = self._places(trip)
+            waiting: list[Future[Moved]] = []
+            try:
+                for session, (place, listed) in found.items():
+                    waiting.append(sessions.submit(self._exchange, trip, session, place, listed))
+                moved = [self._done(one.result()) for one in waiting]
+            except BaseException:
+                # The user said stop, or nothing can be reached: begin nothing more.
+                trip.stopped = True
+                for one in waiting:
+                    one.cancel()
+                raise
+        return Report(self._known.name, moved, foreign, self._remotes.waiting() or 0)
+
+    def _done(self, moved: Moved) -> Moved:
+        if moved.down:
+            self._home.reflect(moved.session)
+        return moved
+
+    def _exchange(self, trip: Trip, session: str, place: str, listed: Sequence[Object]) -> Moved:
+        moved = Moved(session)
+        try:
+            trip.go_on()
+            exchange = Exchange(trip, session, place, listed)
+            moved = exchange.moved
+            if self._manner.pull:
+                exchange.pull()
+            if self._manner.push and self._is_here(session):
+                exchange.push()
+        except Unreachable:
+            trip.stopped = True
+            raise
+        except HoldfastError as error:
+            moved.error = error
+        return moved
+
+    def _is_here(self, session: str) -> bool:
+        return bool(self._home.store.catalogue(where={"id": session}, limit=1))
+
+    # -- which sessions ------------------------------------------------------------------------
+
+    def _places(self, trip: Trip) -> tuple[dict[str, tuple[str, list[Object]]], int]:
+        """Session → its place and what is listed there; and how many places are not for us."""
+        name_key = trip.identity.circle.name_key
+        asked = list(self._manner.sessions)
+        mine = asked or [str(row["id"]) for row in self._home.store.catalogue()]
+        known = {one.session: one.place for one in self._remotes.sessions(self._known)}
+        wanted = {one: known.get(one) or names.place(name_key, one) for one in mine}
+        if asked:
+            listed = {p: list(trip.remote.list(f"s/{p}/")) for p in wanted.values()}
+        else:
+            listed = _by_place(trip.remote.list(names.SESSIONS))
+            wanted = {**known, **wanted}
+        trip.shown(one for each in listed.values() for one in each)
+        found = {one: (place, listed.get(place, [])) for one, place in wanted.items()}
+        strange = listed.keys() - {place for place, _ in found.values()}
+        new = {place: self._session_at(trip, place, listed[place]) for place in strange}
+        met = {one: (place, listed[place]) for place, one in new.items() if one}
+        return {**found, **met}, sum(not one for one in new.values())
+
+    def _session_at(self, trip: Trip, place: str, listed: Sequence[Object]) -> str:
+        """The id of a session that only the remote has; "" if it is not for us."""
+        try:
+            bunch = Bunch(
+                trip.identity, "", {one.name: 0 for one in listed}, get=trip.get, place=place
+            )
+            return bunch.ring.session if bunch.ring else ""
+        except (Locked, Tampered, NotEntitled, NotThere):
+            return ""  # of someone else who keeps their sessions here, or of no use to anyone
+
+
+def _by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for one in listed:
+        if place := names.place_of(one.name):
+            found.setdefault(place, []).append(one)
+    return found
+
+
+def _require_format(remote: Remote, *, make: bool) -> None:
+    """The mark that says how things are kept there."""
+    try:
+        mark = remote.get(FORMAT)
+    except NotThere:
+        if make:
+            remote.put(FORMAT, names.MARK)
+        return
+    if mark == names.MARK:
+        return
+    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit():
+        what = "a newer Holdfast keeps things there in another form"
+        raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
+    raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")
+
+
+# --- who this device is -----------------------------------------------------------------------
+
+
+def keys_folder(home: Holdfast) -> str:
+    return os.path.join(home.settings.home, KEYS)
+
+
+def identity(home: Holdfast, ask: Ask | None = None) -> Identity:
+    """The key and the circle of this device; refused, with what helps, where there is none."""
+    from holdfast.process import device_name
+
+    folder = keys_folder(home)
+    if not keys.exists(folder):
+        hint = "holdfast key init"
+        raise Refused("this device has no key yet", why="what travels is sealed", hint=hint)
+    key = keys.load(folder, ask=ask)
+    circle = circles.load_circle(folder, key)
+    if circle is None:
+        hint = "holdfast devices add; then approve it on a device that is in the circle"
+        raise Refused("this device is in no circle yet", hint=hint)
+    return Identity(key, circle, home.settings.device_name or device_name())
+
+
+class Circling:
+    """What the devices of a circle say of each other, here and on a remote."""
+
+    def __init__(self, remote: Remote, known: Known, home: Holdfast) -> None:
+        self._remote, self._known, self._home = remote, known, home
+        self._remotes = home.store.remotes
+
+    def meet(self, me: Identity, *, push: bool) -> Identity:
+        """Take over what is there, and put there what it lacks."""
+        prefix = names.circles(me.circle.id)
+        seen = {one.name: one for one in self._remotes.objects(self._known, "")}
+        listed = {one.name: one.size for one in self._remote.list(prefix)}
+        circle, fresh = me.circle, []
+        for name in sorted(listed.keys() - seen.keys()):
+            found = self._read(name, me)
+            circle = circles.union(circle, found) if found else circle
+            fresh.append(_met(name, found, listed[name]))
+        if circle is not me.circle:
+            circles.keep(keys_folder(self._home), circle, me.key)
+        told = {one.after for name, one in seen.items() if name in listed}
+        told |= {one.after for one in fresh}
+        if push and _all(circle) not in told and circle.may_speak(me.key.id):
+            fresh.append(self._put(circle, me))
+        if fresh:
+            self._remotes.pushed(self._known, "", fresh)
+        return me._replace(circle=circle)
+
+    def _read(self, name: str, me: Identity) -> circles.Circle | None:
+        data = self._remote.get(name)
+        if names.hash_of(data) != name[-32:]:
+            raise Tampered("what is told of your devices is not as it was put there", why=name)
+        try:
+            return circles.decode(data, me.key)
+        except Locked:
+            return None  # from before this device was let in, or after it was put out
+
+    def _put(self, circle: circles.Circle, me: Identity) -> Packed:
+        data = circles.encode(circle, me.key)
+        name = names.circles(circle.id) + names.hash_of(data)
+        self._remote.put(name, data)
+        return _met(name, circle, len(data))
+
+
+def _met(name: str, circle: circles.Circle | None, size: int) -> Packed:
+    return Packed(name, "", 0, 0, "", _all(circle) if circle else "", size)
+
+
+def _all(circle: circles.Circle) -> str:
+    """One digest of all that a circle's devices said."""
+    return sha256("\n".join(sorted(circle.said)).encode()).hexdigest()

@@ -1,0 +1,513 @@
+"""Homes and a remote between them: everything arrives, nothing twice, and no lie is believed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import parcel
+from holdfast.errors import (
+    Downgraded,
+    Forked,
+    HoldfastError,
+    RemoteFailed,
+    Replayed,
+    RolledBack,
+    Swapped,
+    Tampered,
+    Truncated,
+    Unreachable,
+)
+from holdfast.home import Holdfast
+from holdfast.model.event import NoteAdded
+from holdfast.remote import Object
+from holdfast.remote import names as named
+from holdfast.remote.careful import Careful
+from holdfast.testing.storage import MemoryRemote
+from tests.remote.travelling import Travellers, hashes, known, travel
+
+
+@pytest.fixture
+def travellers(tmp_path: Path) -> Iterator[Travellers]:
+    made = Travellers(tmp_path)
+    yield made
+    for home in made.homes:
+        home.close()
+
+
+@pytest.fixture
+def remote() -> MemoryRemote:
+    return MemoryRemote()
+
+
+def packs(remote: MemoryRemote) -> list[str]:
+    return [name for name in sorted(remote.objects) if named.as_pack(name)]
+
+
+def texts(home: Holdfast, id: str) -> list[str]:
+    with home.store.view(id) as view:
+        bodies = [event.body for event in home.journal.events(view)]
+    return [body.text for body in bodies if isinstance(body, NoteAdded)]
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+def test_a_session_arrives_whole_and_goes_on_from_there(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("Fix the login")
+    session.note("tried cookies")
+    session.artifact(__file__)
+    up = travel(a, remote=remote)
+    assert (up.up, up.waiting) == (3, 0)
+    down = travel(b, remote=remote)
+    assert (down.down, down.sessions[0].new) == (3, True)
+    there = b.session(session.id)
+    assert there.status()["goal"] == "Fix the login"
+    there.note("and sessions")
+    travel(b, remote=remote)
+    assert travel(a, remote=remote).down == 1
+    assert hashes(a, session.id) == hashes(b, session.id)
+    assert b.verify() == [] or all(report.ok for report in b.verify())
+
+
+def test_what_is_there_already_is_neither_sent_nor_read_again(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    for home in (a, b, a):
+        travel(home, remote=remote)
+    before = dict(remote.objects)
+    gets: list[str] = []
+    plain = remote.get
+    remote.get = lambda name: gets.append(name) or plain(name)  # type: ignore[method-assign, func-returns-value]
+    for home in (a, b, a):
+        report = travel(home, remote=remote)
+        assert (report.up, report.down) == (0, 0)
+    assert remote.objects == before
+    assert set(gets) <= {"holdfast/format"}
+    a.session(session.id).note("more")
+    travel(a, remote=remote)
+    assert len(remote.objects) == len(before) + 1
+
+
+def test_pushing_takes_nothing_and_pulling_puts_nothing(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    travel(a, remote=remote, pull=False)
+    mine = b.start("y")
+    travel(b, remote=remote, pull=False)
+    assert len(b.list()) == 1
+    before = dict(remote.objects)
+    mine.note("not yet")
+    travel(b, remote=remote, push=False)
+    assert remote.objects == before
+    assert {row["session"] for row in b.list(all=True)} == {session.id, mine.id}
+
+
+def test_only_the_sessions_that_are_asked_for_travel(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a = travellers.make("a")
+    one, _ = a.start("one"), a.start("two")
+    report = travel(a, remote=remote, sessions=[one.id])
+    assert [moved.session for moved in report.sessions] == [one.id]
+    assert report.waiting == 1
+
+
+def test_long_chains_travel_in_parts_and_arrive_whole(
+    travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "MOST_EVENTS", 4)
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("long")
+    for n in range(21):
+        session.note(f"note {n}")
+    travel(a, remote=remote)
+    assert len(packs(remote)) == 6
+    assert travel(b, remote=remote).down == 22
+    assert hashes(a, session.id) == hashes(b, session.id)
+
+
+def test_a_device_carries_what_others_wrote_to_another_remote(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b, c = (travellers.make(name) for name in "abc")
+    session = a.start("x")
+    travel(a, remote=remote)
+    travel(b, remote=remote)
+    b.session(session.id).note("from b")
+    other = MemoryRemote()
+    b.store.remotes.add("other", "memory:", "", 1)
+    travel(b, remote=other, name="other")
+    c.store.remotes.add("other", "memory:", "", 1)
+    assert travel(c, remote=other, name="other").down == 2
+    assert hashes(b, session.id) == hashes(c, session.id)
+
+
+def test_two_devices_push_at_once_with_clocks_days_apart(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    days = 3 * 24 * 3_600_000
+    a, b = travellers.make("a", skew=days), travellers.make("b", skew=-days)
+    session = a.start("x")
+    travel(a, remote=remote)
+    travel(b, remote=remote)
+    for round in range(3):
+        a.session(session.id).note(f"a{round}")
+        b.session(session.id).note(f"b{round}")
+        # Both push what they have before either sees what the other put there.
+        travel(a, remote=remote, pull=False)
+        travel(b, remote=remote, pull=False)
+    for home in (a, b, a):
+        travel(home, remote=remote)
+    assert hashes(a, session.id) == hashes(b, session.id)
+    assert len(hashes(a, session.id)) == 7
+    assert a.session(session.id).status()["goal"] == b.session(session.id).status()["goal"]
+
+
+# --- copies and old backups ---------------------------------------------------------------------
+
+
+def test_a_home_put_back_from_an_old_copy_takes_a_new_id_and_loses_nothing(
+    travellers: Travellers, remote: MemoryRemote, tmp_path: Path
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    travel(a, remote=remote)
+    a.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "old")
+    a = travellers.reopen("a")
+    for n in range(3):
+        a.session(session.id).note(f"later {n}")
+    travel(a, remote=remote)
+    device = a.store.device
+    a.close()
+    shutil.rmtree(tmp_path / "a")
+    # In place, as a backup program does it: what is remembered outside the database is old too.
+    shutil.move(tmp_path / "old", tmp_path / "a")
+    again = travellers.reopen("a", same_place=True)
+    again.session(session.id).note("written on the old state")
+    travel(again, remote=remote)
+    again.session(session.id).note("and after the sync")
+    assert again.store.device != device
+    travel(again, remote=remote)
+    travel(b, remote=remote)
+    every = hashes(again, session.id)
+    assert hashes(b, session.id) == every
+    assert len(every) == 6
+    assert sorted(texts(b, session.id)) == [
+        "and after the sync",
+        "later 0",
+        "later 1",
+        "later 2",
+        "written on the old state",
+    ]
+
+
+# --- interrupted --------------------------------------------------------------------------------
+
+
+class Dying(MemoryRemote):
+    """Stops answering after so many puts."""
+
+    def __init__(self, objects: dict[str, bytes], left: int) -> None:
+        super().__init__(objects)
+        self.left = left
+
+    def put(self, name: str, data: bytes) -> bool:
+        self.left -= 1
+        if self.left < 0:
+            raise Unreachable("it went away", hint="plug it in")
+        return super().put(name, data)
+
+
+def test_a_push_that_dies_anywhere_goes_on_where_it_was(
+    travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "MOST_EVENTS", 3)
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("long")
+    for n in range(10):
+        session.note(f"note {n}")
+    deaths: list[str] = []
+    while a.store.remotes.waiting():
+        try:
+            travel(a, remote=Dying(remote.objects, left=1))
+        except Unreachable as error:
+            deaths.append(error.hint)
+        # Whoever looks meanwhile is not told a lie, and takes what is whole.
+        assert not travel(b, remote=remote, push=False).problems
+    assert len(deaths) >= 5
+    assert all("events wait here" in hint for hint in deaths)
+    assert len(packs(remote)) == 4
+    assert hashes(a, session.id) == hashes(b, session.id)
+
+
+def test_a_pull_that_dies_goes_on_where_it_was(
+    travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "MOST_EVENTS", 3)
+    monkeypatch.setattr("holdfast.exchange.AT_ONCE", 3)
+    monkeypatch.setattr("holdfast.exchange.MEMORY", 0)
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("long")
+    for n in range(10):
+        session.note(f"note {n}")
+    travel(a, remote=remote)
+    gets = {"left": 9}
+    plain = remote.get
+
+    def get(name: str) -> bytes:
+        gets["left"] -= 1
+        if gets["left"] < 0:
+            raise Unreachable("it went away")
+        return plain(name)
+
+    remote.get = get  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        travel(b, remote=remote)
+    assert 0 < len(hashes(b, session.id)) < 11
+    remote.get = plain  # type: ignore[method-assign]
+    travel(b, remote=remote)
+    assert hashes(a, session.id) == hashes(b, session.id)
+
+
+def test_a_listing_that_is_late_is_waited_for(
+    travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "MOST_EVENTS", 2)
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    for n in range(5):
+        session.note(f"note {n}")
+    travel(a, remote=remote)
+    hidden, looks = packs(remote)[0], [0]
+    plain = remote.list
+
+    def late(prefix: str) -> Iterator[Object]:
+        looks[0] += "/" in prefix[2:]
+        return (one for one in plain(prefix) if looks[0] > 1 or one.name != hidden)
+
+    remote.list = late  # type: ignore[method-assign]
+    assert not travel(b, remote=remote).problems
+    assert hashes(a, session.id) == hashes(b, session.id)
+    assert b.clock.slept  # type: ignore[attr-defined]
+
+
+# --- lies ---------------------------------------------------------------------------------------
+
+
+def rolled_back(remote: MemoryRemote) -> None:
+    del remote.objects[packs(remote)[-1]]
+
+
+def cut_in_the_middle(remote: MemoryRemote) -> None:
+    del remote.objects[packs(remote)[0]]
+
+
+def swapped(remote: MemoryRemote) -> None:
+    """The pack of one session under the name of another's."""
+    first, *_ = packs(remote)
+    place = named.place_of(first)
+    other = next(name for name in packs(remote) if named.place_of(name) != place)
+    remote.objects[other] = remote.objects[first]
+
+
+def copied(remote: MemoryRemote) -> None:
+    """The pack of one session once more, in another one's place, under a name that fits it."""
+    first, *_ = packs(remote)
+    place = named.place_of(first)
+    other = next(name for name in packs(remote) if named.place_of(name) != place)
+    remote.objects[other[:-32] + first[-32:]] = remote.objects[first]
+
+
+def replayed(remote: MemoryRemote) -> None:
+    """An older pack of the same chain under the name of a newer one."""
+    place = named.place_of(packs(remote)[0])
+    older, newer, *_ = [name for name in packs(remote) if named.place_of(name) == place]
+    remote.objects[newer] = remote.objects[older]
+
+
+def renamed(remote: MemoryRemote) -> None:
+    """An older pack once more, under a name of its own that goes on with the chain."""
+    name = packs(remote)[0]
+    found = named.as_pack(name)
+    assert found is not None
+    chain = [one for one in map(named.as_pack, packs(remote)) if one and one.chain == found.chain]
+    last = max(one.last for one in chain)
+    length = found.last - found.first
+    remote.objects[
+        f"s/{found.place}/p/{found.chain}/{last + 1:012d}-{last + 1 + length:012d}-{found.hash}"
+    ] = remote.objects[name]
+
+
+def flipped(remote: MemoryRemote) -> None:
+    name = packs(remote)[-1]
+    data = bytearray(remote.objects[name])
+    data[len(data) // 2] ^= 1
+    remote.objects[name] = bytes(data)
+
+
+def unsealed(remote: MemoryRemote) -> None:
+    remote.objects[packs(remote)[-1]] = b"HOLDFAST PACK 1\n" + b"x" * 100
+
+
+def of_an_older_form(remote: MemoryRemote) -> None:
+    name = packs(remote)[-1]
+    remote.objects[name] = remote.objects[name].replace(b"SEALED 1", b"SEALED 0", 1)
+
+
+def emptied(remote: MemoryRemote) -> None:
+    remote.objects[packs(remote)[-1]] = b""
+
+
+LIES: list[tuple[Callable[[MemoryRemote], None], type[HoldfastError]]] = [
+    (cut_in_the_middle, Truncated),
+    (swapped, Swapped),
+    (copied, Swapped),
+    (replayed, Replayed),
+    (renamed, Replayed),
+    (flipped, Tampered),
+    (unsealed, Downgraded),
+    (of_an_older_form, Downgraded),
+    (emptied, Tampered),
+]
+
+
+@pytest.mark.parametrize(("lie", "kind"), LIES, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
+    travellers: Travellers,
+    remote: MemoryRemote,
+    lie: Callable[[MemoryRemote], None],
+    kind: type[HoldfastError],
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    sessions = [a.start(goal) for goal in ("one", "two")]
+    for n in range(3):
+        for session in sessions:
+            session.note(f"note {n}")
+        travel(a, remote=remote)
+    honest = dict(remote.objects)
+    lie(remote)
+    report = travel(b, remote=remote)
+    (problem,) = report.problems
+    assert type(problem.error) is kind
+    assert problem.error.exit_code == 8
+    assert not hashes(b, problem.session)
+    (sound,) = [moved for moved in report.sessions if moved is not problem]
+    assert hashes(b, sound.session) == hashes(a, sound.session)
+    # Once it is honest again all is as if nothing had been.
+    remote.objects.clear()
+    remote.objects.update(honest)
+    assert not travel(b, remote=remote).problems
+    assert all(hashes(b, one.id) == hashes(a, one.id) for one in sessions)
+
+
+def test_what_was_shown_before_and_is_not_shown_now_is_a_rollback(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    travel(a, remote=remote)
+    session.note("more")
+    travel(a, remote=remote)
+    travel(b, remote=remote)
+    before = remembered(b, session.id)
+    rolled_back(remote)
+    for home in (a, b):
+        (problem,) = travel(home, remote=remote).problems
+        assert type(problem.error) is RolledBack
+        assert "--again" in problem.error.hint
+    assert remembered(b, session.id) == before
+    assert not travel(a, remote=remote, again=True).problems
+    assert not travel(b, remote=remote).problems
+
+
+def test_another_history_under_a_known_name_is_a_fork(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    """Nobody can forge a pack; but a storage may show one device's past and hide another's."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    travel(a, remote=remote)
+    travel(b, remote=remote)
+    held = b.store.remotes.chains(known(b), session.id)
+    for one in held:
+        one.hash = "0" * 64
+    there = b.store.remotes.session(known(b), session.id)
+    assert there is not None
+    b.store.remotes.saw(known(b), there, chains=held)
+    (problem,) = travel(b, remote=remote).problems
+    assert type(problem.error) is Forked
+
+
+def test_older_keys_than_before_are_refused(travellers: Travellers, remote: MemoryRemote) -> None:
+    a = travellers.make("a")
+    session = a.start("x")
+    travel(a, remote=remote)
+    there = a.store.remotes.session(known(a), session.id)
+    assert there is not None
+    there.epoch = 2
+    a.store.remotes.saw(known(a), there)
+    (problem,) = travel(a, remote=remote).problems
+    assert type(problem.error) is Downgraded
+
+
+def test_a_mark_that_is_another_one_stops_the_visit(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a = travellers.make("a")
+    a.start("x")
+    remote.objects["holdfast/format"] = b"something"
+    with pytest.raises(Downgraded):
+        travel(a, remote=remote)
+    remote.objects["holdfast/format"] = b"holdfast remote 2\n"
+    with pytest.raises(HoldfastError, match="newer"):
+        travel(a, remote=remote)
+    assert a.store.remotes.waiting() == 1
+
+
+def test_a_remote_that_keeps_something_else_is_noticed(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a = travellers.make("a")
+    a.start("x")
+    plain = remote.put
+
+    def put(name: str, data: bytes) -> bool:
+        return plain(name, data[:-1] if named.as_pack(name) else data)
+
+    remote.put = put  # type: ignore[method-assign]
+    report = travel(a, remote=Careful(remote, clock=a.clock))
+    assert isinstance(report.problems[0].error, RemoteFailed)
+    assert report.waiting == 1
+
+
+def test_someone_elses_sessions_in_the_same_place_are_let_be(
+    travellers: Travellers, remote: MemoryRemote, tmp_path: Path
+) -> None:
+    (tmp_path / "others").mkdir()
+    strangers = Travellers(tmp_path / "others")
+    theirs = strangers.make("z")
+    theirs.start("secret plan")
+    travel(theirs, remote=remote)
+    a = travellers.make("a")
+    a.start("mine")
+    report = travel(a, remote=remote)
+    assert (report.foreign, len(report.sessions), report.problems) == (1, 1, [])
+    assert len(a.list(all=True)) == 1
+    assert not any(b"secret plan" in data for data in remote.objects.values())
+    theirs.close()
+
+
+def remembered(home: Holdfast, id: str) -> list[tuple[str, int, str]]:
+    return [(one.device, one.n, one.hash) for one in home.store.remotes.chains(known(home), id)]

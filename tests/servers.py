@@ -171,9 +171,12 @@ def make_bucket(filer: str) -> None:
     while True:
         try:
             request = urllib.request.Request(f"{filer}/buckets/{BUCKET}/", method="POST")
-            opener.open(request, timeout=5).close()
-            return
-        except OSError:
+            return opener.open(request, timeout=5).close()
+        except OSError as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+                if error.code == 409:
+                    return  # another worker was faster
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.1)

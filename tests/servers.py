@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -58,30 +59,37 @@ def shared(name: str, start: Callable[[Path], list[str]], folder: Path) -> Itera
         with open(place / "begin", "a") as begin:
             fcntl.flock(begin, fcntl.LOCK_EX)
             said = place / "endpoint"
-            if not said.exists():
-                said.write_text(_begun(place, start(place)))
+            if not said.exists() or not _answers(said.read_text()):
+                said.write_text(_begun(place, start))
         yield Server(said.read_text())
 
 
-def _begun(place: Path, command: list[str]) -> str:
+def _begun(place: Path, start: Callable[[Path], list[str]]) -> str:
     """Start a keeper, which starts the server; return where it answers."""
+    for _ in range(3):  # someone may take a port that was free a moment ago
+        keeper = _spawn(place, start(place))
+        endpoint = (place / "answers").read_text()
+        give_up = time.monotonic() + _PATIENCE
+        while not os.waitpid(keeper, os.WNOHANG)[0] and time.monotonic() < give_up:
+            if _answers(endpoint) and not os.waitpid(keeper, os.WNOHANG)[0]:
+                return endpoint
+            time.sleep(0.1)
+    pytest.skip(f"{place.name} does not run here: {(place / 'log').read_text()[-300:]}")
+
+
+def _spawn(place: Path, command: list[str]) -> int:
     log = os.open(place / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    # Not by Popen, which complains of a child that outlives it; this one is meant to.
-    keeper = os.posix_spawn(
-        sys.executable,
-        [sys.executable, __file__, str(place), *command],
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)],
-        setsid=True,
-    )
-    os.close(log)
-    endpoint = (place / "answers").read_text()
-    give_up = time.monotonic() + _PATIENCE
-    while not _answers(endpoint):
-        if os.waitpid(keeper, os.WNOHANG)[0] or time.monotonic() > give_up:
-            pytest.skip(f"{command[0]} does not run here: {(place / 'log').read_text()[-300:]}")
-        time.sleep(0.1)
-    return endpoint
+    try:
+        # Not by Popen, which complains of a child that outlives it; this one is meant to.
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, __file__, str(place), *command],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)],
+            setsid=True,
+        )
+    finally:
+        os.close(log)
 
 
 def _answers(endpoint: str) -> bool:
@@ -110,13 +118,17 @@ def keep(place: str, command: list[str]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
+    """Ports that nothing listens at, below those that systems give to whoever asks for any."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found += [port] if port not in found else []
+    return found
 
 
 def program(name: str) -> str:
@@ -125,7 +137,7 @@ def program(name: str) -> str:
 
 
 def seaweedfs(place: Path) -> list[str]:
-    (place / "data").mkdir()
+    (place / "data").mkdir(exist_ok=True)
     rights = ["Admin", "Read", "Write", "List", "Tagging"]
     keys = [{"accessKey": KEY, "secretKey": SECRET}]
     identity = {"name": "tests", "credentials": keys, "actions": rights}
@@ -155,7 +167,7 @@ def seaweedfs(place: Path) -> list[str]:
 
 
 def rclone(place: Path) -> list[str]:
-    (place / "data" / BUCKET).mkdir(parents=True)
+    (place / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     (place / "answers").write_text(f"http://127.0.0.1:{port}")
     return [
@@ -171,7 +183,8 @@ def make_bucket(filer: str) -> None:
     while True:
         try:
             request = urllib.request.Request(f"{filer}/buckets/{BUCKET}/", method="POST")
-            return opener.open(request, timeout=5).close()
+            opener.open(request, timeout=5).close()
+            return
         except OSError as error:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()

@@ -3,8 +3,9 @@
 `simulate` plays a small world: machines append to one session, exchange parts of what they know,
 get copied (two machines write under one device id until they notice), get set back to an old
 backup, adopt the same outside thing under the same id, undo and undo the undoing, and meet kinds
-of a newer version. All links are made by the code that makes real ones, so every event is one
-that an honest device could have written; `lies` adds some that none could.
+of a newer version. The clocks of some are days apart. All links are made by the code that makes
+real ones, so every event is one that an honest device could have written; `lies` adds some that
+none could.
 
 Everything is drawn from the `Random` handed in: one seed is one history, and a property test may
 hand in a generator that shrinks.
@@ -29,6 +30,8 @@ SESSION = "s-1"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _BEGAN = 1_700_000_000_000
 _NAMES = ("m", "b", "x", "f", "q", "c")
+_SKEW = {"x": 5 * 86_400_000, "q": -400 * 86_400_000}
+"""By how much the clocks of some devices are off, by the first letter of their names."""
 _AHEAD = ("future.thing", "step.teleported", "session.cloned")
 
 
@@ -38,6 +41,7 @@ class Machine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.device = name
+        self.skew = _SKEW.get(name[0], 0)
         self.ids = 1
         self.core = Core()
         self.held: dict[str, Event] = {}
@@ -94,7 +98,7 @@ class World:
             session=SESSION,
             device=machine.device,
             id=id or f"e{len(self.events)}",
-            at=_BEGAN + self.random.randrange(-5, 100) * 1000,
+            at=_BEGAN + machine.skew + self.random.randrange(-5, 100) * 1000,
             actor=self.random.choice(("cli", "user", "agent:a1", "file:praxis")),
             salt=self._salt(),
         )

@@ -1,0 +1,153 @@
+"""However work of several devices travels, all of them end with one state, and nothing is lost.
+
+A history has 2 to 5 devices that work offline, are copied, set back to old backups, and whose
+clocks are days apart. Then packs travel: twice, in any order, cut off in the middle (only a part
+that is closed under causes arrives), over devices that pass on what they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from holdfast.model.event import Event
+from holdfast.model.fold import extend, fold, follows
+from holdfast.model.merge import in_order
+from holdfast.model.state import State
+from holdfast.testing import histories
+from holdfast.testing.histories import Machine, World, closed, image
+
+FEW, MANY, BLOCKS = 400, 100_000, 2
+
+Held = dict[str, Event]
+
+
+def world_of(seed: int) -> World:
+    """A history of at least two devices, each of which may know what no other does."""
+    random = Random(f"devices {seed}")
+    world = World(random)
+    world.live(random.randrange(3, 14))
+    while len(world.machines) < 2:
+        histories._join(world)
+    for machine in world.machines:
+        if random.random() < 0.7:
+            world.write(machine, histories.random_body(random))
+    return world
+
+
+def state_hash(events: Iterable[Event]) -> str:
+    return hash_of(fold(events))
+
+
+def hash_of(state: State) -> str:
+    return sha256(repr(sorted(image(state).items())).encode()).hexdigest()
+
+
+def kept(machine: Machine) -> Held:
+    """All that a device holds, or could bring back from its backups."""
+    found = dict(machine.held)
+    for backup in machine.backups:
+        found |= {event.hash: event for event in backup}
+    return found
+
+
+def deliver(random: Random, source: Held, target: Held) -> None:
+    """What arrives of a push: all, or what was through when it broke off; some of it twice."""
+    parts = list(source.values())
+    if random.random() < 0.4:
+        wanted = random.sample(list(source), random.randrange(1, len(source) + 1))
+        parts = closed(source, wanted)
+    parts += random.sample(parts, random.randrange(len(parts) + 1))
+    random.shuffle(parts)
+    target |= {event.hash: event for event in parts}
+
+
+def travel(random: Random, homes: list[Held]) -> None:
+    """Devices meet in some order and not all of them; in the end everyone met someone who knows."""
+    for _ in range(random.randrange(6)):
+        deliver(random, random.choice(homes), random.choice(homes))
+    order = random.sample(homes, len(homes))
+    for one in (*order, *order):  # once to collect, once to hand out
+        deliver_all(one, order)
+
+
+def deliver_all(one: Held, others: list[Held]) -> None:
+    for other in others:
+        other |= one
+
+
+def taken_as_it_comes(random: Random, events: list[Event]) -> State:
+    """The state of a home that folds anew only when what it takes reaches back."""
+    held: list[Event] = []
+    state = State()
+    while events:
+        cut = random.randrange(1, len(events) + 1)
+        part, events = events[:cut], events[cut:]
+        known = {event.id for event in held}
+        held += part
+        for event in in_order(part):
+            if event.id in known or not follows(state, event):
+                state = fold(held)
+                break
+            known.add(event.id)
+            extend(state, event)
+    return state
+
+
+def check(seed: int) -> None:
+    """All laws of one history; says which one it was."""
+    try:
+        converges(seed)
+    except AssertionError as error:
+        raise AssertionError(f"history {seed}: {error}") from error
+
+
+def converges(seed: int) -> None:
+    world = world_of(seed)
+    random = world.random
+    homes = [kept(machine) for machine in world.machines]
+    everything = {hash for home in homes for hash in home}
+    a, b, c = ([*random.choice(homes).values()] for _ in range(3))
+    first, other = state_hash([*a, *b, *c]), [*b, *c, *b, *a]
+    random.shuffle(other)
+    assert first == state_hash(other), "neither order, grouping nor second copies may matter"
+    travel(random, homes)
+    assert all(set(home) == everything for home in homes), "an event was lost"
+    one, two = random.sample(homes, 2)
+    assert (last := state_hash(one.values())) == state_hash(two.values()), "two devices differ"
+    shuffled = random.sample(list(two.values()), len(everything))
+    assert last == hash_of(taken_as_it_comes(random, shuffled)), "what is taken as it comes"
+
+
+def test_histories_of_several_devices_converge() -> None:
+    for seed in range(FEW):
+        check(seed)
+
+
+def test_the_histories_have_what_they_promise() -> None:
+    worlds = [world_of(seed) for seed in range(FEW)]
+    machines = {len(world.machines) for world in worlds}
+    assert {2, 3, 4, 5} <= machines
+    forked = twice = skewed = 0
+    for world in worlds:
+        places = [(e.head.device, e.head.n) for e in world.events]
+        forked += len(places) > len(set(places))
+        ids = [event.id for event in world.events]
+        twice += len(ids) > len(set(ids))
+        order = [event.head.at for event in in_order(world.events)]
+        skewed += any(a > b + 86_400_000 for a, b in pairwise(order))
+    assert forked > 20 and twice and skewed > 20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_a_hundred_thousand_histories_converge(block: int, tell: Callable[[str], None]) -> None:
+    size = MANY // BLOCKS
+    seeds = range(block * size, (block + 1) * size)
+    tell(f"histories of several devices: seeds {seeds.start} to {seeds.stop - 1}")
+    for seed in seeds:
+        check(seed)

@@ -581,3 +581,26 @@ def test_times_of_files_do_not_matter(make: Make) -> None:
     os.utime(project.place, ns=(before.st_atime_ns, before.st_mtime_ns))
     project.session.note("next")
     assert project.session.state().core.goal == "Ada login page"
+
+
+def _task(id: str, status: str) -> dict[str, object]:
+    return {"task_id": id, "description": f"Do {id}", "agent": "code", "status": status}
+
+
+@pytest.mark.req("S0-29", "S0-33")
+def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make) -> None:
+    project = make(AI_SESSION)
+    phases = [
+        {"phase_id": "p1", "name": "Design", "tasks": [_task("t1", "completed")]},
+        {"phase_id": "p2", "name": "Build", "tasks": [_task("t2", "pending")]},
+    ]
+    plan = project.ai("implementation-plan.yaml")
+    project.edit(lambda value: value.update(phases=phases), plan)
+    project.session.note("taken up")
+    told = project.session.status()
+    assert (told["steps"], told["progress"]) == ({"done": 1, "skipped": 0, "total": 2}, 0.5)
+    assert told["next"] == "start t2: Do t2"
+    project.session.task_done("t2")
+    told = project.session.status()
+    assert told["steps"]["done"] == told["steps"]["total"] == 2 and "p1" not in told["next"]
+    assert "1 of" not in project.session.brief().text and "p1" not in project.session.brief().text

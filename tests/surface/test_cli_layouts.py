@@ -44,6 +44,13 @@ def test_check_answers_with_the_fields_of_the_contract(cli: Cli, project: Path) 
     assert all(wanted <= finding.keys() for finding in said["findings"])
 
 
+def test_a_folder_without_session_files_is_told_and_is_not_good(cli: Cli, project: Path) -> None:
+    (project / "empty").mkdir()
+    answer = cli("--json", "check", "empty")
+    assert (answer.code, answer.json["ok"], answer.json["sessions"]) == (3, False, [])
+    assert "no session file" in cli("check", "empty").out
+
+
 def test_findings_that_repeat_are_counted_and_all_are_shown_when_asked(
     cli: Cli, project: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
+from holdfast.errors import DAMAGED, NO_SESSION
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.layout import Finding
     from holdfast.store.bound import Binding
-
-DAMAGED = 5
 _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _SHOWN = 3
 _PROBLEMS = 6
@@ -63,7 +62,9 @@ def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
         worst = next(shown_path(report.path) for report in reports if not report.ok)
         screen.hint("what can be made of it: ", f"holdfast doctor {shlex.quote(worst)}")
-    return 0 if ok or not reports else DAMAGED
+    if not reports:
+        return NO_SESSION
+    return 0 if ok else DAMAGED
 
 
 def _report_values(report: Report) -> dict[str, Any]:
@@ -369,7 +370,7 @@ def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if not gone:
         screen.line(f"this session has no files of {options.layout}")
         screen.hint("what it has: ", "holdfast layouts")
-    return 0 if gone else 3
+    return 0 if gone else NO_SESSION
 
 
 def _restore_arguments(parser: Parser) -> None:

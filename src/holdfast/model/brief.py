@@ -216,9 +216,9 @@ def _done_so_far(known: Known) -> str:
         return _phase_at(known)
     fraction, origin = progress(state)
     figure = f"{round(fraction * 100)}%"
-    if steps := state.count("step"):
+    if steps := state.tasks():
         figure = figure if known.budget >= TIGHT else ""
-        settled = "done or skipped" if state.count("step.skipped") else "done"
+        settled = "done or skipped" if state.tasks("skipped") else "done"
         return f"{settled_steps(state)} of {many(steps, 'task')} {settled}" + (
             f" ({figure})" if figure else ""
         )

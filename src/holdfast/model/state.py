@@ -441,14 +441,38 @@ class State:
 
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""
-        old, count = self.rows.get(table, row.name), self.core.count
+        old = self.rows.get(table, row.name)
+        self._count(table, old, row)
+        if _is_phase(row):
+            self._count("phase", old if _is_phase(old) else None, row)
+        self.rows.put(table, row.name, row)
+
+    def _count(self, table: str, old: Row | None, row: Row) -> None:
+        count = self.core.count
         if old is None:
             count(table)
         elif old.word:
             count(f"{table}.{old.word}", -1)
         if row.word:
             count(f"{table}.{row.word}")
-        self.rows.put(table, row.name, row)
 
     def count(self, name: str) -> int:
         return self.core.counts.get(name, 0)
+
+    @property
+    def has_headings(self) -> bool:
+        """Whether phases are but headings of tasks: nobody goes through them one by one."""
+        return not self.core.is_phased and 0 < self.count("phase") < self.count("step")
+
+    def is_heading(self, row: Row) -> bool:
+        return _is_phase(row) and self.has_headings
+
+    def tasks(self, status: str = "") -> int:
+        """How many steps there are to be done, or are in a status."""
+        word = f".{status}" if status else ""
+        phases = self.count(f"phase{word}") if self.has_headings else 0
+        return self.count(f"step{word}") - phases
+
+
+def _is_phase(row: Row | None) -> bool:
+    return isinstance(row, Step) and row.unit == "phase"

@@ -130,9 +130,10 @@ def _completed(known: Known) -> _List:
         agents = [a for a in known.oldest("agent", Agent) if a.status == "done"]
         lines = [_done(agent.task or agent.id, agent.result) for agent in agents]
         return _List("### Completed Work", lines, count("agent.done"))
-    steps = known.oldest("step", Step) if count("step.done") else []
+    total = known.state.tasks("done")
+    steps = known.oldest("step", Step) if total else []
     lines = [_done(s.title or s.id, s.outcome) for s in steps if s.status == "done"]
-    return _List("### Completed Work", lines, count("step.done"))
+    return _List("### Completed Work", lines, total)
 
 
 def _done(task: str, outcome: str) -> str:
@@ -150,7 +151,7 @@ def _in_progress(known: Known) -> _List:
 
 
 def _pending(known: Known) -> _List:
-    total = known.state.count("step.pending")
+    total = known.state.tasks("pending")
     steps = known.still_open("step", Step) if total else []
     titles = [short(s.title or s.id, _LINE // 2) for s in steps if s.status == "pending"]
     return _List("### Pending", [f"{n}. {title}" for n, title in enumerate(titles, 1)], total)

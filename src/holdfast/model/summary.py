@@ -36,21 +36,21 @@ def progress(state: State) -> tuple[float, str]:
 
 
 def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tuple[float, str]:
-    core, count = state.core, state.count
+    core = state.core
     if core.progress is not None:
         return core.progress, "given"
     if core.is_phased and core.plan_total:
         return min(1.0, len(core.phases_done) / core.plan_total), "phases"
-    if steps := count("step"):
+    if steps := state.tasks():
         return settled_steps(state) / steps, "steps"
-    if count("agent"):
+    if state.count("agent"):
         return _mean_of_agents(state, open_agents(state)), "agents"
     return (1.0, "completed") if core.status == "completed" else (0.0, "none")
 
 
 def settled_steps(state: State) -> int:
     """Steps that need nothing more: done, or skipped on purpose."""
-    return state.count("step.done") + state.count("step.skipped")
+    return state.tasks("done") + state.tasks("skipped")
 
 
 def _mean_of_agents(state: State, rows: list[Agent]) -> float:
@@ -236,7 +236,7 @@ def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> 
     for limit in (_FEW, _MANY):
         rows = state.rows.select("step", open_only=True, limit=limit)
         for row in rows:
-            if not isinstance(row, Step) or row.status not in statuses:
+            if not isinstance(row, Step) or row.status not in statuses or state.is_heading(row):
                 continue
             if parent in ("", row.parent):
                 return row
@@ -316,9 +316,9 @@ def summary(state: State) -> dict[str, Any]:
         "running": [_cut(name, 40) for name in running[:_RUNNING]],
         "unknown": [_cut(name, 40) for name in sorted(lost)[:_RUNNING]],
         "steps": {
-            "done": count("step.done", 0),
-            "skipped": count("step.skipped", 0),
-            "total": count("step", 0),
+            "done": state.tasks("done"),
+            "skipped": state.tasks("skipped"),
+            "total": state.tasks(),
         },
         "agents": {
             "running": count("agent.running", 0),

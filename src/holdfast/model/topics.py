@@ -149,7 +149,8 @@ class Known(Struct):
     def _rows(self, table: str, kind: type[Any], **how: Any) -> list[Any]:
         if not self.state.count(table):
             return []
-        return [row for row in self.state.rows.select(table, **how) if isinstance(row, kind)]
+        rows = (row for row in self.state.rows.select(table, **how) if isinstance(row, kind))
+        return [row for row in rows if not self.state.is_heading(row)]
 
     def when(self, at: int) -> str:
         return f" ({stamp(at)})" if at and self.budget >= ROOMY else ""
@@ -383,7 +384,7 @@ def _command_line(row: Proof) -> str:
 
 
 def _done_by_word(known: Known) -> Iterator[Entry]:
-    done = known.state.count("step.done")
+    done = known.state.tasks("done")
     unproven = done - known.state.count("checkpoint.passed")
     if unproven > 0:
         told = f"{unproven} of {many(done, 'task')} said to be done; no check recorded"
@@ -518,7 +519,7 @@ def _problem(row: Problem) -> str:
 
 
 def _to_do(known: Known) -> Topic:
-    total = known.state.count("step.pending") + known.state.count("step.running")
+    total = known.state.tasks("pending") + known.state.tasks("running")
     rows = known.still_open("step", Step) if total else []
     found = [Entry(s.id, _plan(s)) for s in rows if s.status in ("running", "pending")]
     return Topic("to_do", "Still to do", found, total, floor=2)
@@ -581,7 +582,7 @@ def _proofs(known: Known) -> Iterator[Entry]:
 
 
 def _done(known: Known) -> Topic:
-    total = known.state.count("step.done")
+    total = known.state.tasks("done")
     rows = known.newest("step", Step) if total else []
     found = [Entry(s.id, _finished(s)) for s in rows if s.status == "done"]
     return Topic("done", "Done", found, total)

@@ -131,9 +131,11 @@ def test_much_content_is_merged_a_part_at_a_time(
     absorbed: list[int] = []
     real = other.journal.absorb
 
-    def counted(session: str, events: list[Sealed], blobs: list[tuple[str, bytes]]) -> int:
+    def counted(
+        session: str, events: list[Sealed], blobs: list[tuple[str, bytes]], **how: None
+    ) -> int:
         absorbed.append(len(blobs))
-        return real(session, events, blobs)
+        return real(session, events, blobs, **how)
 
     monkeypatch.setattr(other.journal, "absorb", counted)
     outcome = other.absorb(home.export())

@@ -158,10 +158,27 @@ def test_the_manifest_is_read_without_the_rest() -> None:
 
 def test_an_erased_twin_keeps_the_chain_and_nothing_else() -> None:
     whole = pack.ranges("s-1", history(bodies=NOTES))[0]
-    twin = pack.erased(whole)
+    (twin,) = pack.twin([whole], lambda session, sealed: True)
+    assert isinstance(twin, Range)
     assert (twin.first, twin.last, twin.before, twin.after) == (1, 4, "", whole.after)
     assert read(written([twin])) == [twin]
     assert b"three" not in body_of(written([twin]))
+
+
+def test_a_twin_lacks_the_forgotten_events_and_what_only_they_name() -> None:
+    both, other = history(bodies=[ARTIFACT, NOTES[0], ARTIFACT]), ARTIFACT.digest
+    blob = Blob("s-1", other, CONTENT)
+    data = written([*pack.ranges("s-1", both), blob])
+    assert pack.twin_of(data, lambda session, sealed: False) is None
+    once = pack.twin_of(data, lambda session, sealed: sealed.hash == both[1].hash)
+    assert once is not None and blob in read(once)
+    bare = pack.twin_of(data, lambda session, sealed: sealed.hash in (both[1].hash, both[3].hash))
+    assert bare is not None and CONTENT not in body_of(bare)
+    (left,) = read(bare)
+    assert isinstance(left, Range)
+    assert [sealed.hash for sealed in left.events] == [sealed.hash for sealed in both]
+    assert [sealed.data is None for sealed in left.events] == [False, True, False, True]
+    assert pack.read_manifest([bare]).created == pack.read_manifest([data]).created
 
 
 def test_events_name_the_content_that_is_kept_for_them() -> None:

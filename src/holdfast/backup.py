@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast import __version__, files, pack
@@ -33,7 +33,7 @@ from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.content import blob_names, is_promise
 from holdfast.model.event import Sealed
-from holdfast.pack import Blob, Item, Range
+from holdfast.pack import Blob, Item
 from holdfast.store import Store, Stored, View
 from holdfast.text import clean_id
 
@@ -546,11 +546,14 @@ class Purged(NamedTuple):
     unreadable: list[str]
 
 
-def purge(folder: str, session: str, *, clock: Clock | None = None) -> Purged:
+def purge(
+    folder: str, session: str, hashes: Container[str] | None = None, *, clock: Clock | None = None
+) -> Purged:
     """Replace every pack in the folder that holds the session by its erased twin, durably.
 
-    Headers stay, so that chains verify; content, salts and blobs of the session go. Leftover
-    temporaries go too, because a pack that was being written may be one of them.
+    Headers stay, so that chains verify; content, salts and blobs of the session go, or of the
+    events with these hashes. Leftover temporaries go too, because a pack that was being written
+    may be one of them.
     """
     done = Purged([], [])
     if not os.path.isdir(folder):
@@ -560,7 +563,7 @@ def purge(folder: str, session: str, *, clock: Clock | None = None) -> Purged:
             _look_again_at(folder, 0)  # the next backup, with the tombstone in it, is due now
         for path in [os.path.join(folder, name) for name in sorted(os.listdir(folder))]:
             if path.endswith(files.PACK):
-                _purge_pack(path, session, done)
+                purge_pack(path, session, hashes, done)
             elif path.endswith(files.TEMPORARY):
                 # Emptied before it goes, durably, so that it cannot come back with its content.
                 files.replace(path, b"")
@@ -568,17 +571,27 @@ def purge(folder: str, session: str, *, clock: Clock | None = None) -> Purged:
     return done
 
 
-def _purge_pack(path: str, session: str, done: Purged) -> None:
+def purge_pack(path: str, session: str, hashes: Container[str] | None, done: Purged) -> None:
+    """Replace one pack by its twin, if it holds anything of that."""
+    met: list[Sealed] = []
+
+    def gone(id: str, sealed: Sealed) -> bool:
+        is_gone = id.lower() == session.lower() and (hashes is None or sealed.hash in hashes)
+        if is_gone and sealed.data is not None and not met:
+            met.append(sealed)
+        return is_gone
+
     def items() -> Iterator[Item]:
-        for item in pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN):
-            if item.session.lower() != session.lower():
-                yield item
-            elif isinstance(item, Range):
-                yield pack.erased(item)
+        found = pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN)
+        return pack.twin(found, gone)
 
     try:
         manifest = pack.read_manifest(files.read_chunks(path), name=path)
         if session.lower() not in {id.lower() for id, _ in manifest.sessions}:
+            return
+        for _ in items():
+            pass
+        if not met:
             return
         again = pack.write(items, created=manifest.created, tool=manifest.tool, what=manifest.what)
         write_pack(path, again, overwrite=True)

@@ -10,7 +10,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -18,15 +18,17 @@ from msgspec import Struct
 
 from holdfast.clock import Clock, derived_id, new_id, short_id
 from holdfast.derived import News, StoredRows, all_rows, as_sealed, encode, listing, load, read
-from holdfast.errors import Damaged, Refused
+from holdfast.errors import Busy, Damaged, NoSession, Refused
 from holdfast.intake import admit, admit_actor, remains
 from holdfast.model import event as ev
+from holdfast.model import tombstone
 from holdfast.model.chain import check_link, next_event
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.merge import in_order
 from holdfast.model.rules import allow, decide, report
 from holdfast.model.state import Core, State
+from holdfast.model.tombstone import Entitled, Tombstones, anyone
 from holdfast.redact import Redactor
 from holdfast.sha import digest_of
 from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
@@ -44,6 +46,7 @@ Maker = Callable[[State], Sequence[Body]]
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
 _MOST_NEWS = 7
+_MOST_NAMED = 100
 _IN_EVENT = 6000
 _PREVIEW = 1000
 
@@ -284,19 +287,28 @@ class Journal:
     # -- other devices' events -----------------------------------------------------------------
 
     def absorb(
-        self, session: str, incoming: Sequence[Sealed], blobs: Sequence[tuple[str, bytes]] = ()
+        self,
+        session: str,
+        incoming: Sequence[Sealed],
+        blobs: Sequence[tuple[str, bytes]] = (),
+        *,
+        entitled: Entitled | None = None,
     ) -> int:
         """Merge events of a pack into the session; returns how many were new.
 
         Only whole, causally closed histories are taken: an event whose chain or whose `seen`
-        heads are not held is refused, and then none is taken.
+        heads are not held is refused, and then none is taken. What a tombstone names that is
+        held, or comes with it, is taken without its content. Content that is held is erased only
+        if whoever forgot it is `entitled` to that; by default nobody is.
         """
+        incoming = list(incoming)
+        if entitled and _Meeting([], incoming, entitled).erases_all and self._says(session):
+            return self._absorb_the_end(session, incoming)
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
-            state, _ = self._state(view)
-            if state.core.forgotten:
+            if self._state(view)[0].core.forgotten and entitled is None:
                 raise Refused(
                     f"session {session} was forgotten here",
                     why="its content must not come back",
@@ -307,18 +319,60 @@ class Journal:
             added[0] = len(fresh)
             if not fresh and not (blobs and held):
                 return None
-            return self._merged(view, held, fresh)
+            meeting = _Meeting(held, fresh, entitled)
+            if entitled and meeting.is_ended_by_others:
+                raise Refused(
+                    f"session {session} was forgotten by someone else",
+                    why="it is not theirs to forget, and is kept here",
+                    session=session,
+                )
+            return self._merged(view, meeting, blobs)
 
-        self.store.append(session, plan, create=True, blobs=blobs)
+        try:
+            self.store.append(session, plan, create=True, blobs=blobs)
+        except Busy as error:
+            _require_undone(error)
         return added[0]
 
-    def _merged(self, view: View, held: Sequence[Stored], fresh: Sequence[Sealed]) -> Batch:
+    def _says(self, session: str) -> bool:
+        """Whether any content is held of a session."""
+        try:
+            with self.store.view(session) as view:
+                return any(stored.data is not None for stored in view.events())
+        except NoSession:
+            return False
+
+    def _absorb_the_end(self, session: str, incoming: Sequence[Sealed]) -> int:
+        """Take a whole session's tombstone, of one who may say so: all content goes."""
+        added: list[int] = [0]
+
+        def plan(view: View) -> Batch:
+            _require_listed_well(view)
+            self._cache.pop(view.session, None)
+            held = [Stored(one.seq, one.header, None, None) for one in view.events()]
+            fresh = _new_events(session, held, incoming)
+            added[0] = len(fresh)
+            return self._merged(view, _Meeting(held, fresh, anyone), ())
+
+        try:
+            self.store.erase(session, plan)
+        except Busy as error:
+            _require_undone(error)
+        return added[0]
+
+    def _merged(self, view: View, meeting: _Meeting, blobs: Sequence[tuple[str, bytes]]) -> Batch:
+        fresh = meeting.fresh
         headers = [ev.parse_header(sealed.header) for sealed in fresh]
         # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
         entries = [
             Entry(s.header, s.salt, s.data, h.id) for s, h in zip(fresh, headers, strict=True)
         ]
-        batch = _rebuilt(fold([*map(read, held), *map(ev.read, fresh)]), entries)
+        batch = _rebuilt(fold([*map(read, meeting.held), *map(ev.read, fresh)]), entries)
+        batch.erased = meeting.erased or None
+        if batch.erased:
+            _require_intact(view)
+        if not meeting.names_all(digest for digest, _ in blobs):
+            batch.erased = meeting.erased
         if any(header.device == view.device for header in headers):
             # Events under our own id that we did not write: a copy of this home wrote them.
             batch.device = short_id(self._clock, 12)
@@ -351,6 +405,33 @@ class Journal:
             return batch
 
         self.store.erase(session, plan)
+
+    def forget_events(
+        self, session: str, hashes: Sequence[str], *, actor: str, because: str = ""
+    ) -> list[Event]:
+        """Append tombstones for some events and erase what these say, for good.
+
+        A copy of one under another hash goes with it. Returns the events that lost something now,
+        as they were: none the second time.
+        """
+        done: list[Event] = []
+
+        def plan(view: View) -> Batch | None:
+            _require_listed_well(view)
+            _require_intact(view)
+            events = list(map(read, view.events()))
+            done[:], named = _to_forget(events, hashes)
+            if not done and not named:
+                return None
+            self._cache.pop(view.session, None)
+            writing = _Writing(self._clock, view, fold(events), fresh=True, actor=self.actor(actor))
+            moves = [self.admit(body) for body in _tombstones(named, because)]
+            batch = writing.record(moves) if moves else _rebuilt(writing.state)
+            batch.erased = [event.seq for event in done]
+            return batch
+
+        self.store.append(session, plan)
+        return done
 
     def rebuild(self, session: str) -> None:
         """Make everything derived anew from the events, which stay as they are.
@@ -390,6 +471,99 @@ class Journal:
         from holdfast.soundness import verify
 
         return verify(self.store, session)
+
+
+class _Meeting:
+    """Events that are held and others that come: what becomes of both by the tombstones of all.
+
+    `held` and `fresh` are those events as they are from now on, `erased` the arrival numbers of
+    held ones that lose their content.
+    """
+
+    def __init__(
+        self, held: Sequence[Stored], fresh: Sequence[Sealed], entitled: Entitled | None
+    ) -> None:
+        self._stones = Tombstones(map(read, held))
+        for sealed in fresh:
+            self._stones.take(ev.read(sealed))
+        self._entitled = entitled
+        self.erases_all = entitled is not None and self._stones.erase_all(entitled)
+        self.erased = [s.seq for s in held if entitled and s.data is not None and self._goes(s)]
+        gone = set(self.erased)
+        self.held = [_blank(s) if s.seq in gone else s for s in held]
+        self.fresh = [Sealed(s.header, None, None) if self._goes(s) else s for s in fresh]
+
+    def _goes(self, one: Stored | Sealed) -> bool:
+        if not self._stones:
+            return False
+        head, hash = ev.parse_header(one.header), digest_of(one.header)
+        # Who takes a file has nobody to ask: what was forgotten somewhere is not taken from it.
+        return self._stones.erase(head, hash, self._entitled or _but_whole)
+
+    @property
+    def is_ended_by_others(self) -> bool:
+        """Whether somebody forgot the session who may not have its content erased."""
+        return bool(self._stones.whole) and not self.erases_all
+
+    def names_all(self, digests: Iterable[str]) -> bool:
+        """Whether each of these contents may stay: some event names it, or none is erased."""
+        from holdfast.model.content import blob_names, may_name
+
+        wanted = set(digests)
+        every: list[Stored | Sealed] = [*self.held, *self.fresh]
+        if all(one.data is not None for one in every):
+            return True
+        for one in every:
+            if wanted and one.data is not None and may_name(one.data):
+                wanted -= set(blob_names(Sealed(one.header, one.salt, one.data)))
+        return not wanted
+
+
+def _but_whole(device: str, of: str) -> bool:
+    return of != ""
+
+
+def _blank(stored: Stored) -> Stored:
+    return Stored(stored.seq, stored.header, None, None)
+
+
+def _require_undone(error: Busy) -> None:
+    """Old pages that someone still reads go with the next write; what came is taken."""
+    if error.operation != "delete":
+        raise error
+
+
+def _require_intact(view: View) -> None:
+    """The sum over the events is made anew when some are erased: it must not hide a damage."""
+    if not view.intact():
+        raise Damaged(
+            f"events of session {view.session} are damaged",
+            why="nothing was erased",
+            hint="holdfast doctor --fix, then again",
+            session=view.session,
+        )
+
+
+def _to_forget(events: Sequence[Event], hashes: Sequence[str]) -> tuple[list[Event], list[Event]]:
+    """Of the events meant and their copies, those with content and those without a tombstone."""
+    ids = {event.id for event in events if event.hash in set(hashes)}
+    meant = [event for event in events if event.id in ids and event.kind not in tombstone.KINDS]
+    known = Tombstones(events)
+    return (
+        [event for event in meant if not isinstance(event.body, ev.Erased)],
+        [event for event in meant if not known.name(event.head, event.hash)],
+    )
+
+
+def _tombstones(events: Sequence[Event], because: str) -> list[Body]:
+    """As many as it takes: what names many does not fit into one event."""
+    parts = (events[at : at + _MOST_NAMED] for at in range(0, len(events), _MOST_NAMED))
+    return [
+        ev.EventForgotten(
+            hashes=[event.hash for event in part], ids=[event.id for event in part], because=because
+        )
+        for part in parts
+    ]
 
 
 class _Writing:
@@ -582,6 +756,8 @@ def _new_events(session: str, held: Sequence[Stored], incoming: Sequence[Sealed]
 
 def _same_call(key: str, earlier: Event, move: Body) -> Event:
     """A key stands for one call: another call under it would be acknowledged and dropped."""
+    if isinstance(earlier.body, ev.Erased):
+        return earlier  # what it said is gone; that it was said is not
     names = _ASKED.get(type(move), move.__struct_fields__)
     same = type(move) is type(earlier.body) and all(
         getattr(move, name) == getattr(earlier.body, name) for name in names

@@ -49,7 +49,7 @@ from msgspec import Struct, structs
 
 from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, Outdated, StoreFailed
 from holdfast.model import event as ev
-from holdfast.model.content import digests_in
+from holdfast.model.content import blob_names, digests_in
 from holdfast.model.event import Header, Sealed
 from holdfast.text import clean_id
 
@@ -163,9 +163,43 @@ def ranges(session: str, events: Iterable[Sealed]) -> list[Range]:
     return found
 
 
-def erased(whole: Range) -> Range:
-    """The same range without any content: its chain still verifies."""
-    return structs.replace(whole, events=[Sealed(s.header, None, None) for s in whole.events])
+Gone = Callable[[str, Sealed], bool]
+"""Whether the content of an event of a session was forgotten."""
+
+
+def twin(items: Iterable[Item], gone: Gone) -> Iterator[Item]:
+    """The same items without the content of some events, and without blobs that only those name.
+
+    Chains still verify: what replaces a range has its numbers and its hashes.
+    """
+    session, named = "", set[str]()
+    for item in items:
+        if item.session != session:
+            session, named = item.session, set()
+        if isinstance(item, Range):
+            item = _erased(item, gone)
+            named.update(name for sealed in item.events for name in blob_names(sealed))
+            yield item
+        elif item.digest in named:
+            yield item
+
+
+def _erased(whole: Range, gone: Gone) -> Range:
+    events = [
+        Sealed(sealed.header, None, None) if gone(whole.session, sealed) else sealed
+        for sealed in whole.events
+    ]
+    return structs.replace(whole, events=events)
+
+
+def twin_of(data: bytes, gone: Gone, *, name: str = "the pack") -> bytes | None:
+    """The twin of a whole pack, as `twin`; None if nothing in it is gone."""
+    kept = list(Reader([data], name=name, limits=OWN))
+    made = list(twin(kept, gone))
+    if made == kept:
+        return None
+    old = read_manifest([data], name=name)
+    return b"".join(write(lambda: made, created=old.created, tool=old.tool, what=old.what))
 
 
 # --- writing ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from holdfast.model import event as ev
 from holdfast.model.chain import check_link
 from holdfast.model.event import Header, Sealed
 from holdfast.model.merge import in_order
+from holdfast.model.tombstone import Entitled, Tombstones, anyone
 from holdfast.pack import Blob, Item, Limits, Range
 from holdfast.store import Store
 
@@ -29,7 +30,8 @@ class Taken(NamedTuple):
     """What became of one session of a pack: events added, and those that were there before.
 
     `left_out` events were not taken because what they follow is missing, or because the whole
-    session was skipped, and then `why` says for what reason.
+    session was skipped, and then `why` says for what reason. `kept` is how many events were
+    forgotten elsewhere, by the pack, and keep their content here.
     """
 
     session: str
@@ -37,6 +39,7 @@ class Taken(NamedTuple):
     held: int
     left_out: int = 0
     why: str = ""
+    kept: int = 0
 
 
 class Outcome(NamedTuple):
@@ -60,19 +63,26 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
             old = told.get(taken.session, Taken(taken.session, 0, 0))
             new, held = old.new + taken.new, old.held + taken.held
             left_out, why = old.left_out + taken.left_out, taken.why or old.why
-            told[taken.session] = Taken(taken.session, new, held, left_out, why)
+            kept = old.kept + taken.kept
+            told[taken.session] = Taken(taken.session, new, held, left_out, why, kept)
     return Outcome(list(told.values()), blobs)
 
 
 def absorb(
-    journal: Journal, source: str | bytes, *, limits: Limits | None = None, partial: bool = False
+    journal: Journal,
+    source: str | bytes,
+    *,
+    limits: Limits | None = None,
+    partial: bool = False,
+    entitled: Entitled | None = None,
 ) -> Outcome:
     """Merge a pack, given as a path or as its bytes, into the store. Twice is once.
 
     A pack that is damaged, foreign or contradicts what is held is refused before anything is
     written, and so is one whose events follow others that are neither held nor in it; with
     `partial` those are left out and counted instead. A session that was forgotten here is
-    skipped and reported.
+    skipped and reported. A pack erases nothing, unless whoever forgot something in it is
+    `entitled` to that (see `Journal.absorb`).
     """
     name = source if isinstance(source, str) else "the pack"
 
@@ -81,8 +91,8 @@ def absorb(
         return pack.Reader(chunks, name=name, limits=limits)
 
     for session, events in _histories(reader()):
-        _judge(journal, session, events, name=name, partial=partial)
-    merging = _Merging(journal, name, partial=partial)
+        _judge(journal, session, events, name=name, partial=partial, entitled=entitled)
+    merging = _Merging(journal, name, partial=partial, entitled=entitled)
     for item in reader():
         merging.take(item)
     merging.finish()
@@ -92,14 +102,16 @@ def absorb(
 def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
     """Merge packs of ours until nothing more comes: one may hold what another lacks.
 
-    Returns how many events were new, and what kept packs from being read.
+    What was forgotten in one of them is forgotten: it was said in this home. Returns how many
+    events were new, and what kept packs from being read.
     """
     total, unread, packs = 0, set[str](), list(packs)
     while True:
         new = 0
         for path in packs:
             try:
-                new += absorb(journal, path, limits=pack.OWN, partial=True).new
+                done = absorb(journal, path, limits=pack.OWN, partial=True, entitled=anyone)
+                new += done.new
             except UNREADABLE as error:
                 unread.add(str(error))
         total += new
@@ -119,12 +131,18 @@ def take(
     session: str,
     events: Sequence[Sealed],
     blobs: Sequence[tuple[str, bytes]] = (),
+    *,
+    entitled: Entitled | None = None,
 ) -> Merged:
-    """Merge events that travelled into the store; those whose past is not here yet are left."""
-    verdict = _judge(journal, session, events, name="what came", partial=True)
+    """Merge events that travelled into the store; those whose past is not here yet are left.
+
+    `entitled` as in `Journal.absorb`.
+    """
+    verdict = _judge(journal, session, events, name="what came", partial=True, entitled=entitled)
     if verdict.why:
         raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
-    new = journal.absorb(session, verdict.fresh, blobs) if verdict.fresh else 0
+    fresh = verdict.fresh
+    new = journal.absorb(session, fresh, blobs, entitled=entitled) if fresh else 0
     if not verdict.left_out:
         return Merged(new, [])
     taken = {sealed.hash for sealed in verdict.fresh}
@@ -155,10 +173,17 @@ class _Verdict(NamedTuple):
     held: int
     left_out: int = 0
     why: str = ""
+    kept: int = 0
 
 
 def _judge(
-    journal: Journal, session: str, events: Sequence[Sealed], *, name: str, partial: bool
+    journal: Journal,
+    session: str,
+    events: Sequence[Sealed],
+    *,
+    name: str,
+    partial: bool,
+    entitled: Entitled | None,
 ) -> _Verdict:
     """Which events of a pack's session to take; raises when the pack must be refused."""
     try:
@@ -172,28 +197,41 @@ def _judge(
         return _Verdict([], 0, len(events), f"the session is damaged here: {error}")
     fresh = [sealed for sealed in events if sealed.hash not in headers]
     held = len(events) - len(fresh)
-    why = _reason_to_skip(session, here, fresh, gone=gone)
+    why = _reason_to_skip(session, here, fresh, gone=gone, entitled=entitled)
     if why:
         return _Verdict([], held, len(fresh), why)
     taken = _closed(session, fresh, headers, name=name, partial=partial)
-    return _Verdict(taken, held, len(fresh) - len(taken))
+    kept = 0 if entitled else _kept(here, taken)
+    return _Verdict(taken, held, len(fresh) - len(taken), kept=kept)
+
+
+def _kept(here: Sequence[Sealed], fresh: Sequence[Sealed]) -> int:
+    """How many events of ours the tombstones among others name."""
+    stones = Tombstones(map(ev.read, fresh))
+    if not stones:
+        return 0
+    said = [s for s in here if s.data is not None]
+    return sum(stones.name(ev.parse_header(s.header), s.hash) for s in said)
 
 
 def _reason_to_skip(
-    session: str, here: Sequence[Sealed], fresh: Sequence[Sealed], *, gone: bool
+    session: str,
+    here: Sequence[Sealed],
+    fresh: Sequence[Sealed],
+    *,
+    gone: bool,
+    entitled: Entitled | None,
 ) -> str:
-    if gone:
+    if gone and entitled is None:
         return "it was forgotten here and must not come back"
     if any(ev.parse_header(sealed.header).session != session for sealed in here[:1]):
         return "another session here has its id in other letters"
     # A pack never makes anything be forgotten: that takes a word of the user.
-    if any(map(_is_tombstone, fresh)) and any(sealed.data is not None for sealed in here):
+    stones = Tombstones(map(ev.read, fresh))
+    obeyed = entitled is not None and stones.erase_all(entitled)
+    if stones.whole and not obeyed and any(sealed.data is not None for sealed in here):
         return "it was forgotten where the pack was made, but is kept here"
     return ""
-
-
-def _is_tombstone(sealed: Sealed) -> bool:
-    return ev.parse_header(sealed.header).kind == "session.forgotten"
 
 
 def _closed(
@@ -226,10 +264,13 @@ def whole_part(session: str, events: Iterable[Sealed]) -> list[Sealed]:
 class _Merging:
     """Takes the items of a sound pack one after the other into the journal."""
 
-    def __init__(self, journal: Journal, name: str, *, partial: bool) -> None:
+    def __init__(
+        self, journal: Journal, name: str, *, partial: bool, entitled: Entitled | None
+    ) -> None:
         self._journal = journal
         self._name = name
         self._partial = partial
+        self._entitled = entitled
         self._begin("")
         self.sessions: list[Taken] = []
         self.blobs = 0
@@ -259,7 +300,14 @@ class _Merging:
         self._merge()
         verdict = self._judged()
         self.sessions.append(
-            Taken(self._session, self._added or 0, verdict.held, verdict.left_out, verdict.why)
+            Taken(
+                self._session,
+                self._added or 0,
+                verdict.held,
+                verdict.left_out,
+                verdict.why,
+                verdict.kept,
+            )
         )
 
     def _merge(self) -> None:
@@ -267,7 +315,9 @@ class _Merging:
         if not fresh and not self._waiting:
             return
         try:
-            added = self._journal.absorb(self._session, fresh, self._waiting)
+            added = self._journal.absorb(
+                self._session, fresh, self._waiting, entitled=self._entitled
+            )
         except Refused as error:
             # Forgotten between the judgement and now.
             self._verdict = _Verdict([], 0, len(self._events), str(error))
@@ -279,7 +329,12 @@ class _Merging:
     def _judged(self) -> _Verdict:
         if self._verdict is None:
             self._verdict = _judge(
-                self._journal, self._session, self._events, name=self._name, partial=self._partial
+                self._journal,
+                self._session,
+                self._events,
+                name=self._name,
+                partial=self._partial,
+                entitled=self._entitled,
             )
         return self._verdict
 

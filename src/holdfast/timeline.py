@@ -16,11 +16,13 @@ from msgspec.structs import replace
 from holdfast.clock import iso, parse_time
 from holdfast.errors import InvalidInput, Refused
 from holdfast.journal import Journal
-from holdfast.model import merge
+from holdfast.model import merge, tombstone
 from holdfast.model.event import (
     Body,
     CommandRan,
+    Erased,
     Event,
+    EventForgotten,
     EventRetracted,
     MessageSent,
     NoteAdded,
@@ -44,13 +46,16 @@ class LogLine(Struct, frozen=True):
     """An event as the log shows it; a retracted one is struck out.
 
     `target` is the number of the event that an undo withdraws, 0 for everything else. `device`
-    is the one that wrote it, where more than one did.
+    is the one that wrote it, where more than one did. `forgotten` is the tombstone that names
+    it, and `targets` are the numbers of what a tombstone names.
     """
 
     event: Event
     retracted: bool = False
     target: int = 0
     device: str = ""
+    forgotten: Event | None = None
+    targets: list[int] = []
 
 
 class Change(Struct, frozen=True):
@@ -67,11 +72,44 @@ def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> 
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
     numbers: dict[str, int] = {}
+    stones = _Stones(journal, view)
     for event in shown:
         numbers[event.id] = event.seq
         target = _target(event.body, numbers, journal, view)
         told = _whole(event, journal) if full else event
-        yield LogLine(told, event.id in gone, target, event.head.device if several else "")
+        device = event.head.device if several else ""
+        known = (stones.of(event), stones.targets(event))
+        yield LogLine(told, event.id in gone, target, device, *known)
+
+
+class _Stones:
+    """Who forgot which events; the journal is looked through only where one is erased."""
+
+    def __init__(self, journal: Journal, view: View) -> None:
+        self._journal, self._view = journal, view
+        self._has_any = bool(journal.state(view).core.erased)
+        self._by: dict[str, Event] = {}
+        self._numbers: dict[str, int] = {}
+
+    def of(self, event: Event) -> Event | None:
+        self._look()
+        found = self._by.get(event.hash) or self._by.get(event.id)
+        return found if found and event.kind not in tombstone.KINDS else None
+
+    def targets(self, event: Event) -> list[int]:
+        if not isinstance(event.body, EventForgotten):
+            return []
+        self._look()
+        return [self._numbers[hash] for hash in event.body.hashes if hash in self._numbers]
+
+    def _look(self) -> None:
+        if not self._has_any or self._numbers:
+            return
+        for event in self._journal.events(self._view):
+            self._numbers[event.hash] = event.seq
+            if isinstance(event.body, EventForgotten):
+                names = (*event.body.hashes, *event.body.ids)
+                self._by.update((name, event) for name in names if name not in self._by)
 
 
 def _whole(event: Event, journal: Journal) -> Event:
@@ -141,6 +179,20 @@ def plain_event(line: LogLine) -> dict[str, Any]:
         "hash": event.hash,
         "data": _plain_body(event.body),
         "retracted": line.retracted,
+        "forgotten": _plain_stone(line.forgotten),
+    }
+
+
+def _plain_stone(stone: Event | None) -> dict[str, Any] | None:
+    """Who forgot an event, when, and why; None if nobody did."""
+    if stone is None:
+        return None
+    because = getattr(stone.body, "because", "")
+    return {
+        "at": iso(stone.head.at, millis=True),
+        "by": stone.head.actor,
+        "because": because,
+        "seq": stone.seq,
     }
 
 
@@ -191,7 +243,14 @@ def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
     last = find_event(events, text) if text else _last_done(events, gone)
     if last.id in gone:
         raise Refused(f"event {last.seq} is withdrawn already", hint="holdfast log")
-    taken = [event for event in _together(events, last) if event.id not in gone]
+    if isinstance(last.body, Erased):
+        why = "what it said is gone, and counts for nothing since"
+        raise Refused(f"event {last.seq} was forgotten", why=why, hint="holdfast log")
+    taken = [
+        event
+        for event in _together(events, last)
+        if event.id not in gone and not isinstance(event.body, Erased)
+    ]
     others = [event for event in events if event not in taken and event.id not in gone]
     for event in taken:
         check_undo(event.kind)
@@ -203,7 +262,9 @@ def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
 def _last_done(events: Sequence[Event], gone: Collection[str]) -> Event:
     # Picking a session up is not what people mean to take back.
     done = (e for e in reversed(events) if e.kind not in _PASSED_OVER and e.id not in gone)
-    last = next(done, None)
+    last = next((e for e in done if not isinstance(e.body, Erased)), None)
+    if last is not None and last.kind in tombstone.KINDS:
+        return last  # nothing leads back from it, and nobody means what was before it
     if last is None or any(event.kind in KEPT for event in _together(events, last)):
         raise Refused("there is nothing to undo", hint="holdfast log")
     return last

@@ -37,6 +37,7 @@ MINIMAL: list[Body] = [
     ev.SessionInterrupted(),
     ev.SessionForgotten(),
     ev.EventRetracted(event="e-7"),
+    ev.EventForgotten(hashes=[_D]),
     ev.PlanSet(workflow="test-generation"),
     ev.PlanResolved(total=8),
     ev.StepAdded(step="t1", title="Read the grammar"),
@@ -123,6 +124,7 @@ FULL: list[Body] = [
     ev.SessionInterrupted(doing="pytest", agents=["code-1", "code-2"], redacted=SECRETS),
     ev.SessionForgotten(redacted=SECRETS),
     ev.EventRetracted(event="e-7", because="typo", redacted=SECRETS),
+    ev.EventForgotten(hashes=[_D], ids=["e-7"], because="a name", redacted=SECRETS),
     ev.PlanSet(
         workflow="test-generation",
         version="1.2",

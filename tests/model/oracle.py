@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from holdfast.model import event as ev
 from holdfast.model.event import Event
+from holdfast.testing.histories import erased
 
 ENDS = {
     "session.completed": "completed",
@@ -47,12 +48,21 @@ WORK_FAMILIES = (
     "command",
     "evidence",
 )
+UNDENIABLE = ("session.started", "session.adopted", "session.forgotten", "event.forgotten")
 WORK_KINDS = ("session.resumed", "session.reopened")
 
 
 def in_merge_order(events: Sequence[Event]) -> list[Event]:
     unique = {e.hash: e for e in events}.values()
-    return sorted(unique, key=lambda e: (e.head.clock, e.head.device, e.head.n, e.hash))
+    said = [e if not is_forgotten(e, events) else erased(e) for e in unique]
+    return sorted(said, key=lambda e: (e.head.clock, e.head.device, e.head.n, e.hash))
+
+
+def is_forgotten(event: Event, events: Sequence[Event]) -> bool:
+    """Whether any tombstone names it, wherever that comes; none names another tombstone."""
+    stones = [e.body for e in events if isinstance(e.body, ev.EventForgotten)]
+    named = any(event.hash in stone.hashes or event.id in stone.ids for stone in stones)
+    return named and event.kind not in ("event.forgotten", "session.forgotten")
 
 
 def pasts(ordered: Sequence[Event]) -> dict[str, set[str]]:
@@ -77,7 +87,7 @@ def withdrawn(ordered: Sequence[Event]) -> set[str]:
     firsts = first_copies(ordered)
 
     def is_gone(i: int) -> bool:
-        if firsts[i].kind in ("session.started", "session.adopted", "session.forgotten"):
+        if firsts[i].kind in UNDENIABLE:
             return False
         return any(
             isinstance(body := firsts[j].body, ev.EventRetracted)
@@ -170,6 +180,8 @@ def status(ordered: Sequence[Event]) -> str:
     for event in disputes.valid:
         if event.kind == "session.forgotten" and not isinstance(event.body, ev.Unknown):
             return "abandoned"
+        if isinstance(event.body, ev.Erased) and event.kind in UNDENIABLE:
+            word = word or "active"
         if isinstance(event.body, ev.Unknown | ev.Erased):
             continue
         if isinstance(event.body, ev.SessionAdopted):

@@ -304,6 +304,7 @@ def test_no_retraction_takes_back(kind: str, two: Two) -> None:
         "session.started": ev.SessionStarted(goal="again"),
         "session.adopted": ev.SessionAdopted(goal="found", origin="file:praxis"),
         "session.forgotten": ev.SessionForgotten(),
+        "event.forgotten": ev.EventForgotten(hashes=["f" * 64]),
     }
     kept = two.write(two.a, bodies[kind])
     two.write(two.a, ev.EventRetracted(event=kept.id))

@@ -264,6 +264,7 @@ ALWAYS = {
     "session.forgotten",
     "session.interrupted",
     "event.retracted",
+    "event.forgotten",
     "contract.acknowledged",
 }
 FACTS = {

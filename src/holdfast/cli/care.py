@@ -176,6 +176,12 @@ def _tell_outcome(outcome: Outcome, word: str, screen: Screen) -> None:
                 f"{plural(taken.left_out, 'event')} could not be taken: what they follow is missing"
             )
             screen.line(("  skipped ", "yellow"), f"{taken.session}: {taken.why or left}")
+        if taken.kept:
+            screen.line(
+                ("  kept ", "yellow"),
+                f"{taken.session}: {plural(taken.kept, 'event')} forgotten where the pack was made;"
+                " to erase them here too: holdfast forget EVENT…",
+            )
     changed = sum(1 for taken in outcome.sessions if taken.new)
     held = sum(taken.held for taken in outcome.sessions)
     parts = [

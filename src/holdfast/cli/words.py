@@ -21,7 +21,10 @@ def about(line: LogLine) -> tuple[str, str]:
     body: Any = event.body
     kind = type(body).__name__
     if kind == "Erased":
-        return word, "(erased)"
+        return word, _forgotten(line.forgotten)
+    if kind == "EventForgotten":
+        numbers = " ".join(f"#{number}" for number in line.targets)
+        return word, _join(numbers or say(body), body.because)
     if kind == "EventRetracted" and line.target:
         return word, _join(f"#{line.target}", body.because)
     if kind == "SessionArchived" and not body.archived:
@@ -29,6 +32,18 @@ def about(line: LogLine) -> tuple[str, str]:
     if kind == "Unknown":
         return event.kind, _raw(body)
     return _as_unit(word, getattr(body, "step", "")), say(body)
+
+
+def _forgotten(stone: Any) -> str:
+    if stone is None:
+        return "(erased)"
+    import time
+
+    try:
+        day = time.strftime(" on %Y-%m-%d", time.localtime(stone.head.at / 1000))
+    except (OverflowError, OSError, ValueError):
+        day = ""
+    return f"(forgotten{day} by {stone.head.actor})"
 
 
 def _as_unit(word: str, step: str) -> str:
@@ -167,6 +182,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "session.interrupted": ("interrupted", _interrupted),
     "session.forgotten": ("forgotten", _nothing),
     "event.retracted": ("undo", _field("event", "because")),
+    "event.forgotten": ("forgotten", lambda body: f"{len(body.hashes)} events"),
     "plan.set": ("plan", _field("workflow", "version")),
     "plan.resolved": ("plan", lambda body: f"{body.total} phases"),
     "step.added": ("task", _field("step", "title")),

@@ -65,8 +65,9 @@ def next_event(
     The value is read back from the bytes, so that folding it now and folding it later agree.
     """
     stored = ev.as_stored(body)
-    told = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
     kind, data = ev.KIND_OF[type(body)], ev.encode_body(stored)
+    must = must or ev.MUST.get(kind, "")
+    told = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
     sealed, header = seal_next(core, device, kind, data, salt, **told)
     return sealed, Event(header, sealed.hash, stored)
 

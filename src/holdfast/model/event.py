@@ -160,6 +160,18 @@ class EventRetracted(Body, frozen=True):
     because: str = ""
 
 
+class EventForgotten(Body, frozen=True):
+    """Events whose content is erased for good: their hashes, and their ids in the same order.
+
+    By its hash an event is meant wherever it turns up; by its id so is every copy of it that
+    another device made of the same source.
+    """
+
+    hashes: list[str]
+    ids: list[str] = []
+    because: str = ""
+
+
 # -- plan, steps, checkpoints ------------------------------------------------------------------
 
 
@@ -494,6 +506,7 @@ KINDS: dict[str, type[Body]] = {
     "session.interrupted": SessionInterrupted,
     "session.forgotten": SessionForgotten,
     "event.retracted": EventRetracted,
+    "event.forgotten": EventForgotten,
     "plan.set": PlanSet,
     "plan.resolved": PlanResolved,
     "step.added": StepAdded,
@@ -537,7 +550,13 @@ KINDS: dict[str, type[Body]] = {
 }
 KIND_OF: dict[type[Body], str] = {body: kind for kind, body in KINDS.items()}
 
-DIGESTS = frozenset({"before", "after", "digest", "checksum", "blob", "snapshot", "output"})
+MUST = {"event.forgotten": "0.1.0"}
+"""Kinds that a version has to know to act on a session, and the first that does: another would
+go on showing, and packing, what must be gone."""
+
+DIGESTS = frozenset(
+    {"before", "after", "digest", "checksum", "blob", "snapshot", "output", "hashes"}
+)
 """Fields that hold digests: exempt from redaction by type."""
 
 

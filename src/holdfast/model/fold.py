@@ -5,8 +5,8 @@ that an event mentions but no event introduced gets a row made from its id.
 
 `extend` is the fast way for an event that has seen everything folded so far (every local append,
 and another device's work taken up in turn). Anything that reaches back (a concurrent event, a
-retraction) needs the whole fold again; `follows` tells which it is. So does an event whose id was
-met before: that only the caller can know, because the core remembers no ids.
+retraction, a tombstone) needs the whole fold again; `follows` tells which it is. So does an event
+whose id was met before: that only the caller can know, because the core remembers no ids.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def fold(events: Iterable[Event]) -> State:
 
 def follows(state: State, event: Event) -> bool:
     """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
-    if isinstance(event.body, ev.EventRetracted) or event.head.clock <= state.core.clock:
+    reaches_back = isinstance(event.body, ev.EventRetracted | ev.EventForgotten)
+    if reaches_back or event.head.clock <= state.core.clock:
         return False
     return set(state.core.tips) <= set(parents(event))
 
@@ -283,8 +284,14 @@ def _erased(state: State, event: Event, body: ev.Erased) -> None:
     core.erased += 1
     # The tombstone says all by its kind, so it holds without content too.
     core.forgotten = core.forgotten or event.kind == "session.forgotten"
+    if event.kind in _BEGINNINGS and not core.status:
+        # So does a beginning: without it nothing could be recorded any more.
+        core.status, core.began_at = "active", event.head.at
     if event.kind not in ev.KINDS:
         _require(core, event.head.must)
+
+
+_BEGINNINGS = ("session.started", "session.adopted")
 
 
 def _unknown(state: State, event: Event, body: ev.Unknown) -> None:

@@ -21,8 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
+from holdfast.model.tombstone import Tombstones
 
 Position = tuple[int, str, int, str]
 
@@ -33,13 +36,25 @@ def position(event: Event) -> Position:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """The events once each (by hash), in merge order, whatever the order of arrival."""
+    """The events once each (by hash), in merge order, whatever the order of arrival.
+
+    Those that a tombstone names say nothing, whether or not their content is there.
+    """
     once: dict[str, Event] = {}
     for event in events:
         # Of two copies the erased one counts: a stale copy must not bring back what was forgotten.
         if event.hash not in once or isinstance(event.body, ev.Erased):
             once[event.hash] = event
-    return sorted(once.values(), key=position)
+    ordered = sorted(once.values(), key=position)
+    stones = [event for event in ordered if type(event.body) is ev.EventForgotten]
+    return _silenced(ordered, Tombstones(stones)) if stones else ordered
+
+
+def _silenced(ordered: list[Event], stones: Tombstones) -> list[Event]:
+    return [
+        replace(event, body=ev.Erased()) if stones.name(event.head, event.hash) else event
+        for event in ordered
+    ]
 
 
 def parents(event: Event) -> list[str]:
@@ -102,7 +117,7 @@ def _include(past: dict[int, int], place: _Place | None) -> None:
             past[branch] = depth
 
 
-KEPT = frozenset({"session.started", "session.adopted", "session.forgotten"})
+KEPT = frozenset({"session.started", "session.adopted", "session.forgotten", "event.forgotten"})
 """Kinds no retraction takes back: without a beginning there is no session, and what was
 forgotten stays forgotten."""
 

@@ -25,6 +25,7 @@ from holdfast.choice import (
 )
 from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
+from holdfast.model import tombstone
 from holdfast.model.event import KIND_OF, Body, Event
 from holdfast.model.fold import EDIT, SETTLED
 from holdfast.model.merge import KEPT, SESSION, stances_of
@@ -96,6 +97,7 @@ _AFTER_THE_END = (
     ev.SessionArchived,
     ev.SessionForgotten,
     ev.EventRetracted,
+    ev.EventForgotten,
     ev.SessionInterrupted,
     ev.ContractAcknowledged,
 )
@@ -381,6 +383,9 @@ def check_undo(kind: str) -> None:
     if kind == "session.aborted":
         hint = f"holdfast {_BEGIN} --from SESSION"
         raise Refused("an aborted session stays aborted", hint=hint)
+    if kind in tombstone.KINDS:
+        why = "what was forgotten is erased for good"
+        raise Refused("forgetting cannot be undone", why=why)
     if kind in KEPT:
         raise Refused("this cannot be undone", why="without it there is no session")
     if kind == "step.revisited":

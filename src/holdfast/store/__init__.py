@@ -75,12 +75,16 @@ class Batch:
     `rows` are (table, key, open, rank, value); with `fresh_rows` they replace all rows of the
     session. `listing` is what the catalogue shows. `head` is this device's new chain end.
     With `resum` the sum over all events, which says whether they are intact, is made anew.
+    `erased` are arrival numbers of events that lose data and salt for good, in no byte to be found
+    again, and with them what is kept beside events that no event names any more; where the list
+    is there and empty, only the latter.
     """
 
     __slots__ = (
         "core",
         "device",
         "entries",
+        "erased",
         "fold",
         "fresh_rows",
         "head",
@@ -103,6 +107,7 @@ class Batch:
         resum: bool = False,
         device: str | None = None,
         lost: Sequence[tuple[str, int, str]] = (),
+        erased: Sequence[int] | None = None,
     ) -> None:
         self.entries = entries
         self.core = core
@@ -114,6 +119,7 @@ class Batch:
         self.resum = resum
         self.device = device
         self.lost = lost
+        self.erased = erased
 
 
 class Spot:
@@ -313,7 +319,8 @@ class Store:
         the session becomes the current one of that tree in the same transaction, also when the
         plan answers None. `chores` are what must be done to files because of the batch: they are
         remembered with it, until `local.chore_done`. A `change` of the runs becomes true in the
-        same transaction, also when the plan answers None.
+        same transaction, also when the plan answers None. A batch that erases may raise `Busy`
+        like `erase`, when all of it is done.
         """
         raise NotImplementedError
 

@@ -299,7 +299,8 @@ def _add(
 
 _LAST = """
     SELECT coalesce(max(n), 0),
-        EXISTS (SELECT 1 FROM rendering WHERE binding = ? AND file = ? AND n = ? AND digest = ?)
+        EXISTS (SELECT 1 FROM rendering WHERE binding = ? AND file = ? AND n = ? AND digest = ?
+            AND data != x'')
     FROM rendering WHERE binding = ? AND file = ?
 """
 _REMEMBER = "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)"

@@ -94,17 +94,27 @@ _TESTS = {
     "id": "id = ? COLLATE NOCASE",
     **{name: f"{name} IS ?" for name in ("status", "archived", "forgotten", "project")},
 }
-_ERASE_CONTENT = (
-    "DELETE FROM blob_use WHERE session = :number",
-    "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)",
+_ERASE_UNUSED = "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)"
+_ERASE_CONTENT = ("DELETE FROM blob_use WHERE session = :number", _ERASE_UNUSED)
+# What is found by its key again must be found still: it was recorded, and is not recorded anew.
+_ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
+_ERASE_BESIDE = (
+    "UPDATE holder SET doing = '' WHERE session = :number",
+    "UPDATE inflight SET doing = '' WHERE run IN"
+    " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
+    "DELETE FROM seen_file WHERE session = :number",
+    # That bytes were ours once stays known, or an old file would look like an edit.
+    "UPDATE rendering SET data = x'' WHERE binding IN"
+    " (SELECT number FROM binding WHERE session = :number)",
+    # What was left of logs in files is weighed again: they may say what must go.
+    "UPDATE binding SET mirrored = 0 WHERE session = :number",
+    # Less than ever: whoever read events before this must not index them now.
+    "UPDATE session SET indexed = min(indexed, 0) - 1 WHERE number = :number",
 )
 _ERASE = (
     "UPDATE event SET salt = NULL, data = NULL, key = NULL"
     " WHERE position > :number << :shift AND position < (:number + 1) << :shift",
     "DELETE FROM row WHERE session = :number",
-    "DELETE FROM find WHERE session = :session",
-    # Otherwise the words stay in the index, marked as gone.
-    "INSERT INTO find (find) VALUES ('optimize')",
     "DELETE FROM lost WHERE session = :session",
     "DELETE FROM holder WHERE session = :number",
     "DELETE FROM seen_file WHERE session = :number",
@@ -313,6 +323,8 @@ class SqliteStore(Store):
             if batch is not None:
                 self._save(connection, view, batch)
                 _put_blobs(connection, view.number, parts)
+                if batch.erased is not None:
+                    _erase_beside(connection, view)
                 connection.executemany(
                     "INSERT INTO chore (session, what) VALUES (?, ?)",
                     [(view.number, what) for what in chores],
@@ -323,7 +335,9 @@ class SqliteStore(Store):
                 change.make(connection)
             return (view, batch) if batch is not None else None
 
-        self._database.write(act, self._remember, checks=True)
+        done = self._database.write(act, self._remember, checks=True)
+        if done is not None and done[1].erased is not None:
+            self._scrub(session, f"what was forgotten of session {session} is erased")
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Run `act` in a write transaction under the writer lock; durable when it returns."""
@@ -348,7 +362,9 @@ class SqliteStore(Store):
         if not view.exists:
             self._create(connection, view)
         _add_events(connection, view, batch.entries)
-        if batch.resum:
+        for seq in batch.erased or ():
+            connection.execute(_ERASE_EVENT, ((view.number << SHIFT) + seq,))
+        if batch.resum or batch.erased:
             _, view.event_sum = _sum_of_events(connection.execute, view.number)
         core = (batch.fold, batch.core, zlib.crc32(batch.core, batch.fold))
         line = (view.seq, *(batch.listing[name] for name in SHOWN))
@@ -521,7 +537,7 @@ class SqliteStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
-        from holdfast.store import search, uses
+        from holdfast.store import uses
 
         def act(connection: sqlite3.Connection) -> int:
             view = self._load(connection, session)
@@ -529,17 +545,15 @@ class SqliteStore(Store):
                 raise no_such_session(session)
             self._save(connection, view, plan(view))
             view.end()
-            whose = {"number": view.number, "session": view.session, "shift": SHIFT}
+            whose = _whose(view)
             if uses.has_any(connection.execute, view.number):
                 # One wrong row would erase what others use, or keep what must go.
                 uses.mend(connection, partial(_is_intact, connection.execute))
                 for statement in _ERASE_CONTENT:
                     connection.execute(statement, whose)
-            if not search.is_sound_inside(connection):
-                search.make_anew(connection)
+            _erase_words(connection, view)
             for statement in _ERASE:
                 connection.execute(statement, whose)
-            search.drop_sum(connection)
             _, left = _sum_of_events(connection.execute, view.number)
             connection.execute(
                 "UPDATE session SET event_sum = ?, row_sum = 0 WHERE number = ?",
@@ -549,10 +563,15 @@ class SqliteStore(Store):
             return view.number
 
         self._database.write(act, self._database.heads.forget, checks=True)
+        self._scrub(session, f"session {session} is forgotten")
+
+    def _scrub(self, session: str, done: str) -> None:
+        from holdfast.store import search
+
         self.write_soon(search.put_sum)
         if not self._database.scrub():
             raise Busy(
-                f"session {session} is forgotten, but old pages of it are still being read",
+                f"{done}, but old pages of it are still being read",
                 why="another process or thread looks at an earlier moment",
                 hint="the first command that writes once it has finished removes them",
                 operation="delete",
@@ -658,6 +677,34 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
             "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
             (base + view.seq, entry.key, entry.header, entry.salt, entry.data),
         )
+
+
+def _whose(view: SqliteView) -> dict[str, object]:
+    return {"number": view.number, "session": view.session, "shift": SHIFT}
+
+
+def _erase_beside(connection: sqlite3.Connection, view: SqliteView) -> None:
+    """Let go of what was made of events that are erased: content, words, what is seen of them."""
+    from holdfast.store import uses
+
+    # One wrong row would erase what others use, or keep what must go.
+    uses.mend(connection, partial(_is_intact, connection.execute))
+    connection.execute(_ERASE_UNUSED)
+    _erase_words(connection, view)
+    for statement in _ERASE_BESIDE:
+        connection.execute(statement, _whose(view))
+    must_scrub(connection)
+
+
+def _erase_words(connection: sqlite3.Connection, view: SqliteView) -> None:
+    from holdfast.store import search
+
+    if not search.is_sound_inside(connection):
+        search.make_anew(connection)
+    connection.execute("DELETE FROM find WHERE session = ?", (view.session,))
+    # Otherwise the words stay in the index, marked as gone.
+    connection.execute("INSERT INTO find (find) VALUES ('optimize')")
+    search.drop_sum(connection)
 
 
 def _is_intact(run: Read, number: int) -> bool:

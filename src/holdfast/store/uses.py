@@ -70,13 +70,14 @@ def _of_events(run: Read, wanted: set[bytes], last: int = 0, end: int = _END) ->
         for position, data in rows:
             if may_name(data):
                 ((header,),) = run(_HEADER, (position,))
-                named = wanted.intersection(_names(header, data))
+                named = wanted.intersection(names(header, data))
                 found.update((digest, position >> SHIFT) for digest in named)
         last = rows[-1][0]
     return found
 
 
-def _names(header: bytes, data: bytes) -> Iterable[bytes]:
+def names(header: bytes, data: bytes) -> Iterable[bytes]:
+    """The digests under which content of an event may be kept."""
     from holdfast.model.content import blob_names, digests_in
     from holdfast.model.event import Sealed
 

@@ -2,10 +2,10 @@
 
 `simulate` plays a small world: machines append to one session, exchange parts of what they know,
 get copied (two machines write under one device id until they notice), get set back to an old
-backup, adopt the same outside thing under the same id, undo and undo the undoing, and meet kinds
-of a newer version. The clocks of some are days apart. All links are made by the code that makes
-real ones, so every event is one that an honest device could have written; `lies` adds some that
-none could.
+backup, adopt the same outside thing under the same id, undo and undo the undoing, forget events,
+and meet kinds of a newer version. The clocks of some are days apart. All links are made by the
+code that makes real ones, so every event is one that an honest device could have written; `lies`
+adds some that none could.
 
 Everything is drawn from the `Random` handed in: one seed is one history, and a property test may
 hand in a generator that shrinks.
@@ -187,6 +187,15 @@ def _retract(world: World) -> None:
     world.write(machine, ev.EventRetracted(event=target.id))
 
 
+def _forget(world: World) -> None:
+    """Events are forgotten, a tombstone among them perhaps, which says as much as before."""
+    machine = world.random.choice(world.machines)
+    held = list(machine.held.values())
+    targets = world.random.sample(held, min(world.random.randrange(1, 4), len(held)))
+    hashes, ids = [event.hash for event in targets], [event.id for event in targets]
+    world.write(machine, ev.EventForgotten(hashes=hashes, ids=ids))
+
+
 def _exchange(world: World) -> None:
     giver, taker = world.random.choice(world.machines), world.random.choice(world.machines)
     if world.random.random() < 0.6:
@@ -228,6 +237,7 @@ _HAPPENINGS: list[tuple[int, Callable[[World], None]]] = [
     (20, _exchange),
     (8, _join),
     (8, _retract),
+    (3, _forget),
     (6, _adopt),
     (5, _back_up_or_restore),
     (3, _write_newer),

@@ -64,7 +64,7 @@ _TESTS = {name: f"{name} = %s" for name in ("status", "archived", "forgotten")}
 _LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 _ERASE = (
     "DELETE FROM @blob_use WHERE session = %(number)s",
-    "DELETE FROM @blob b WHERE NOT EXISTS (SELECT 1 FROM @blob_use u WHERE u.digest = b.digest)",
+    save.UNUSED,
     "UPDATE @event SET salt = NULL, data = NULL, key = NULL WHERE session = %(number)s",
     "DELETE FROM @row WHERE session = %(number)s",
     "DELETE FROM @find WHERE session = %(number)s",
@@ -129,9 +129,11 @@ class PostgresStore(Store):
         def record() -> PgView:
             return self._record(session, plan, create=create, blobs=parts, chores=chores)
 
+        done: list[PgView] = []
+
         def act(connection: sqlite3.Connection) -> None:
             # One at a time on this machine: who begins looks at what others here have begun.
-            view = record()
+            done.append(view := record())
             if view.exists:
                 put_stubs(connection, [view.session])
             if view.new_device:
@@ -145,9 +147,13 @@ class PostgresStore(Store):
         if create or spot is not None or change is not None:
             self._require_outside()
             beside.sqlite.write(act)
-        elif (view := record()).new_device:
-            device = (view.new_device,)
-            beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+        else:
+            done.append(record())
+            if done[-1].new_device:
+                device = (done[-1].new_device,)
+                beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+        if done[-1].has_erased:
+            beside.erase_seen(done[-1].session)
 
     def _record(
         self,
@@ -203,6 +209,7 @@ class PostgresStore(Store):
                     connection.rollback()
             if batch is not None:
                 self._remember(view, batch)
+                view.has_erased = batch.erased is not None
             return view
 
         return self._server.use(act, "update")
@@ -238,7 +245,10 @@ class PostgresStore(Store):
             raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
         sql, place = self._sql, self._server.place
         work = save.Saving(sql, view, batch)
-        if batch.resum:
+        named: list[str] = []
+        if batch.erased is not None:
+            named = save.erase_events(connection, sql, view, batch)
+        if batch.resum or batch.erased:
             work.resum(self._reader(connection))
         sent.append(work.doubt())
         try:
@@ -246,6 +256,8 @@ class PostgresStore(Store):
                 written = work.write(connection)
                 if blobs:
                     save.put_blobs(connection, sql, view, blobs)
+                if batch.erased is not None:
+                    save.erase_content(connection, sql, view, named)
                 if chores:
                     save.put_chores(connection, sql, view, self._set_up().name(), chores)
                 for lost in batch.lost:

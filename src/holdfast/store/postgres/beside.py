@@ -88,6 +88,11 @@ class Beside:
         if self._has(session):
             self.sqlite.erase(session, _forgotten)
 
+    def erase_seen(self, session: str) -> None:
+        """Let go of what this machine saw of a session of which events were erased."""
+        if self._has(session):
+            self.sqlite.append(session, _seen_nothing)
+
     def close(self) -> None:
         self.sqlite.close()
         self.heads.close()
@@ -98,8 +103,18 @@ def put_stubs(connection: sqlite3.Connection, sessions: Iterable[str]) -> None:
 
 
 def _forgotten(view: View) -> Batch:
+    return _stub(forgotten=1)
+
+
+def _seen_nothing(view: View) -> Batch:
+    batch = _stub(forgotten=0)
+    batch.erased = []
+    return batch
+
+
+def _stub(forgotten: int) -> Batch:
     nothing = dict.fromkeys(("status", "goal", "summary"), "")
-    numbers = {"archived": 0, "began": 0, "updated": 0, "forgotten": 1}
+    numbers = {"archived": 0, "began": 0, "updated": 0, "forgotten": forgotten}
     return Batch(entries=(), core=b"", fold=0, rows=(), listing={**nothing, **numbers})
 
 

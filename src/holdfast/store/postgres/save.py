@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Cursor = psycopg.Cursor[tuple[Any, ...]]
     Sql = Callable[[str], str]
 
+UNUSED = (
+    "DELETE FROM @blob b WHERE NOT EXISTS (SELECT 1 FROM @blob_use u WHERE u.digest = b.digest)"
+)
 OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
 LOCK_BLOBS = "SELECT pg_advisory_xact_lock{}(hashtext('@blob'), 0)"
 _COLUMNS = (
@@ -188,6 +191,35 @@ def put_blobs(
             sql(f"INSERT INTO @blob_use SELECT %s, {_NUMBER} ON CONFLICT DO NOTHING"),
             (digest, folded(view.session)),
         )
+
+
+def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
+    """Take content from the events that a batch erases; returns what the others still name."""
+    from holdfast.store.uses import names
+
+    connection.execute(
+        sql("UPDATE @event SET salt = NULL, data = NULL WHERE session = %s AND seq = ANY(%s)"),
+        (view.number, list(batch.erased or ())),
+    )
+    every = [*(view.events() if view.exists else ()), *batch.entries]
+    found = (names(one.header, one.data) for one in every if one.data is not None)
+    return [name.decode() for some in found for name in some]
+
+
+def erase_content(connection: Connection, sql: Sql, view: PgView, named: list[str]) -> None:
+    """Let go of what no event names any more, and of the words of a session."""
+    key = folded(view.session)
+    # Content that another session takes up meanwhile must not go.
+    connection.execute(sql(LOCK_BLOBS.format("")))
+    connection.execute(
+        sql(f"DELETE FROM @blob_use WHERE session = {_NUMBER} AND digest <> ALL(%s)"), (key, named)
+    )
+    connection.execute(sql(UNUSED))
+    connection.execute(sql(f"DELETE FROM @find WHERE session = {_NUMBER}"), (key,))
+    # Less than ever: whoever read events before this must not index them now.
+    connection.execute(
+        sql("UPDATE @session SET indexed = least(indexed, 0) - 1 WHERE key = %s"), (key,)
+    )
 
 
 def put_chores(

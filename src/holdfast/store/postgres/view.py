@@ -91,6 +91,7 @@ class PgView(View):
         self.remembered: Head | None = None
         self.project: int | None = None
         self.new_device = ""
+        self.has_erased = False
 
     def end(self) -> None:
         """May be called twice."""

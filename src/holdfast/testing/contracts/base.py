@@ -61,6 +61,7 @@ def batch(
     device: str | None = None,
     lost: Sequence[tuple[str, int, str]] = (),
     resum: bool = False,
+    erased: Sequence[int] | None = None,
     **listing: object,
 ) -> Batch:
     shown = {"status": "active", "goal": "", "archived": 0, "forgotten": 0, "began": 0}
@@ -75,6 +76,7 @@ def batch(
         device=device,
         lost=lost,
         resum=resum,
+        erased=erased,
     )
 
 

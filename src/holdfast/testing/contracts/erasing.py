@@ -105,6 +105,38 @@ class Erasing(Fixtures):
         put(store, "s1", batch("after"))
         assert texts(store, "s1")[3:] == ["after"]
 
+    def test_erased_events_leave_nothing_of_theirs_in_any_byte(
+        self, store: Store, place: Place
+    ) -> None:
+        own, shared = _noise("own"), _noise("shared")
+        put(store, "s1", batch("Geheim-1", naming(shared)), [shared])
+        put(store, "s1", batch(naming(own), key="Geheimkey"), [own])
+        put(store, "s1", batch("plain", rows=[("step", "t", True, 1, b"Geheim-2")]))
+        if store.capabilities.search:
+            assert len(found(store, "geheim")) == 1
+        store.append("s1", lambda view: batch("tombstone", erased=[1, 3], fresh_rows=True))
+        raw = place.raw()
+        assert b"geheim-" not in raw.lower() and own[:64] not in raw
+        assert (store.blob(blob(own)[0]), store.blob(blob(shared)[0])) == (None, shared)
+        with store.view("s1") as view:
+            events = list(view.events())
+            assert view.intact() and view.keeps_content()
+            assert [(e.salt is None, e.data is None) for e in events] == [
+                (number in (1, 3),) * 2 for number in range(1, 6)
+            ]
+            kept = view.find("Geheimkey")
+            assert kept is not None and (kept.seq, kept.data) == (3, None)
+        assert store.flaws() == []
+        put(store, "s1", batch("after"))
+        if store.capabilities.search:
+            assert found(store, "geheim") == [] and len(found(store, "after")) == 1
+
+    def test_content_that_no_event_names_goes_with_an_empty_erasure(self, store: Store) -> None:
+        put(store, "s1", batch(naming(b"named")), [b"named"])
+        store.append("s1", lambda view: batch("a", erased=[]), blobs=[blob(b"named by nobody")])
+        assert store.blob(blob(b"named by nobody")[0]) is None
+        assert store.blob(blob(b"named")[0]) == b"named"
+
     def test_an_erasure_that_is_refused_erases_nothing(self, store: Store) -> None:
         put(store, "s1", batch("a"), blobs=[b"data"])
 

@@ -343,6 +343,12 @@ def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(hf: Holdfast, s
     assert SECRET[:9].encode() not in everything_on_disk(hf)
 
 
+def test_a_foreign_value_under_the_name_of_a_secret_is_not_kept(hf: Holdfast, s: Session) -> None:
+    move = ev.AttributeSet(key="API_TOKEN", value="swordfish77")
+    hf.journal.append(s.id, move, actor="file:craft", foreign=True)
+    assert b"swordfish77" not in everything_on_disk(hf)
+
+
 TOKEN = "ghp_" + "Ab1" * 12
 
 

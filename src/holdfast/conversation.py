@@ -96,6 +96,7 @@ class Conversation:
         self._blobs: list[tuple[str, bytes]] = []
         self._spot: Spot | None = None
         self._answered: set[str] = set()
+        self._unread: set[str] = set()
         self._ends: dict[str, tuple[int, int | None]] | None = None
         self._status, self._goal = self._listed(self.run.session)
         if self._status == _NOT_THERE:
@@ -225,7 +226,7 @@ class Conversation:
         """A sub-agent is not told its task by the event of its start, but by the call before."""
         if not isinstance(move, ev.AgentStarted) or move.task:
             return move
-        sent = (flight for flight in self.run.flights.values() if flight.tool in SENDS)
+        sent = (flight for flight in self._flights() if flight.tool in SENDS)
         task = next((f.doing.removeprefix(f"{f.tool}: ") for f in sent), "")
         return replace(move, task=task)
 
@@ -240,8 +241,17 @@ class Conversation:
         heard = told.heard
         pair = heard.pair or heard.key
         if pair and pair not in self._answered:
-            doing = self._home.journal.redacted(terminal(heard.doing or heard.tool))
+            doing = heard.doing or heard.tool
             self.run.flights[pair] = Flight(heard.by, heard.tool, doing, told.at)
+            self._unread.add(pair)
+
+    def _flights(self) -> list[Flight]:
+        """What is in flight, to be shown or kept; most is answered before anyone asks."""
+        for pair in self._unread & self.run.flights.keys():
+            flight = self.run.flights[pair]
+            flight.doing = self._home.journal.redacted(terminal(flight.doing))
+        self._unread.clear()
+        return list(self.run.flights.values())
 
     def _after(self, told: Told) -> None:
         pair = told.heard.pair or told.heard.key
@@ -253,6 +263,7 @@ class Conversation:
 
     def _unanswered(self, told: Told) -> None:
         """Someone asks for something else: what the agent itself had begun was broken off."""
+        self._flights()
         left = {k: f for k, f in self.run.flights.items() if not f.agent}
         for key, flight in left.items():
             del self.run.flights[key]
@@ -291,7 +302,7 @@ class Conversation:
         if not run.session:
             return
         held = list(self._held().values())
-        doing = "; ".join(dict.fromkeys(flight.doing for flight in run.flights.values()))
+        doing = "; ".join(dict.fromkeys(flight.doing for flight in self._flights()))
         agents = sorted(holder.agent for holder in held if holder.agent)
         if doing or agents:
             body = ev.SessionInterrupted(doing=doing or ", ".join(agents), agents=agents)
@@ -528,6 +539,7 @@ class Conversation:
     def save(self, told: Sequence[Told]) -> None:
         """Record everything that was said, and that these payloads are taken."""
         run, change = self.run, self._change
+        self._flights()
         change.run, change.taken = run, [one.name for one in told]
         if run.process and run.session and not self._let_go:
             change.held += self._holding()
@@ -539,7 +551,7 @@ class Conversation:
     def _holding(self) -> list[Holder]:
         """The run's process and its sub-agents, with what each is doing."""
         doing: dict[str, list[str]] = {"": []}
-        for flight in self.run.flights.values():
+        for flight in self._flights():
             doing.setdefault(flight.agent, []).append(flight.doing)
         held = self._held()
         held.setdefault("", self._holder("", "", self.run.began))

@@ -12,8 +12,10 @@ prints the briefing; only if that one seems to have died is it taken by others.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +26,7 @@ from holdfast.hooks.heard import Heard, WrongShape
 from holdfast.hooks.spool import OF_NO_INTEREST, Sender, Spool, Spooled, Waiting, closed
 from holdfast.hooks.wire import hear
 from holdfast.process import told as process_told
-from holdfast.sha import digest_of
+from holdfast.sha import digest_of, expect_much
 from holdfast.store.runs import Change
 
 TYPE_CHECKING = False
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.conversation import OnStart
     from holdfast.home import Holdfast
 
-_LOT = 1000
+_LOT, _LOT_BYTES = 2500, 64 * 1024 * 1024
 _SMALL_LOT = 50
 _PATIENCE_MS = 30_000
 _PAUSE = 0.02
@@ -93,6 +95,7 @@ class _Taking:
         self._shells: dict[tuple[str, str], tuple[Told, int]] = {}
         self._processes: dict[Sender, str] = {}
         self._later: set[tuple[str, str]] = set()
+        self._dropped: set[str] = set()
 
     def run(self, wait: float) -> bool:
         """Take up until nothing more comes; False if another process does."""
@@ -106,7 +109,8 @@ class _Taking:
                 continue
             try:
                 self.spool.rescue(self._clock.now())
-                moved = self._take_all()
+                with _undisturbed():
+                    moved = self._take_all()
             finally:
                 self.spool.unlock(lock)
             # Who saw that we were at it relies on this look.
@@ -117,11 +121,12 @@ class _Taking:
         """Whether anything was taken, and time is left for more."""
         waiting = self.spool.waiting()
         before = len(waiting)
+        if before > _SMALL_LOT:
+            expect_much()
         self._later.clear()
-        for start in range(0, len(waiting), self._lot):
+        for lot in _lots(waiting, self._lot):
             if self._is_over():
                 return False
-            lot = waiting[start : start + self._lot]
             self._take(lot if self._left is None else lot[: self._left])
         self._look_around()
         return self.spool.count() < before and not self._is_over()
@@ -140,19 +145,20 @@ class _Taking:
             done += self._play(span)
         if self._counted.tallies:
             self._home.store.runs.save(self._counted)
-        for name in done:
-            self.spool.drop(name)
+        self._drop(done)
 
     def _drop_taken(self, lot: list[Waiting]) -> None:
         """Make sure that what was recorded is deleted: someone may have died in between."""
         taken = self._home.store.runs.taken()
         if taken:
-            left = [one for one in lot if one.name in taken]
-            for one in left:
-                lot.remove(one)
-            gone = [self.spool.drop(name) for name in taken]
-            if all(gone) and self.spool.sync():
+            lot[:] = [one for one in lot if one.name not in taken]
+            self._drop(taken - self._dropped)
+            if taken <= self._dropped and self.spool.sync():
                 self._home.store.runs.forget_taken()
+                self._dropped.clear()
+
+    def _drop(self, names: Iterable[str]) -> None:
+        self._dropped.update(name for name in names if self.spool.drop(name))
 
     # -- understanding -------------------------------------------------------------------------
 
@@ -255,6 +261,18 @@ class _Taking:
                 continue  # the next shell command looks again
 
 
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Much is made and kept for a while, nothing of it in cycles: nobody need look for them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -289,6 +307,20 @@ def _mended(data: bytes) -> str:
     """Without halves of characters: an agent that cuts a text may cut in the middle of one."""
     text = data.decode("utf-8", "replace")
     return _HALVES.sub(lambda found: found[1] or "\ufffd", text)
+
+
+def _lots(waiting: list[Waiting], most: int) -> Iterator[list[Waiting]]:
+    """So many payloads at a time, fewer if they are large: a lot has room in memory."""
+    lot: list[Waiting] = []
+    size = 0
+    for one in waiting:
+        if len(lot) >= most or (lot and size + one.size > _LOT_BYTES):
+            yield lot
+            lot, size = [], 0
+        lot.append(one)
+        size += one.size
+    if lot:
+        yield lot
 
 
 def _spans(told: Iterable[Told]) -> Iterator[list[Told]]:

@@ -30,6 +30,7 @@ _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key",
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
 _VERBATIM = frozenset({"argv"})
 """Words that are run again as they are: no space at their ends is one too many."""
+_NUMBERS = (int, bool, float, int | None, float | None)
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
 
@@ -38,6 +39,8 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
 
     A `foreign` body comes from another program's file: its texts are tamed instead.
     """
+    if foreign and _needs_nothing(body, redactor):
+        return validate(body)
     check = _whole_text if foreign else _checker(body)
     changes: dict[str, Any] = {}
     names: list[str] = []
@@ -46,9 +49,6 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
         value = getattr(body, field)
         if not value and field not in required:
             continue
-        plain = foreign and type(value) is str and _is_plain(value, _limit(field))
-        if plain and not redactor.text(value)[1]:
-            continue  # as most are: only a secret could have been wrong with it
         clean, found = _redact(redactor, body, field, _checked(field, value, check))
         if foreign:
             # Not before: half a secret is not recognized as one.
@@ -61,11 +61,27 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
     return validate(msgspec.structs.replace(body, **changes) if changes else body)
 
 
-def _is_plain(text: str, limit: int) -> bool:
+def _needs_nothing(body: Body, redactor: Redactor) -> bool:
+    """Whether all texts are plain, and none can hold a secret, as with most of them."""
+    if isinstance(body, ev.AttributeSet):
+        return False  # its key says what its value is
+    texts: list[str] = []
+    for field in _texts(type(body)):
+        value = getattr(body, field)
+        if value and (type(value) is not str or not _is_plain(field, value)):
+            return False
+        if value or field in _required(type(body)):
+            texts.append(value)
+    return all(texts) and redactor.is_clear("\n".join(texts))
+
+
+def _is_plain(field: str, text: str) -> bool:
     """Whether taming would leave it as it is."""
-    if not 0 < len(text) <= limit or text[0] == " " or text[-1] == " ":
+    if not 0 < len(text) <= _limit(field) or text[0] in " \n" or text[-1] in " \n":
         return False
-    return text.isascii() and text.isprintable()
+    if not text.isascii():
+        return False
+    return (text if field in _ONE_LINE or field in _IDS else text.replace("\n", "")).isprintable()
 
 
 def admit_actor(actor: str, redactor: Redactor) -> str:
@@ -104,7 +120,7 @@ def _texts(kind: type[Body]) -> list[str]:
     return [
         name
         for name in kind.__struct_fields__
-        if name not in ev.DIGESTS | {"redacted"} and hints[name] not in (int, bool, float)
+        if name not in ev.DIGESTS | {"redacted"} and hints[name] not in _NUMBERS
     ]
 
 

@@ -164,9 +164,10 @@ class Journal:
             _require_listed_well(view)
             state, fresh = self._state(view)
             writing = _Writing(self._clock, view, state, fresh=fresh, actor="", id="")
+            actors = {name: self.actor(name) for name in {one.actor for one in given}}
             for id, one in once.items():
                 if view.find(id) is None:
-                    writing.begin(id, self.actor(one.actor), one.at)
+                    writing.begin(id, actors[one.actor], one.at)
                     made = one.made and list(map(self.admit, one.made(writing.state)))
                     _report(writing, made or one.moves)
             batch = writing.batch() if writing.events else None

@@ -14,17 +14,27 @@ except ImportError:
     except ImportError:
         from hashlib import sha256
 
-__all__ = ["digest_of", "hmac_sha256", "sha256", "uuid_of"]
+__all__ = ["digest_of", "expect_much", "hmac_sha256", "sha256", "uuid_of"]
 
 _BLOCK = 64
+_SHORT = 2048
+_long = sha256
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def digest_of(data: bytes) -> str:
     """The SHA-256 of some bytes as 64 hexadecimal digits."""
-    digest: str = sha256(data).hexdigest()
+    digest: str = (sha256 if len(data) <= _SHORT else _long)(data).hexdigest()
     return digest
+
+
+def expect_much() -> None:
+    """Many megabytes are to come: from now on OpenSSL is worth what it costs to load."""
+    global _long
+    import hashlib
+
+    _long = hashlib.sha256
 
 
 def uuid_of(text: str) -> str:

@@ -242,8 +242,9 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
 
 def tame(text: str, *, limit: int, lines: bool) -> str:
     """Any text as one that `clean_input` takes: what it would refuse is dropped or cut off."""
-    if len(text) <= limit and text.isascii() and text.isprintable():
-        return text.strip(" ")  # as most of them are
+    plain = text.replace("\n", "") if lines else text
+    if len(text) <= limit and plain.isascii() and plain.isprintable():
+        return text.strip(" \n")  # as most of them are
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n")
     refused = _compiled(_REFUSED if lines else _REFUSED_IN_LINE)
     text = refused.sub(lambda bad: " " if bad.group() in "\n\r\t\u2028\u2029" else "", text)

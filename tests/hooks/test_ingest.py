@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from holdfast.cli import main
 from holdfast.home import Holdfast
 from holdfast.hooks.spool import BAD, LIMIT
 from holdfast.hooks.tool import doing
+from holdfast.model import event as ev
 from holdfast.store.local import Holder
 from holdfast.survey import doing_of
 from holdfast.timeline import LogLine
@@ -190,6 +192,37 @@ def test_many_processes_ingest_and_nothing_is_doubled_or_lost(hooks: Hooks) -> N
     assert said == [str(number) for number in range(200)]
     with hooks.open() as home:
         assert all(report.ok for report in home.verify())
+
+
+def test_ten_thousand_at_once_are_each_recorded_once_and_in_order(hooks: Hooks) -> None:
+    """Of four conversations, in lots that memory has room for."""
+    four = [hooks.another(f"n{number}") for number in range(4)]
+    for one in four:
+        one.ask(f"Count for {one.native}")
+    with hooks.open() as home:
+        home.ingest()
+    where, process = hooks.spool.path("new", ""), hooks._process()
+    for number in range(10_000):
+        told = (
+            b'{"hook_event_name": "PostToolUse", "session_id": "n%d", "tool_name": "Bash",'
+            b' "tool_input": {"command": "echo %d"}, "tool_use_id": "t%d", "tool_response": {}}'
+        )
+        line = f"holdfast-spool 1 claude-code PostToolUse {process}\n".encode()
+        with open(f"{where}{number:05d}", "wb") as file:
+            file.write(line + told % (number % 4, number, number))
+        os.utime(file.name, ns=(BEGAN * 10**6 + number, BEGAN * 10**6 + number))
+    with hooks.open() as home:
+        done = home.ingest()
+        assert (done.taken, done.waiting, home.ingest().taken) == (10_000, 0, 0)
+        sessions = [home.session(str(row["session"])) for row in home.list(all=True)]
+        said = [_arguments(each.log()) for each in sessions]
+        assert all(home.journal.verify(each.id).ok for each in sessions)
+    assert sorted(said) == sorted([str(n) for n in range(k, 10_000, 4)] for k in range(4))
+
+
+def _arguments(log: Iterator[LogLine]) -> list[str]:
+    bodies = (line.event.body for line in log)
+    return [body.arguments for body in bodies if isinstance(body, ev.CommandRan)]
 
 
 # -- pairs -------------------------------------------------------------------------------------

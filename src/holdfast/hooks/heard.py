@@ -49,6 +49,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     turn_end, failure, end or other. `native` is the agent's own id of its session, `source` how
     it began or why it ended. `key` makes it one thing however often it is told; without one it
     is the payload's own bytes. `pair` is what a `before` has in common with its `after`.
+    `doing` is what a `before` begins.
     `by` and `by_type` name the sub-agent that acted. `moves` are what it means; paths and ids in
     them are as they were sent. `todo` is the whole list of tasks as it is now. `shell` says that
     files may have changed of which nothing is told. `task` is, before a sub-agent starts, what it

@@ -38,6 +38,7 @@ LIMIT = 16 * 1024 * 1024
 
 _FIRST = b"holdfast-spool 1 "
 _FIRST_LINE = 1024
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _USUAL = 64 * 1024
 _MANY = 1000
 _ABANDONED_MS = 10 * 60_000
@@ -91,11 +92,12 @@ class Spooled:
 class Spool:
     """The spool of a home. Looking never makes a folder; only `prepare` does."""
 
-    __slots__ = ("_new", "_senders", "folder")
+    __slots__ = ("_inside", "_new", "_senders", "folder")
 
     def __init__(self, home: str) -> None:
         self.folder = os.path.join(home, FOLDER)
         self._new = os.path.join(self.folder, NEW, "")
+        self._inside: int | None = None
         self._senders: dict[bytes, Sender] = {}
 
     def path(self, *parts: str) -> str:
@@ -123,7 +125,8 @@ class Spool:
 
     def _listed(self, where: str) -> Iterator[Waiting]:
         try:
-            with os.scandir(self.path(where)) as entries:
+            inside = self._inside if where == NEW else None
+            with os.scandir(self.path(where) if inside is None else inside) as entries:
                 for entry in entries:
                     try:
                         facts = entry.stat(follow_symlinks=False)
@@ -151,7 +154,7 @@ class Spool:
     def read(self, name: str) -> Spooled | None:
         """A waiting file; None if it is not there any more."""
         try:
-            fd = os.open(self._new + name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = os.open(self._waiting(name), _READING, dir_fd=self._inside)
         except OSError:
             return None
         try:
@@ -160,6 +163,10 @@ class Spool:
             return Spooled(_NOBODY, b"", is_cut=False)
         finally:
             os.close(fd)
+
+    def _waiting(self, name: str) -> str:
+        """Where a waiting file is, as seen from the folder that is open, if one is."""
+        return self._new + name if self._inside is None else name
 
     def _parsed(self, data: bytes) -> Spooled:
         end = data.find(b"\n", 0, _FIRST_LINE)
@@ -217,7 +224,7 @@ class Spool:
     def drop(self, name: str) -> bool:
         """What it said is kept elsewhere; one that cannot be deleted now has to be recognised."""
         try:
-            os.unlink(self._new + name)
+            os.unlink(self._waiting(name), dir_fd=self._inside)
         except FileNotFoundError:
             return True
         except OSError:
@@ -252,7 +259,15 @@ class Spool:
         except OSError as error:
             os.close(fd)
             raise files.failure(error, "lock", path) from error
+        self._go_inside()
         return fd
+
+    def _go_inside(self) -> None:
+        """Thousands of files are found more quickly from within their folder."""
+        try:
+            self._inside = os.open(self._new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._inside = None
 
     def answers(self, start: Spooled, now: int) -> bool:
         """Whether this beginning is to be answered, by whoever holds the lock.
@@ -278,6 +293,9 @@ class Spool:
         """A script that saw the number starts nobody else: whoever calls this looks once more."""
         _write_number(fd, "")
         os.close(fd)
+        if self._inside is not None:
+            os.close(self._inside)
+            self._inside = None
 
 
 def _write_number(fd: int, line: str) -> None:

@@ -332,7 +332,32 @@ def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | N
         return marks.count("+"), marks.count("-")
     if not isinstance(before, str) or not isinstance(after, str):
         return None, None
-    return _changed(before.splitlines(), after.splitlines())
+    return _changed(*(part.splitlines() for part in differing(before, after)))
+
+
+def differing(before: str, after: str) -> tuple[str, str]:
+    """Two texts without the lines that are plainly the same at their beginning and at their end."""
+    start = before.rfind("\n", 0, _same(before, after)) + 1
+    before, after = before[start:], after[start:]
+    same = _same(before[::-1], after[::-1])
+    # Of what is the same at the end, the first line may be half of one.
+    end = before.find("\n", len(before) - same) + 1 if same else 0
+    left = len(before) - end if end else 0
+    return before[: len(before) - left], after[: len(after) - left]
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[int, int]:

@@ -66,9 +66,6 @@ def _handed_on(heard: Heard) -> Heard:
     return heard.but(what="other", moves=(MessageSent(role="machine", text="\n".join(texts)),))
 
 
-_DATES = ("prompt_id", "turn_id", "timestamp")
-
-
 def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
     return Heard(
         agent=agent,
@@ -79,7 +76,7 @@ def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
         by=name_in(told, "agent_id"),
         by_type=name_in(told, "agent_type"),
         at=moment(told.get("timestamp")),
-        dated=any(told.get(name) for name in _DATES),
+        dated=bool(told.get("prompt_id") or told.get("turn_id") or told.get("timestamp")),
         model=name_in(told, "model"),
         **more,
     )
@@ -248,7 +245,7 @@ def _answered(agent: str, told: dict[str, Any], error: str | None) -> Heard:
     meant, keys = meaning(call), {"key": name_in(told, "tool_use_id"), "pair": _pair(told)}
     moves = meant.moves or _only_told_here(agent, told, call)
     more: dict[str, Any] = {**keys, "moves": moves, "shell": meant.shell, "todo": meant.todo}
-    return _heard(agent, told, "after", tool=call.tool, doing=doing(call.tool, call.input), **more)
+    return _heard(agent, told, "after", tool=call.tool, **more)
 
 
 def _only_told_here(agent: str, told: dict[str, Any], call: Call) -> tuple[Body, ...]:

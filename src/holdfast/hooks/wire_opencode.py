@@ -147,9 +147,7 @@ def _after(agent: str, told: dict[str, Any]) -> Heard:
     more: dict[str, Any] = {"moves": meant.moves, "shell": meant.shell, "todo": meant.todo}
     if tool in SENDS:
         more["moves"] = tuple(_back(out))
-    return _heard(
-        agent, told, native, "after", key=key, pair=key, tool=tool, doing=doing(tool, args), **more
-    )
+    return _heard(agent, told, native, "after", key=key, pair=key, tool=tool, **more)
 
 
 def _back(out: object) -> list[Body]:

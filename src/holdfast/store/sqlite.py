@@ -668,15 +668,14 @@ def _unsound(run: Read) -> list[tuple[int, str]]:
 
 def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:
     base = view.number << SHIFT
+    rows = []
     for entry in entries:
         view.seq += 1
         key = (entry.key or "").encode()
         whole = key + entry.header + (entry.salt or b"") + (entry.data or b"")
         view.event_sum = zlib.crc32(whole, view.event_sum)
-        connection.execute(
-            "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
-            (base + view.seq, entry.key, entry.header, entry.salt, entry.data),
-        )
+        rows.append((base + view.seq, entry.key, entry.header, entry.salt, entry.data))
+    connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", rows)
 
 
 def _whose(view: SqliteView) -> dict[str, object]:

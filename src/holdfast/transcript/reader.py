@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.hooks.heard import Heard, WrongShape
-from holdfast.hooks.tool import SENDS, SHELLS, Call, Meaning, doing, meaning
+from holdfast.hooks.tool import SENDS, SHELLS, Call, Meaning, meaning
 
 _MOST_CALLS = 2000
 _MOST_KINDS = 50
@@ -95,8 +95,7 @@ class Reader:
             **told,
         )
         meant = self.means(id, call)
-        shown = doing(made.tool, made.input)
-        more: dict[str, Any] = {"moves": meant.moves, "todo": meant.todo, "doing": shown}
+        more: dict[str, Any] = {"moves": meant.moves, "todo": meant.todo}
         return self.heard("after", at, key=id, by=by, tool=made.tool, **more)
 
     def means(self, id: str, call: Call) -> Meaning:

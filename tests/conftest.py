@@ -7,6 +7,7 @@ none can depend on them or damage them.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.conformance", "pytester"]
 pytest.register_assert_rewrite("holdfast.testing")
+
+# Started in the background, interrupts are ignored, and every program inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GIVEN_POSTGRES = os.environ.get("HOLDFAST_TEST_POSTGRES") or ""
 SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)

@@ -249,12 +249,14 @@ class Lying(Wrapper):
     """Shows something else than is there. Lies add up; `tell_the_truth` ends them.
 
     A lie that would show the truth (a bit flipped twice, a rollback of nothing) is none.
+    `believed` are the names under which somebody was handed false bytes.
     """
 
     def __init__(self, inner: Remote, *, before: Mapping[str, bytes] | None = None) -> None:
         super().__init__(inner)
         self.before = dict(before or {})
         self.lies: dict[str, Lie] = {}
+        self.believed: set[str] = set()
 
     # -- what it can do --------------------------------------------------------------------------
 
@@ -313,6 +315,7 @@ class Lying(Wrapper):
         self.fired[lie.kind] += 1
         if lie.data is None:
             raise NotThere(f"no {name} at {self.address}")
+        self.believed.add(name)
         return lie.data
 
     def _tell(self, kind: str, name: str, data: bytes | None) -> None:

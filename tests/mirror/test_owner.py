@@ -8,11 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
+OLD = "2025-01-09T10:00:00Z"
 UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
 
@@ -49,6 +51,56 @@ def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> No
     with pytest.raises(InvalidInput, match="not a folder"):
         project.home.start("another", layouts=[f"craft:{UUID}"])
     assert len(project.home.list()) == 1 and theirs.read_text() == "{}"
+
+
+def test_what_stands_in_the_way_of_a_start_is_named_with_what_helps(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    folder = project.folder / ".ai-session" / ID
+    (folder / "artifacts").mkdir(parents=True)
+    _refused(project, AI_SESSION, str(folder), "move it away")
+    (folder / "state.yaml").write_text("version: [\n")
+    _refused(project, AI_SESSION, str(folder / "state.yaml"), "holdfast doctor")
+    (folder / "state.yaml").write_text(f'version: "1.0"\nfeature_id: "{ID}"\n')
+    _refused(project, AI_SESSION, str(folder / "state.yaml"), "holdfast adopt")
+    history = project.folder / ".claude/orchestrator-history"
+    history.mkdir(parents=True)
+    (history / "2026-01-31-abc123.json").write_text("{}")
+    _refused(project, "orchestrator:2026-01-31-abc123", "2026-01-31-abc123.json", "move it away")
+    assert len(project.home.list()) == 1
+
+
+def _refused(project: Project, layout: str, what: str, hint: str) -> None:
+    with pytest.raises(Refused) as refused:
+        project.home.start("another", layouts=[layout])
+    assert what in str(refused.value) and hint in refused.value.hint
+
+
+def test_an_entry_of_somebody_else_in_the_index_is_not_taken_over(make: Make) -> None:
+    project = make()
+    entry = {"feature_id": "another-2027-01-15", "started_at": OLD, "last_active": OLD}
+    project.index.parent.mkdir()
+    data = yaml.safe_dump({"active_features": [{**entry, "status": "active"}]})
+    project.index.write_text(data)
+    with pytest.raises(Refused, match="has a session another-2027-01-15 already"):
+        project.home.start("Another", layouts=["ai-session:another-2027-01-15"])
+    assert project.index.read_text() == data
+    session = project.home.start("Another", layouts=["ai-session"])
+    assert session.layouts_list()[0].native == "another-2-2027-01-15"
+    assert entry.items() <= project.read(project.index)["active_features"][0].items()
+
+
+def test_a_link_out_of_the_project_is_followed_only_if_it_is_meant(make: Make) -> None:
+    project = make()
+    elsewhere = project.base / "elsewhere"
+    elsewhere.mkdir()
+    (project.folder / ".claude").symlink_to(elsewhere)
+    with pytest.raises(Refused, match="leads out of the project"):
+        project.home.start("another", layouts=["orchestrator"])
+    with pytest.raises(Refused, match="leads out of the project"):
+        project.session.layouts_add("orchestrator")
+    assert len(project.home.list()) == 1 and not os.listdir(elsewhere)
+    project.session.layouts_add("orchestrator", root=str(elsewhere))
+    assert os.listdir(elsewhere) == ["orchestrator-session.json"]
 
 
 def test_a_path_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
@@ -184,7 +236,7 @@ def test_a_place_that_was_let_go_of_is_anybody_s(make: Make) -> None:
     first = project.session
     for kind in ("orchestrator", "ai-session"):
         first.layouts_remove(kind)
-    shutil.rmtree(project.folder / ".ai-session" / ID)
+    shutil.rmtree(project.folder / ".ai-session")
     (project.folder / ".claude/orchestrator-session.json").unlink()
     second = project.home.start("Another", layouts=[AI_SESSION, "orchestrator"])
     with pytest.raises(Refused):

@@ -99,7 +99,8 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         back = (screen.as_typed(f"holdfast use {before}"), "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
     for binding in session.layouts_list() if options.layout else ():
-        screen.done(("  its files too: ", "dim"), binding.place)
+        when = ", once they can be written" if binding.suspended else " too"
+        screen.done((f"  its files{when}: ", "dim"), binding.place)
     tell_outvoted(session, screen)
     screen.hint("next: ", _first_steps(shown))
 

@@ -23,6 +23,7 @@ from holdfast import files
 from holdfast.errors import Busy, HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
+from holdfast.layout.guarded import Unreadable
 from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,
@@ -180,8 +181,7 @@ class Looker:
         kind = kind_of(look.name)
         known = self._read_before.pop((kind, look.digest), None)
         if known is None:
-            document = parsed(look.name, look.data)
-            known = Read(document, document.value)
+            known = _understood(look.name, look.data)
         if kind != "jsonl" and not isinstance(known.value, dict):
             raise Suspended(f"{look.name} does not hold a session")
         self.keep(kind, look.digest, known)
@@ -261,6 +261,15 @@ class Looker:
 
     def _last(self, binding: Binding, name: str) -> bytes | int:
         return self._written.get((binding.number, name), (-1, ""))[0]
+
+
+def _understood(name: str, data: bytes) -> Read:
+    try:
+        document = parsed(name, data)
+    except Unreadable as error:
+        # Of several files of a session, only this one has to be looked at.
+        raise Suspended(f"{os.path.basename(name)} cannot be used: {error}") from error
+    return Read(document, document.value)
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:

@@ -7,6 +7,7 @@ be the session's own. Where a layout has an archive, a session in the way is put
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 
 from holdfast import files
@@ -14,7 +15,7 @@ from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.layout import Layout
 from holdfast.layout.customs import custom
 from holdfast.mirror.archive import says_it_is
-from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of
+from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of, parsed, read
 from holdfast.store.bound import Binding
 from holdfast.text import is_text
 
@@ -34,7 +35,7 @@ def bind(
 ) -> Binding:
     """Give a session a place in a layout; without an id, the one that it has or had there."""
     lens = lens_of(kind)
-    root = os.path.realpath(root or desk.root_of(kind))
+    root = os.path.realpath(root) if root else _usual_root(desk, kind)
     kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
     if kept and not native:
         return kept[0]
@@ -43,7 +44,9 @@ def bind(
     native = native or again or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
     _require_text(kind, root)
-    _make_room(desk, session, kind, place, found=found or bool(again), retire=retire)
+    _make_room(desk, session, kind, place, retire=retire)
+    if not (found or again or desk.bound.owner(place)):
+        _require_free(kind, native, place, root)
     _keep_out_of_git(desk, kind, root)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
@@ -69,11 +72,25 @@ def _require_text(kind: str, root: str) -> None:
         )
 
 
+def _usual_root(desk: Desk, kind: str) -> str:
+    """The folder of a layout in this project; refused if a link there leads out of it."""
+    root, top = desk.root_of(kind), f"{desk.place.root}/"
+    real = os.path.realpath(root)
+    if f"{root}/".startswith(top) and not f"{real}/".startswith(f"{os.path.realpath(top)}/"):
+        raise Refused(
+            f"{root} leads out of the project",
+            why=f"by a symbolic link, to {real}",
+            hint=f"if that is meant: holdfast layouts add {kind} --root {shlex.quote(real)}",
+            file=root,
+        )
+    return real
+
+
 def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
     """Refuse what `bind` would refuse; returns the session that would have to be put away."""
     lens = lens_of(kind)
     _require_text(kind, desk.root_of(kind))
-    root = os.path.realpath(desk.root_of(kind))
+    root = _usual_root(desk, kind)
     place = _place(lens, native, root) if native else os.path.join(root, lens.files("")[0])
     if kind == "essay" or (not native and lens.files("a") != lens.files("b")):
         # Its folder, or its id, is chosen so that it is free.
@@ -81,7 +98,7 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     _require_folder(root)
     owner = desk.bound.owner(place)
     if owner is None:
-        _require_free(kind, place)
+        _require_free(kind, native, place, root)
     elif owner.session != session and not custom(kind).archive:
         raise _taken(desk, place)
     return owner if owner and owner.session != session else None
@@ -95,35 +112,54 @@ def _place(lens: Layout, native: str, root: str) -> str:
     return os.path.join(root, lens.files(native)[0])
 
 
-def _make_room(
-    desk: Desk, session: str, kind: str, place: str, *, found: bool, retire: Retire
-) -> None:
+def _make_room(desk: Desk, session: str, kind: str, place: str, *, retire: Retire) -> None:
     owner = desk.bound.owner(place)
-    if owner is not None and (owner.session, owner.place) != (session, place):
-        if not custom(kind).archive or owner.place != place:
-            raise _taken(desk, place)
-        if problems := retire(owner):
-            raise Refused(f"another session is here: {place}", why="; ".join(problems))
-    elif owner is None and not found:
-        _require_free(kind, place)
+    if owner is None or (owner.session, owner.place) == (session, place):
+        return
+    if not custom(kind).archive or owner.place != place:
+        raise _taken(desk, place)
+    if problems := retire(owner):
+        raise Refused(f"another session is here: {place}", why="; ".join(problems))
 
 
-def _require_free(kind: str, place: str) -> None:
-    there = place if os.path.lexists(place) else f"{place}{custom(kind).backup}"
-    if os.path.lexists(there) or _is_foreign_folder(kind, place):
+def _require_free(kind: str, native: str, place: str, root: str) -> None:
+    """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
+    own = custom(kind)
+    archived = os.path.join(root, own.archive.format(id=native)) if native and own.archive else ""
+    beside = (f"{place}{own.backup}" if own.backup else "", archived)
+    if os.path.lexists(place):
+        raise _is_there(place, _what_helps(place))
+    if there := next((path for path in beside if path and os.path.lexists(path)), ""):
+        raise _is_there(there, "move it away")
+    if kind == "ai-session":
+        _require_free_feature(native, os.path.dirname(place), root)
+
+
+def _require_free_feature(native: str, folder: str, root: str) -> None:
+    """The same for a session that has a folder, and an entry in the index of all."""
+    if os.path.lexists(folder):
+        has_files = any(not os.path.isdir(path) for path in files.entries(folder))
+        adopt = f"make it one of ours: holdfast adopt {folder}"
+        raise _is_there(folder, adopt if has_files else "move it away, or choose another id")
+    if native in _ids_in_index(root):
         raise Refused(
-            f"{there} already exists",
-            why="another session is here, and it is not ours to change",
-            hint=f"make it one of ours: holdfast adopt {place}"
-            if there == place
-            else "move it away",
-            file=there,
+            f"the index in {root} has a session {native} already",
+            why="it is somebody else's, whose files are not here",
+            hint="choose another id, or take its entry out of active-features.yaml",
         )
 
 
-def _is_foreign_folder(kind: str, place: str) -> bool:
-    """Whether the session would move into a folder that somebody filled already."""
-    return kind == "ai-session" and os.path.lexists(os.path.dirname(place))
+def _is_there(path: str, hint: str) -> Refused:
+    why = "another session is here, and it is not ours to change"
+    return Refused(f"{path} already exists", why=why, hint=hint, file=path)
+
+
+def _what_helps(place: str) -> str:
+    try:
+        parsed(place, read(place))
+    except HoldfastError:
+        return f"it cannot be read; what can be made of it: holdfast doctor {place}"
+    return f"make it one of ours: holdfast adopt {place}"
 
 
 def _require_folder(path: str) -> None:
@@ -165,4 +201,16 @@ def _free_id(desk: Desk, lens: Layout, session: str, root: str) -> str:
         taken = frozenset(name.removesuffix(".json") for name in os.listdir(root))
     except OSError:
         taken = frozenset()
-    return lens.new_id(facts, desk.where(root), taken)
+    listed = _ids_in_index(root) if lens.id == "ai-session" else frozenset()
+    return lens.new_id(facts, desk.where(root), taken | listed)
+
+
+def _ids_in_index(root: str) -> frozenset[str]:
+    """The ids in the index of an ai-session folder; none if that cannot be read."""
+    from holdfast.layout.ai_session.read import INDEX, entries_of
+
+    try:
+        index = parsed(INDEX, read(os.path.join(root, INDEX))).value
+    except HoldfastError:
+        return frozenset()
+    return frozenset(str(entry.get("feature_id")) for entry in entries_of({INDEX: index}))

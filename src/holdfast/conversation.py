@@ -33,9 +33,9 @@ from holdfast.model.state import File, State
 from holdfast.place import relative
 from holdfast.process import ProcessId, ancestors
 from holdfast.store import Spot
-from holdfast.store.local import Holder
+from holdfast.store.local import IDLE, Holder
 from holdfast.store.runs import Change, Flight, Run
-from holdfast.survey import doing_of
+from holdfast.survey import found_dead
 from holdfast.text import terminal
 from holdfast.workspace import is_open
 
@@ -103,6 +103,7 @@ class Conversation:
             # Forgotten; or whoever chose it died before anything was recorded in it.
             self.run.session = self._status = ""
         self._create = self._let_go = False
+        self._idle: bool | None = None
         self._holders: dict[str, Holder] | None = None
         self._seen: dict[str, Seen] = {}
         self.shell: tuple[Told, int] | None = None
@@ -117,6 +118,8 @@ class Conversation:
             self._start(told)
         elif heard.what == "prompt" and prompt_of(heard):
             self._prompt(told, prompt_of(heard))
+        if heard.what != "other":
+            self._idle = heard.what == "turn_end" and not heard.by
         if heard.moves or heard.todo:
             self._ready(told)
         self._record(told)
@@ -162,11 +165,10 @@ class Conversation:
 
     def _resume(self, told: Told) -> None:
         """Take up a session that is there: who died over it, and that work goes on."""
-        if died := self._died():
-            agents = sorted({holder.agent for holder in died if holder.agent})
-            body = ev.SessionInterrupted(doing=doing_of(died), agents=agents)
-            self._give(f"{told.key} died", [body], told.at)
-            self._change.gone += died
+        died = self._died()
+        if found := found_dead(died, self._status):
+            self._give(f"{told.key} died", [found], told.at)
+        self._change.gone += died
         branch, commit = self._git()
         resumed = ev.SessionResumed(git_branch=branch, git_commit=commit)
         self._give(f"{told.key} resumed", [resumed], told.at)
@@ -558,7 +560,9 @@ class Conversation:
         for agent, words in doing.items():
             if agent in held and (words or not agent):
                 before = held[agent]
-                held[agent] = self._holder(agent, "; ".join(dict.fromkeys(words)), before.since)
+                idle = before.is_idle if self._idle is None else self._idle
+                now = "; ".join(dict.fromkeys(words)) or (IDLE if idle and not agent else "")
+                held[agent] = self._holder(agent, now, before.since)
         return list(held.values())
 
 

@@ -520,6 +520,8 @@ def _look_at_holders(case: _Case) -> Iterator[Advice]:
         if liveness(ProcessId.parse(holder.process)) != "dead":
             continue
         ended = status.get(holder.session) in _ENDED
+        if holder.is_idle and not ended:
+            continue  # a pause, which the next resume notes
         yield Advice(
             "holder",
             "info",

@@ -13,6 +13,7 @@ prints the briefing; only if that one seems to have died is it taken by others.
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -294,7 +295,31 @@ def _parsed(spooled: Spooled) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(_mended(data))
+        return _leniently(_mended(data))
+
+
+def _leniently(text: str) -> object:
+    """The value of a text in which a number may be larger than any that we can keep."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        pass  # it is JSON
+    try:
+        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_no_json)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _number(digits: str) -> int | float | None:
+    """A number, or nothing where it is beyond range: as if it were not there."""
+    try:
+        return msgspec.json.decode(digits)  # type: ignore[no-any-return]
+    except msgspec.DecodeError:
+        return None
 
 
 _HALVES = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from holdfast import place
 from holdfast.model.brief import Surroundings
-from holdfast.model.event import Body, SessionInterrupted, SessionResumed
+from holdfast.model.event import Body, SessionInterrupted, SessionPaused, SessionResumed
 from holdfast.model.rules import end_is_disputed
 from holdfast.model.state import File, State
 from holdfast.store.local import Holder
@@ -25,12 +25,25 @@ def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     """Who died first, if anyone, then the resume itself, unless it would settle a dispute."""
     branch, commit = session.home.git()
     with session.home.store.view(session.id) as view:
-        disputed = end_is_disputed(session.home.journal.state(view))
+        state = session.home.journal.state(view)
+        disputed = end_is_disputed(state)
     moves = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
-    if not died:
-        return [*moves]
-    agents = sorted({holder.agent for holder in died if holder.agent})
-    return [SessionInterrupted(doing=doing_of(died), agents=agents), *moves]
+    found = None if disputed and not _broken_off(died) else found_dead(died, state.core.status)
+    return [found, *moves] if found else [*moves]
+
+
+def found_dead(died: Sequence[Holder], status: str) -> Body | None:
+    """What the deaths of processes mean: broken off, or only a pause if none had anything to do."""
+    if broken := _broken_off(died):
+        agents = sorted({holder.agent for holder in broken if holder.agent})
+        return SessionInterrupted(doing=doing_of(broken), agents=agents)
+    if not died or status != "active":
+        return None
+    return SessionPaused(context=f"{died[0].name} ended")
+
+
+def _broken_off(died: Sequence[Holder]) -> list[Holder]:
+    return [holder for holder in died if not holder.is_idle]
 
 
 def survey(
@@ -60,6 +73,7 @@ def survey(
         dead_agents=sorted({holder.agent for holder in died if holder.agent}),
         live_agents=sorted({h.agent for h, word in held if h.agent and word == "alive"}),
         interrupted=doing_of(died),
+        doing=doing_of([h for h in died if h.doing and not h.agent]),
         damage=list(damage),
         fence=fence if fenced else None,
         device_names=names(home),
@@ -78,8 +92,9 @@ def _proofs(session: Recorder, state: State) -> dict[str, str]:
 
 def doing_of(died: Sequence[Holder]) -> str:
     """What processes were at when they died; their names, where no more is known of any."""
-    known = [h.doing or h.agent for h in died if h.doing or h.agent]
-    return "; ".join(dict.fromkeys(known or [h.name for h in died]))
+    broken = _broken_off(died)
+    known = [h.doing or h.agent for h in broken if h.doing or h.agent]
+    return "; ".join(dict.fromkeys(known or [h.name for h in broken]))
 
 
 def _drift(session: Recorder, state: State) -> list[tuple[str, str]]:

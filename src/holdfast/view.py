@@ -56,8 +56,12 @@ def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> 
     """One session as `list` shows it, with what is known of those who held it."""
     dead = [holder for holder, word in held if word == "dead"]
     shown = _listing(row, {holder.agent for holder in dead if holder.agent})
-    if dead and len(dead) == len(held) and "interrupted" not in shown["attention"]:
+    if not dead or len(dead) < len(held) or "interrupted" in shown["attention"]:
+        return shown
+    if not all(holder.is_idle for holder in dead):
         shown["attention"].insert(0, "interrupted")
+    elif shown["status"] == "active":
+        shown["status"] = "paused"  # its turn was over when it ended, without a word
     return shown
 
 
@@ -98,7 +102,9 @@ def status(
     dead = [holder for holder, word in held if word == "dead"]
     _take_out_the_dead(shown, {holder.agent for holder in dead if holder.agent})
     if "interrupted" in shown["attention"] and not was_interrupted:
-        shown["doing"] = "; ".join(filter(None, (h.doing or h.agent for h in dead)))
+        shown["doing"] = "; ".join(
+            filter(None, (h.doing or h.agent for h in dead if not h.is_idle))
+        )
     return shown
 
 

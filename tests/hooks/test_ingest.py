@@ -349,6 +349,70 @@ def test_process_that_died_in_a_tool_leaves_an_unknown_outcome(hooks: Hooks) -> 
         assert word in text
 
 
+def test_resume_after_a_tool_that_was_broken_off_says_that_not_all_is_settled(
+    hooks: Hooks, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died(hooks)
+    monkeypatch.chdir(hooks.project)
+    assert main(["--home", str(hooks.home), "resume"]) == 7
+    told = capsys.readouterr()
+    core, _, rest = told.out.partition("Unknown outcomes (")
+    assert rest.splitlines()[1] == "- interrupted: its process died at: Bash: make install"
+    assert "Goal" in core and "agent done" not in told.out + told.err
+    assert main(["--home", str(hooks.home), "resume"]) == 0
+
+
+def ended_silently(hooks: Hooks) -> None:
+    """As `qwen -p` does: its turn is over, and then so is it, without an end."""
+    child = subprocess.Popen(["sleep", "600"])
+    hooks.pid = child.pid
+    try:
+        hooks.ask("Build it all")
+        hooks.begin("t0", "make all")
+        hooks.answer("t0", "make all")
+        hooks.say("Stop", last_assistant_message="It is built.")
+        hooks.say("Notification", message="done")
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_agent_that_is_gone_after_its_turn_left_nothing_broken_off(
+    hooks: Hooks, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_silently(hooks)
+    with hooks.open() as home:
+        home.ingest()
+        shown = home.session(hooks.sessions()[0]).status()
+        assert (shown["status"], shown["attention"], shown["doing"]) == ("paused", [], "")
+        assert "holder" not in [advice.code for advice in home.doctor().left]
+    monkeypatch.chdir(hooks.project)
+    assert main(["--home", str(hooks.home), "resume"]) == 0
+    assert "interrupted" not in capsys.readouterr().out
+    assert hooks.events()[-2:] == [("session.paused", "claude-code ended"), ("session.resumed", "")]
+
+
+def test_next_conversation_after_a_silent_end_notes_a_pause(hooks: Hooks) -> None:
+    ended_silently(hooks)
+    with hooks.open() as home:
+        home.ingest()
+        again = hooks.another("n2")
+        again.pid = os.getpid()
+        home.hook("claude-code", again.start())
+    assert kinds(hooks)[-2:] == ["session.paused", "session.resumed"]
+
+
+def test_agent_that_is_asked_again_is_waiting_no_more(hooks: Hooks) -> None:
+    hooks.ask("One")
+    hooks.say("Stop")
+    with hooks.open() as home:
+        home.ingest()
+        assert [holder.is_idle for holder in home.store.local.holders()] == [True]
+        hooks.ask("Two")
+        home.ingest()
+        assert [holder.is_idle for holder in home.store.local.holders()] == [False]
+
+
 def test_what_died_is_told_by_what_it_was_doing_and_only_else_by_name() -> None:
     agent = Holder("s", "1", "claude-code", "", "Bash: make", 0)
     helper = Holder("s", "1", "agent a7", "a7", "", 0)
@@ -679,6 +743,23 @@ def test_half_of_a_secret_is_kept_nowhere(hooks: Hooks, left: int) -> None:
 def test_long_path_in_flight_is_told_up_to_the_last_folder() -> None:
     path = "/work/" + "folder/" * 30 + "file.py"
     assert doing("Write", {"file_path": path}).endswith("/folder/…")
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999", "9" * 5000, "9" * 30])
+def test_number_beyond_range_loses_itself_and_not_its_payload(hooks: Hooks, number: str) -> None:
+    told = {"session_id": "n1", "cwd": str(hooks.project), "prompt": "Go on", "x": [{"y": "?"}]}
+    told |= {"hook_event_name": "UserPromptSubmit", "prompt_id": "p1"}
+    hooks.put(json.dumps(told).replace('"?"', number).encode(), "UserPromptSubmit")
+    with hooks.open() as home:
+        assert home.ingest().taken == 1
+    assert hooks.events()[0] == ("session.started", "Go on")
+
+
+@pytest.mark.parametrize("bad", [b'{"a": 1e400', b'{"a": [1e400, NaN]}'])
+def test_what_is_no_json_is_none_whatever_numbers_are_in_it(hooks: Hooks, bad: bytes) -> None:
+    hooks.put(bad, "Stop")
+    with hooks.open() as home:
+        assert home.ingest().quarantined == 1
 
 
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\xf0\x9f"])

@@ -480,8 +480,9 @@ def test_a_disaster_is_told_before_anything_may_be_relied_on() -> None:
         "drifted",
         "disputed",
     ]
-    assert made.unknown_outcomes == 2
+    assert made.unknown_outcomes == 3
     assert made.disputes == 1
+    assert "- interrupted: its process died at: copying accounts" in made.text
     assert "- code-2: agent died while at: Compare balances of the first batch" in made.text
     assert "- code-1: agent died at 70% while at: Copy accounts 1 to 5,000" in made.text
     assert "task s1 is failed (the desk) but also done (Ada's laptop)" in made.text

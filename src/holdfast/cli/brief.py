@@ -144,7 +144,8 @@ def _warned(brief: Briefing, code: int, screen: Screen) -> int:
     }
     if code:
         screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
-    if code == UNSETTLED and brief.unknown_outcomes:
+    unknown = [item.id for item in brief.items if item.section == "unknown"]
+    if code == UNSETTLED and any(id != "interrupted" for id in unknown):
         line = "  when you know what became of it: holdfast agent done|fail|retry ID"
         screen.aside(screen.as_typed(line))
     if code == UNSETTLED and brief.disputes:

@@ -65,7 +65,8 @@ class Surroundings(Struct, kw_only=True):
 
     Times are UTC milliseconds. `drift` pairs a path with changed, missing or not checked,
     `holders` are (who, since, alive | dead | unknown), `live_agents` the agents whose process is
-    known to live: of any other running one there is no sign of life. `fence` quotes a text of
+    known to live: of any other running one there is no sign of life. `interrupted` names what died,
+    `doing` what it had begun itself. `fence` quotes a text of
     several lines for a model: fence(text, label, origin, confirmed). `notes` and `commands` are
     those that were read back from the journal, oldest first; without them the state's last few
     are shown.
@@ -82,6 +83,7 @@ class Surroundings(Struct, kw_only=True):
     dead_agents: list[str] = []
     live_agents: list[str] = []
     interrupted: str = ""
+    doing: str = ""
     damage: list[str] = []
     fence: Fence | None = None
     device_names: dict[str, str] = {}
@@ -265,9 +267,21 @@ def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
 
 
 def _unknown(known: Known) -> Topic:
-    found = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
-    hint = "find out before doing any of it again, then: holdfast agent done|fail|retry ID"
+    agents = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
+    found = [*_broken_off(known), *agents]
+    then = ", then: holdfast agent done|fail|retry ID" if agents else ""
+    hint = f"find out before doing any of it again{then}"
     return Topic("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
+
+
+def _broken_off(known: Known) -> list[Entry]:
+    """What a process itself was doing when it died; that of its sub-agents is told of them."""
+    doing = known.around.doing or known.core.interrupted
+    if not doing or doing == ", ".join(sorted(agent.id for agent in known.dead)):
+        return []
+    return [
+        Entry("interrupted", f"{'its process ' if known.budget >= TIGHT else ''}died at: {doing}")
+    ]
 
 
 def _died(agent: Agent, budget: int) -> str:
@@ -335,8 +349,8 @@ def _damage(known: Known) -> Iterator[Entry]:
 
 
 def _interrupted(known: Known) -> Iterator[Entry]:
-    doing = known.around.interrupted or known.core.interrupted
-    if doing:
+    doing = known.around.interrupted
+    if doing and not _broken_off(known):
         yield Entry("interrupted", f"the last process died without letting go; at: {doing}")
 
 

@@ -25,6 +25,10 @@ _NAMED = "id = ? COLLATE NOCASE"
 _AT_ONCE = 500
 
 
+IDLE = "waiting to be asked"
+"""What an agent is doing whose turn is over: if it is gone then, nothing was broken off."""
+
+
 class Holder:
     """A process that works, or worked, on a session and has not let go."""
 
@@ -39,6 +43,10 @@ class Holder:
         self.agent = agent
         self.doing = doing
         self.since = since
+
+    @property
+    def is_idle(self) -> bool:
+        return self.doing == IDLE
 
 
 class Places:

@@ -52,6 +52,8 @@ ALLOWED = {
     "exchange": "holdfast errors bunch clock derived journal model.* pack parcel remote.* restore"
     " store store.remotes",
     "sync": "holdfast errors bunch exchange files home process remote.* store.remotes",
+    "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
+    " model.* pack process redact store timeline",
     "probe": "errors config files",
     "rebuild": "errors backup clock config derived files journal probe process redact restore"
     " store.*",
@@ -128,9 +130,9 @@ ALLOWED = {
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
     " workspace model.* retell",
-    "session": "holdfast errors sha backup essay home layout.ai_session model.* place process"
-    " rebuild recover expiry soundness store store.bound store.local survey text timeline touch"
-    " verb.* view",
+    "session": "holdfast errors sha backup erasure essay home layout.ai_session model.* place"
+    " process rebuild recover expiry soundness store store.bound store.local survey text timeline"
+    " touch verb.* view",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     "remote": "config errors remote.*",
@@ -151,8 +153,8 @@ ALLOWED = {
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived essay"
-    " evidence expiry ingest verb.settle"
+    "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
+    " erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"

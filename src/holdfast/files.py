@@ -554,6 +554,11 @@ def unfinished(path: str) -> list[str]:
     return _beside(path, TEMPORARY)
 
 
+def leftovers(path: str) -> list[str]:
+    """All that a write to `path` may have left beside it; for whoever holds the lock."""
+    return [*_beside(path, TEMPORARY), *_beside(path, _SWAPPED)]
+
+
 def has_leftovers(folder: str) -> bool:
     """Whether a glance at a folder shows that something was not finished there."""
     try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from holdfast.erasure import Forgotten, Reach
     from holdfast.expiry import Idle
     from holdfast.model.brief import Briefing
     from holdfast.model.event import Body, Event, NoteAdded
@@ -472,20 +473,37 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
         return self.record(SessionArchived(archived=False), key=key)
 
-    def forget(self) -> list[str]:
-        """Erase everything the session says, from the store and its backups, for good.
+    def forget(self, *events: str | int, because: str = "", force: bool = False) -> Forgotten:
+        """Erase everything the session says, for good; or only what some of its events say.
 
         What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
-        Returns files that may still hold some of it: damaged packs, and what was set aside.
+        It goes from the store, this home's backups, the session's files and whatever was set
+        aside; `left` of the answer are files that may still hold some of it. Files that others
+        wrote into stay, unless `force` is given. A session without some events goes on.
         """
-        from holdfast import backup, rebuild
+        from holdfast import erasure
 
         if self.home.waiting():
             # What its agent said before this goes with it, and begins no other session.
             self.home.afterwards(lambda: self.home.ingest(wait=_FOR_OTHERS))
-        self.home.journal.forget(self.id, actor=self.actor)
-        purged = backup.purge(self.home.backup_folder, self.id, clock=self.home.clock)
-        return [*purged.unreadable, *rebuild.quarantined(self.home.settings.home)]
+        if not events:
+            return erasure.forget(self.home, self.id, actor=self.actor, force=force)
+        names = [str(event) for event in events]
+        erasure.require_names(names)
+        self.home.take_up(self.id)
+        return erasure.forget_events(self.home, self.id, names, actor=self.actor, because=because)
+
+    def forgettable(self, *events: str | int) -> list[Event]:
+        """The events that `forget` would erase; refuses as it would."""
+        from holdfast import erasure
+
+        return erasure.chosen(self.home, self.id, [str(event) for event in events])
+
+    def reach(self, *, force: bool = False) -> Reach:
+        """Where the session lies beside the store: what `forget` would look through."""
+        from holdfast import erasure
+
+        return erasure.reach(self.home, self.id, force=force)
 
     # -- picking it up -------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ def find_event(events: Sequence[Event], text: str) -> Event:
     if name.isascii() and name.isdigit():
         found = [e for e in events if e.seq == int(name)]
     else:
-        found = [e for e in events if e.address == text or e.id == text]
+        found = [e for e in events if text in (e.address, e.id, e.hash)]
         found = found or [e for e in events if e.id.startswith(text.lower())]
     if len(found) == 1:
         return found[0]

@@ -63,6 +63,8 @@ INSTEAD = {
     "hook --set-up": "`Holdfast.hook_set_up`",
     "config --example": "`holdfast.config.example_toml()`",
     "convert --id": "`native_id`",
+    "forget SESSION|EVENT": "the session itself: `hf.session(ID)`, or `events`",
+    "forget --dry-run": "`Session.reach`, `Session.forgettable`",
     "doctor PATH": "`Holdfast.recover(path, out=…, fix=…, choose=…)`",
     "doctor --output": "`Holdfast.recover`",
     "doctor --choose": "`Holdfast.recover`",

@@ -68,7 +68,8 @@ abandon
 reopen --because R
 archive
 unarchive
-forget S --yes
+forget S --yes --force
+forget E F --because R --dry-run
 status
 list --all --status paused -n 5
 list --archived

@@ -318,80 +318,6 @@ def run_unarchive(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     confirm(session, event, screen, "back in the list")
 
 
-# -- forget ------------------------------------------------------------------------------------
-
-
-def _forget_arguments(parser: Parser) -> None:
-    _session_argument(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-_NOT_TOUCHED = "exports, and backups that were written or copied elsewhere"
-
-
-def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    session = hf.session(options.chosen)
-    shown, going = session.status(), what_goes(session)
-    if not options.yes and not _agreed(session, shown, going, screen):
-        screen.line("nothing was erased")
-        return 1
-    left = session.forget()
-    told = {"status": "forgotten", "forgotten": going, "left": left, "not_touched": _NOT_TOUCHED}
-    screen.answer({**shown, **told})
-    screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
-    screen.line(
-        f"backups of this home looked through, and cleaned if they had it: {going['backups']}"
-    )
-    screen.line(f"not touched: {_NOT_TOUCHED}")
-    for path in left:
-        screen.line(f"may still hold some of it, look yourself: {path}")
-    return 0
-
-
-def what_goes(session: Session) -> dict[str, int]:
-    """How much forgetting erases."""
-    state = session.state()
-    counts = state.core.counts
-    kept = {_digest(row) for row in state.rows.select("artifact")} - {""}
-    long_notes = sum(1 for line in session.log() if getattr(line.event.body, "blob", ""))
-    return {
-        "events": state.core.events,
-        "notes": sum(1 for line in session.log() if line.event.kind == "note.added"),
-        "decisions": counts.get("decision", 0),
-        "artifacts": counts.get("artifact", 0),
-        "contents": len(kept) + long_notes,
-        "backups": len(session.home.backups()),
-    }
-
-
-def _digest(row: Any) -> str:
-    return str(row.digest) if row.kept else ""
-
-
-def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], screen: Screen) -> bool:
-    erased = [(word, n) for word, n in going.items() if n and word != "backups"]
-    parts = ", ".join(plural(number, word.removesuffix("s")) for word, number in erased)
-    if screen.json or not (screen.is_terminal and screen.source.isatty()):
-        raise InvalidInput(
-            f"session {session.id} would be erased for good",
-            why=parts,
-            hint=f"if that is meant: holdfast forget {session.id} --yes",
-            session=session.id,
-        )
-    screen.line(("This erases a session for good:", "bold"))
-    screen.fields(
-        [
-            ("session", session.id),
-            ("goal", shown["goal"]),
-            ("content", parts),
-            ("backups", f"{going['backups']} here, cleaned of it" if going["backups"] else ""),
-        ]
-    )
-    screen.out.write("Type yes to erase it: ")
-    screen.out.flush()
-    return screen.source.readline().strip().lower() == "yes"
-
-
 COMMANDS = {
     "start": Command(
         _start_arguments,
@@ -422,7 +348,4 @@ COMMANDS = {
     "reopen": Command(_reopen_arguments, run_reopen, 'holdfast reopen --because "a case is left"'),
     "archive": Command(with_key, run_archive, "holdfast archive"),
     "unarchive": Command(with_key, run_unarchive, "holdfast unarchive --session fix-login"),
-    "forget": Command(
-        _forget_arguments, run_forget, "holdfast forget fix-login", "holdfast forget k3 --yes"
-    ),
 }

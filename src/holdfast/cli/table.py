@@ -105,7 +105,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reopen": ("life", "take a completed or abandoned session up again"),
         "archive": ("life", "put a finished session out of the way"),
         "unarchive": ("life", "bring an archived session back into the list"),
-        "forget": ("life", "erase everything a session says, for good"),
+        "forget": ("forget", "erase everything a session says, or some events, for good"),
     },
     "Files of other programs": {
         "adopt": ("layouts", "make sessions of the files that other programs left"),

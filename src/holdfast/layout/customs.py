@@ -24,6 +24,10 @@ class Custom(Struct, frozen=True):
     """Folders that a new session has from the start."""
     logs: tuple[str, ...] = ()
     """Lists in the main file that are only added to, from events alone."""
+    shared: tuple[str, ...] = ()
+    """Files that all sessions of the folder have together."""
+    line_logs: tuple[str, ...] = ()
+    """Files beside those of the layout that are added to line by line."""
     sees_names: bool = False
     """Whether writing depends on which files lie in the folder."""
     unshared: tuple[str, ...] = ("",)
@@ -36,9 +40,14 @@ CUSTOMS: dict[str, Custom] = {
         lock="{id}/.state.lock",
         read_lock="{id}/implementation-plan.yaml",
         folders=("{id}/artifacts",),
+        shared=("active-features.yaml",),
     ),
     "craft": Custom(logs=("files_modified",)),
-    "essay": Custom(backup=".bak", sees_names=True),
+    "essay": Custom(
+        backup=".bak",
+        line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),
+        sees_names=True,
+    ),
     "orchestrator": Custom(
         archive="orchestrator-history/{id}.json",
         unshared=("orchestrator-session.json", "orchestrator-history/"),

@@ -30,10 +30,11 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.translate import Move
-from holdfast.mirror import owner
+from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
 from holdfast.mirror.desk import Desk, Suspended, is_real, paths_of
+from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer
 from holdfast.place import Tree as Place
@@ -72,9 +73,7 @@ class Mirror:
     ) -> None:
         self._desk = Desk(store, journal, clock, place, naive=naive, device=device, roots=roots)
         self._bound = self._desk.bound
-        self._looker = Looker(self._desk)
-        self._renderer = Renderer(self._desk, self._looker)
-        self._absorber = Absorber(self._desk, self._looker, self._renderer.remember)
+        self._look_anew()
         self._archive = Archive(self._desk)
         self._quiet: dict[int, bool] = {}
         self._seen: tuple[str, list[Binding]] = ("", [])
@@ -124,6 +123,35 @@ class Mirror:
     def unbind(self, binding: Binding) -> None:
         """Let go of a place; its files stay as they are."""
         self._bound.unbind(binding)
+
+    def owned(self, session: str) -> list[Owned]:
+        """The files that a session has, to be asked before it is forgotten."""
+        return erase.owned(self._desk, session)
+
+    def remove(self, files: list[Owned], *, force: bool = False) -> tuple[list[str], list[str]]:
+        """Remove files of a session that was forgotten: which went, which may hold some of it."""
+        gone: list[str] = []
+        left: list[str] = []
+        for one in files:
+            went, stayed = erase.remove(one, force=force, clock=self._desk.clock)
+            gone += went
+            left += stayed
+        return gone, left
+
+    def cleanse(self, session: str, values: list[object]) -> tuple[list[str], list[str]]:
+        """Bring files up to a session of which events were erased, so that they say none of it.
+
+        Returns those that were begun anew for that, and those that may still say something.
+        """
+        self._look_anew()
+        words = erase.words_of(values)
+        return erase.cleanse(self._desk, session, words, lambda: self.write(session, force=True))
+
+    def _look_anew(self) -> None:
+        """What this process remembers of files says what must go: it looks anew."""
+        self._looker = Looker(self._desk)
+        self._renderer = Renderer(self._desk, self._looker)
+        self._absorber = Absorber(self._desk, self._looker, self._renderer.remember)
 
     def archive(self, binding: Binding) -> None:
         """Put the file of a session away where its layout keeps older ones; its place is free."""

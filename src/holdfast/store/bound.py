@@ -16,6 +16,7 @@ import struct
 import zlib
 
 from holdfast.errors import HoldfastError
+from holdfast.store.database import must_scrub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,6 +176,17 @@ class Bound:
         )
         return [(native, root) for native, root in rows]
 
+    def forget(self, session: str) -> None:
+        """Keep of a session's renderings that they were ours, and not what they said."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(_SAY_NOTHING, (session,))
+            must_scrub(connection)
+
+        self._store.write(act)
+        self._bases.clear()
+        self._store.scrub(session, "what files once said is erased")
+
     def change(self, binding: Binding, *, suspended: str, quiet: bool) -> None:
         values = (suspended, int(quiet), binding.number)
 
@@ -257,6 +269,10 @@ _TAKE_AGAIN = f"""
     UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
     WHERE session = (SELECT -number FROM session WHERE {_NAMED})
         AND layout = ? AND native = ? AND root = ?
+"""
+_SAY_NOTHING = f"""
+    UPDATE rendering SET data = x'' WHERE binding IN
+        (SELECT b.number FROM binding b JOIN session s ON s.number = b.session AND s.{_NAMED})
 """
 _NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
 _REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"

@@ -337,7 +337,7 @@ class SqliteStore(Store):
 
         done = self._database.write(act, self._remember, checks=True)
         if done is not None and done[1].erased is not None:
-            self._scrub(session, f"what was forgotten of session {session} is erased")
+            self.scrub(session, f"what was forgotten of session {session} is erased")
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Run `act` in a write transaction under the writer lock; durable when it returns."""
@@ -563,9 +563,10 @@ class SqliteStore(Store):
             return view.number
 
         self._database.write(act, self._database.heads.forget, checks=True)
-        self._scrub(session, f"session {session} is forgotten")
+        self.scrub(session, f"session {session} is forgotten")
 
-    def _scrub(self, session: str, done: str) -> None:
+    def scrub(self, session: str, done: str) -> None:
+        """Leave no old page in any file; `Busy`, saying what is done, while one is being read."""
         from holdfast.store import search
 
         self.write_soon(search.put_sum)

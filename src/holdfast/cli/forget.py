@@ -1,0 +1,320 @@
+"""forget: erasing for good what a session says, or some of its events, and saying where it goes.
+
+What would go is shown before it goes. What is out of reach is said every time, because nobody
+should believe a thing gone that is not.
+"""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.words import about
+from holdfast.errors import InvalidInput, NoSession
+from holdfast.text import one_line, plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+    from holdfast.model.event import Event
+    from holdfast.session import Session
+
+_NOT_TOUCHED = "exports, and backups that were written or copied elsewhere"
+_SHOWN = 20
+_TEXT = 60
+
+
+def _forget_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "names",
+        metavar="SESSION|EVENT",
+        nargs="+",
+        help="a session's id, or events of the current one: #12, an id, device:n",
+    )
+    parser.add_argument("--because", metavar="TEXT", default="", help="why events are forgotten")
+    parser.add_argument("--force", action="store_true", help="files that others changed, too")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_forget(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    session, names = _meant(hf, options.names)
+    if names:
+        return _forget_events(session, names, options, screen)
+    return _forget_session(session, options, screen)
+
+
+def _meant(hf: Holdfast, names: list[str]) -> tuple[Session, list[str]]:
+    """The session that is to be forgotten, or the one of which these events are."""
+    first = names[0]
+    if len(names) > 1 or first.startswith("#") or ":" in first:
+        return hf.current(), names
+    try:
+        session = _session(hf, first)
+    except NoSession:
+        if first.isdigit() or _has_event(hf, first):
+            return hf.current(), names
+        raise
+    if first.isdigit() and session.id != first and _has_event(hf, first):
+        raise InvalidInput(
+            f"{first} could be an event, or session {session.id}",
+            hint=f"the event: holdfast forget '#{first}'; the session: its whole id",
+        )
+    return session, []
+
+
+def _session(hf: Holdfast, text: str) -> Session:
+    """A session; one that was forgotten before by its whole id, to look through the rest again."""
+    try:
+        return hf.session(text)
+    except NoSession:
+        gone = hf.store.catalogue(where={"id": text, "forgotten": 1})
+        if not gone:
+            raise
+        from holdfast.session import Session
+
+        return Session(hf, str(gone[0]["id"]))
+
+
+def _has_event(hf: Holdfast, text: str) -> bool:
+    try:
+        hf.current().forgettable(text)
+    except (InvalidInput, NoSession):
+        return False
+    return True
+
+
+# -- a session -----------------------------------------------------------------------------------
+
+
+def _forget_session(session: Session, options: Namespace, screen: Screen) -> int:
+    if session.state().core.forgotten:
+        return _forget_again(session, options, screen)
+    shown, going = session.status(), what_goes(session)
+    if options.dry_run:
+        _tell_reach(session, going, options, screen)
+        return 0
+    if not options.yes and not _agreed(session, shown, going, screen):
+        screen.line("nothing was erased")
+        return 1
+    done = session.forget(force=options.force)
+    told = {"status": "forgotten", "forgotten": going, "left": done.left}
+    places = {"removed": done.removed, "cleaned": done.cleaned, "not_touched": _NOT_TOUCHED}
+    screen.answer({**shown, **told, **places})
+    screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
+    screen.line(
+        f"backups of this home looked through, and cleaned if they had it: {going['backups']}"
+    )
+    _tell_rest(session, done.removed, done.left, screen)
+    return 0
+
+
+def _forget_again(session: Session, options: Namespace, screen: Screen) -> int:
+    """What could not be looked into when it was forgotten may have become readable since."""
+    done = session.forget(force=options.force)
+    places = {"removed": done.removed, "cleaned": done.cleaned, "left": done.left}
+    screen.answer({"session": session.id, "status": "forgotten", **places})
+    screen.done(f"Session {session.id} was forgotten before; the rest was looked through again.")
+    for path in done.cleaned:
+        screen.line(f"cleaned: {path}")
+    _tell_rest(session, done.removed, done.left, screen)
+    return 0
+
+
+def _tell_rest(session: Session, removed: list[str], left: list[str], screen: Screen) -> None:
+    for path in removed:
+        screen.line(f"removed: {path}")
+    screen.line(f"not touched: {_NOT_TOUCHED}")
+    for path in left:
+        screen.line(f"may still hold some of it, look yourself: {path}")
+    if _remotes(session):
+        screen.hint("to erase it on your remotes and other devices too: ", "holdfast sync")
+
+
+def _remotes(session: Session) -> list[str]:
+    return [one.name for one in session.home.store.remotes.all()]
+
+
+def what_goes(session: Session) -> dict[str, int]:
+    """How much forgetting erases."""
+    state = session.state()
+    counts = state.core.counts
+    kept = {_digest(row) for row in state.rows.select("artifact")} - {""}
+    long_notes = sum(1 for line in session.log() if getattr(line.event.body, "blob", ""))
+    return {
+        "events": state.core.events,
+        "notes": sum(1 for line in session.log() if line.event.kind == "note.added"),
+        "decisions": counts.get("decision", 0),
+        "artifacts": counts.get("artifact", 0),
+        "contents": len(kept) + long_notes,
+        "backups": len(session.home.backups()),
+    }
+
+
+def _digest(row: Any) -> str:
+    return str(row.digest) if row.kept else ""
+
+
+def _in_words(going: dict[str, int]) -> str:
+    erased = [(word, n) for word, n in going.items() if n and word != "backups"]
+    return ", ".join(plural(number, word.removesuffix("s")) for word, number in erased)
+
+
+def _tell_reach(
+    session: Session, going: dict[str, int], options: Namespace, screen: Screen
+) -> None:
+    found = session.reach(force=options.force)
+    screen.answer(
+        {
+            "session": session.id,
+            "dry_run": True,
+            "forgotten": going,
+            **found._asdict(),
+            "remotes": _remotes(session),
+            "not_touched": _NOT_TOUCHED,
+        }
+    )
+    screen.line(("Nothing was erased. This would go for good:", "bold"))
+    screen.fields([("session", session.id), ("content", _in_words(going))])
+    for path in found.files:
+        screen.line(f"  file      {path}")
+    for path in found.backups:
+        screen.line(f"  backup    {path}")
+    for path in found.aside:
+        screen.line(f"  set aside {path}")
+    for path in found.spooled:
+        screen.line(f"  payload   {path}")
+    for path in found.edited:
+        screen.line(("  stays     ", "yellow"), f"{path} (others wrote into it; --force)")
+    _tell_out_of_reach(session, screen)
+
+
+def _tell_out_of_reach(session: Session, screen: Screen) -> None:
+    for name in _remotes(session):
+        screen.line(f"  remote    {name}: replaced there by the next sync")
+    screen.line(f"out of reach: {_NOT_TOUCHED}, what others have read, an agent's own transcripts")
+
+
+def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], screen: Screen) -> bool:
+    parts = _in_words(going)
+    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+        raise InvalidInput(
+            f"session {session.id} would be erased for good",
+            why=parts,
+            hint=f"if that is meant: holdfast forget {session.id} --yes",
+            session=session.id,
+        )
+    screen.line(("This erases a session for good:", "bold"))
+    screen.fields(
+        [
+            ("session", session.id),
+            ("goal", shown["goal"]),
+            ("content", parts),
+            ("backups", f"{going['backups']} here, cleaned of it" if going["backups"] else ""),
+        ]
+    )
+    return _says_yes(screen)
+
+
+def _says_yes(screen: Screen) -> bool:
+    screen.out.write("Type yes to erase it: ")
+    screen.out.flush()
+    return screen.source.readline().strip().lower() == "yes"
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+def _forget_events(session: Session, names: list[str], options: Namespace, screen: Screen) -> int:
+    found = session.forgettable(*names)
+    if options.dry_run:
+        _tell_events(session, found, screen)
+        return 0
+    if not options.yes and not _agreed_to_events(session, found, screen):
+        screen.line("nothing was erased")
+        return 1
+    done = session.forget(*[event.hash for event in found], because=options.because)
+    screen.answer(
+        {
+            **session.status(),
+            "forgotten": {"events": len(done.events), "backups": len(session.home.backups())},
+            "events": _plain(done.events),
+            "left": done.left,
+            "cleaned": done.cleaned,
+            "not_touched": _NOT_TOUCHED,
+        }
+    )
+    if not done.events:
+        screen.done("It was forgotten before; backups and files were looked through again.")
+    else:
+        numbers = " ".join(f"#{event.seq}" for event in done.events)
+        screen.done(("Forgotten: ", "green"), numbers, ". What was said there is gone for good.")
+    for path in done.cleaned:
+        screen.line(f"cleaned: {path}")
+    _tell_rest(session, [], done.left, screen)
+    return 0
+
+
+def _plain(events: list[Event]) -> list[dict[str, object]]:
+    return [
+        {"seq": one.seq, "id": one.id, "kind": one.kind, "address": one.address} for one in events
+    ]
+
+
+def _line(event: Event) -> str:
+    from holdfast.timeline import LogLine
+
+    word, text = about(LogLine(event))
+    text = one_line(text)
+    return f"  #{event.seq} {word}  {text[:_TEXT]}{'…' if len(text) > _TEXT else ''}".rstrip()
+
+
+def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
+    reach = session.reach()
+    screen.answer(
+        {
+            "session": session.id,
+            "dry_run": True,
+            "events": _plain(found),
+            "backups": reach.backups,
+            "aside": reach.aside,
+            "remotes": _remotes(session),
+            "not_touched": _NOT_TOUCHED,
+        }
+    )
+    screen.line(("Nothing was erased. What these say would go for good:", "bold"))
+    for event in found:
+        screen.line(_line(event))
+    for path in (*reach.backups, *reach.aside):
+        screen.line(f"  looked through: {path}")
+    _tell_out_of_reach(session, screen)
+
+
+def _agreed_to_events(session: Session, found: list[Event], screen: Screen) -> bool:
+    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+        numbers = " ".join(f"'#{event.seq}'" for event in found)
+        raise InvalidInput(
+            f"what {plural(len(found), 'event')} of session {session.id} say would be erased",
+            why="for good: forgetting cannot be undone",
+            hint=f"if that is meant: holdfast forget {numbers} --yes",
+            session=session.id,
+        )
+    screen.line((f"This erases for good what was said in session {session.id}:", "bold"))
+    for event in found[:_SHOWN]:
+        screen.line(_line(event))
+    if len(found) > _SHOWN:
+        screen.line(f"  and {len(found) - _SHOWN} more")
+    return _says_yes(screen)
+
+
+COMMANDS = {
+    "forget": Command(
+        _forget_arguments,
+        run_forget,
+        "holdfast forget fix-login",
+        "holdfast forget '#12' '#14' --because \"a password\"",
+        "holdfast forget k3 --dry-run",
+    ),
+}

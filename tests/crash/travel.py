@@ -1,0 +1,125 @@
+"""A home and a folder remote under faults: what is swept by `test_travel_crash`.
+
+Two devices lie beside each other with the folder between them, so that a power cut is one for all
+three. The check: nothing recorded is lost, a push that was acknowledged reaches the other device,
+whoever looks meets no lie, and the next sync of both makes them equal.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holdfast import files, parcel, sync
+from holdfast.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
+from holdfast.home import Holdfast
+from holdfast.sync import Manner
+from tests.crash import mirror
+from tests.crash.scenario import Ack, Scenario
+from tests.remote.travelling import Travellers, hashes, known, opened
+
+SESSION = "s1"
+HERE, THERE, REMOTE = "home", "other", "remote"
+_REFUSALS = (StoreFailed, Busy, ReadOnly, RemoteFailed)
+
+
+class _OneByOne(Executor):
+    """Does at once what it is asked to: a sweep needs the same calls every time."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def submit(self, act: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(act(*given, **named))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
+
+def _steady() -> None:
+    vars(sync)["ThreadPoolExecutor"] = _OneByOne
+    vars(parcel)["MOST_EVENTS"] = 2  # several packs, few events
+    vars(files).update(_QUICK=float("inf"), _in_a_thread=mirror._at_once)
+
+
+def _open(home: str, name: str = HERE) -> Holdfast:
+    _steady()
+    return opened(os.path.join(os.path.dirname(home), name))
+
+
+def _prepare(home: str, *, meet: bool = True, there: int = 0) -> None:
+    """Two devices; if they `meet` they have synced once. Then both work on."""
+    _steady()
+    travellers = Travellers(Path(home).parent)
+    other, mine = travellers.make(THERE), travellers.make(HERE)
+    mine.start("travel", id=SESSION)
+    _notes(mine, "before", 2)
+    if meet:
+        for one in (mine, other):
+            _sync(one)
+        _notes(mine, "mine", 3)
+        _notes(other, "theirs", there)
+        if there:
+            _sync(other)
+    for one in (mine, other):
+        one.close()
+
+
+def _notes(home: Holdfast, word: str, count: int) -> None:
+    for n in range(count):
+        home.session(SESSION).note(f"{word} {n}")
+
+
+def _sync(home: Holdfast, *, push: bool = True, pull: bool = True) -> None:
+    report = sync.visit(home, known(home), Manner(push=push, pull=pull, patience=()))
+    for one in report.problems:
+        if one.error is not None:
+            raise one.error
+
+
+def _run(home: str, ack: Ack, *, push: bool, pull: bool) -> None:
+    with _open(home) as mine:
+        _sync(mine, push=push, pull=pull)
+        for each in sorted(hashes(mine, SESSION)):
+            ack(each)
+
+
+def _check(events: int, home: str, acked: Sequence[str], *, push: bool) -> list[str]:
+    with _open(home) as mine, _open(home, THERE) as other:
+        problems = [f"lost here: {one}" for one in _lost(acked, hashes(mine, SESSION))]
+        _sync(other)
+        if push:
+            problems += [f"lost there: {one}" for one in _lost(acked, hashes(other, SESSION))]
+        for one in (mine, other, mine):
+            _sync(one)
+        found = [hashes(one, SESSION) for one in (mine, other)]
+        if found[0] != found[1] or len(found[0]) != events:
+            problems.append(f"{len(found[0])} events here, {len(found[1])} there, of {events}")
+        for one in (mine, other):
+            one.session(SESSION).note("the next command")
+            if not (report := one.session(SESSION).verify()).ok:
+                problems.append(f"does not verify: {report.findings}")
+    return problems
+
+
+def _lost(acked: Iterable[str], found: set[str]) -> list[str]:
+    return [one[:12] for one in acked if one not in found]
+
+
+def _scenario(events: int, *, push: bool, pull: bool, **before: Any) -> Scenario:
+    return Scenario(
+        prepare=partial(_prepare, **before),
+        run=partial(_run, push=push, pull=pull),
+        check=partial(_check, events, push=push),
+        refusals=_REFUSALS,
+    )
+
+
+# A folder that is not there yet.
+FIRST = _scenario(3, push=True, pull=True, meet=False)
+PUSH = _scenario(6, push=True, pull=False)
+PULL = _scenario(9, push=False, pull=True, there=3)
+BOTH = _scenario(8, push=True, pull=True, there=2)

@@ -115,6 +115,7 @@ ALLOWED = {
     "hooks.agents": "",
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
+    "keychain": "holdfast errors files home process remote remote.*",
     # façade: two halves of one, a home and its sessions
     "who": "home process",
     "survey": "place process prove text verb who model.* store.local",
@@ -122,7 +123,7 @@ ALLOWED = {
     " text workflow",
     "verb.agent": "model.event session text",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
-    " revisit store touch verb.* who",
+    " revisit store touch verb.* who keychain remote.circle remote.code",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
     " hooks.survey ingest journal"
@@ -145,7 +146,7 @@ ALLOWED = {
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
     " child expiry prove recover restore revisit soundness store.bound choice model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
-    " hooks.install ingest mcp.* cli.* retell transcript",
+    " hooks.install ingest mcp.* cli.* retell transcript keychain remote.circle remote.code",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",

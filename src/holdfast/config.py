@@ -364,14 +364,22 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
     return layer
 
 
+_PASSPHRASE = "HOLDFAST_PASSPHRASE"
+
+
+def passphrase() -> str:
+    """The passphrase of the device's key, if the environment has it; no setting shows it."""
+    return os.environ.get(_PASSPHRASE, "")
+
+
 def user_environment() -> dict[str, str]:
-    """For a command that a user asked us to run: this process's environment as it is."""
-    return dict(os.environ)
+    """For a command that a user asked us to run: this process's environment, but no passphrase."""
+    return {name: value for name, value in os.environ.items() if name != _PASSPHRASE}
 
 
 def child_environment() -> dict[str, str]:
     """For programs we start: this process's environment, with answers in plain English."""
-    return {**os.environ, "LC_ALL": "C"}
+    return {**user_environment(), "LC_ALL": "C"}
 
 
 # --- the file --------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ SPELLED = {
     "--name": "names",
     "NAME|FILE": "which",
     "FILE|NAME": "which",
+    "DEVICE": "which",
 }
 # What only a person at the command line needs, or what stands for a value: how it is done.
 INSTEAD = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.remote.quick import seal_quickly
 from tests.surface.support import Cli
 
 
@@ -29,3 +30,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(home: Path, project: Path) -> Cli:
     return Cli()
+
+
+@pytest.fixture
+def quick_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passphrases that take no time."""
+    import pyrage
+
+    monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)

@@ -165,6 +165,22 @@ ingest
 mcp
 mcp --project DIR --no-prove
 mcp --http --port 0 --new-token
+key
+key init --passphrase
+key init --keyring
+key show
+key export F
+key import F
+key recover A B C
+key recover -
+key rotate --recovery
+devices
+devices list
+devices add --confirm F
+devices add --new-key
+devices approve C --yes
+devices revoke D --yes
+devices rename D N
 """
 
 

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyrage
 import pytest
 
 from holdfast.cli.screen import json_text
 from tests.layouts import IDS, bundle
+from tests.remote.quick import seal_quickly
 from tests.surface.support import Answer, Cli
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json-output.md"
@@ -79,6 +81,11 @@ ANSWERS = {
     "config KEY VALUE": "config brief_budget 2000",
     "config --unset KEY": "config --unset brief_budget",
     "config --example": "config --example",
+    "Changes of keys and devices": "key rotate --recovery",
+    "key show": "key show",
+    "key export": "key export laptop.key",
+    "devices list": "devices list",
+    "devices add": "--home other devices add",
     "init": "init",
     "completion": "completion bash",
     "help": "--help",
@@ -100,7 +107,10 @@ RECORDING = """
 
 
 @pytest.fixture
-def scene(cli: Cli, project: Path) -> Cli:
+def scene(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", "secret")
+    cli.ok("key", "init")
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")

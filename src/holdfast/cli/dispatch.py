@@ -224,7 +224,15 @@ def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
 
     settings = load_settings(options, careful=careful)
     screen.settle(settings, colour=not options.no_color)
-    return Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.aside)
+    hf = Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.aside)
+    hf.ask_passphrase = lambda: _passphrase(screen)
+    return hf
+
+
+def _passphrase(screen: Screen) -> str:
+    from holdfast.cli.key import passphrase_of_key
+
+    return passphrase_of_key(screen)
 
 
 def load_settings(options: Namespace, *, careful: bool = False) -> Settings:

@@ -137,6 +137,19 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "uninstall": ("install", "take that out of an agent again"),
         "mcp": ("mcp", "serve agents by the Model Context Protocol"),
     },
+    "Your devices": {
+        "key init": ("key", "make the key of this device, and a recovery code"),
+        "key show": ("key", "the key of this device; never its secret"),
+        "key export": ("key", "write the key into a file, in a passphrase"),
+        "key import": ("key", "take over a key that was exported"),
+        "key recover": ("key", "come back with the recovery code and a remote"),
+        "key rotate": ("key", "begin new keys; what was sealed before stays as it is"),
+        "devices list": ("key", "the devices that read your sessions"),
+        "devices add": ("key", "ask that this device be let in; then confirm it"),
+        "devices approve": ("key", "let in a device that shows its code"),
+        "devices revoke": ("key", "put a device out; it reads nothing new"),
+        "devices rename": ("key", "call a device by another name"),
+    },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),
         "doctor": ("care", "what is wrong here, and what would mend it"),
@@ -155,7 +168,7 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 WITHOUT_MODEL = frozenset(("settings", "status", "mcp"))
 """Modules whose commands look at the catalogue and the settings only, or load everything anyway."""
 
-ALONE = {"contract": "show", "paragraph": "done"}
+ALONE = {"contract": "show", "key": "show", "paragraph": "done"}
 """What a family does without an action, where that is not `list`."""
 
 FAMILIES = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))

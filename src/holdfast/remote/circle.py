@@ -656,11 +656,27 @@ def read_public(data: bytes) -> Circle:
     return _of_body(data)
 
 
-def keep(folder: str, circle: Circle, key: Key) -> None:
-    """Keep what this device knows of its circle, durably, sealed to this device alone."""
+def keep(folder: str, circle: Circle, key: Key) -> Circle:
+    """Keep what this device knows of its circle, durably, sealed to this device alone.
+
+    Another process may have learnt something meanwhile: what comes back, and is kept, is both.
+    """
     files.make_private_dir(folder)
-    path = os.path.join(folder, FILE)
-    files.replace(path, _packed(circle, key, [key.recipient]))
+    with files.locked(folder):
+        known = load_circle(folder, key) if kept_id(folder) == circle.id else None
+        whole = union(circle, known) if known is not None else circle
+        files.replace(os.path.join(folder, FILE), sealed_to(whole, key))
+    return whole
+
+
+def sealed_to(circle: Circle, key: Key) -> bytes:
+    """The circle for one key alone, to travel beside it."""
+    return _packed(circle, key, [key.recipient])
+
+
+def opened(data: bytes, key: Key) -> Circle:
+    """What such an object holds, from someone whose word is taken for it: this device itself."""
+    return _unpacked(data, key)[0]
 
 
 def is_kept(folder: str) -> bool:
@@ -676,7 +692,7 @@ def kept_id(folder: str) -> str:
 def load_circle(folder: str, key: Key) -> Circle | None:
     """What this device knows of its circle; None before there is one."""
     data = files.read_optional(os.path.join(folder, FILE), _LIMIT, follow=False, private=True)
-    return _unpacked(data, key)[0] if data else None
+    return opened(data, key) if data else None
 
 
 def _packed(circle: Circle, key: Key, recipients: list[str]) -> bytes:

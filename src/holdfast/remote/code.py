@@ -28,7 +28,7 @@ _BECH32_SUM = 6
 _PUBLIC, _SECRET = "age", "age-secret-key-"
 _RAW = 32
 DEVICE, PERSON = "hfd1", "hfp1"
-NAME_LIMIT = 60
+NAME_LIMIT = 64
 SEED = 16
 """Bytes of chance in a recovery code."""
 

@@ -312,6 +312,13 @@ def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
     return _open_file(data, name, ask)
 
 
+def adopt(folder: str, data: bytes) -> None:
+    """Keep such a file as the key of this device, as it is: in its passphrase."""
+    files.make_private_dir(folder)
+    with files.locked(folder):
+        files.create(path_of(folder), data)
+
+
 def _keep(folder: str, key: Key, passphrase: str, keyring: bool, made: int) -> Key:
     kept = IN_KEYRING if keyring else IN_PASSPHRASE if passphrase else IN_FILE
     secrets = _secrets(key)

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from holdfast.home import Holdfast
+    from holdfast.keychain import Asking, Changed
+    from holdfast.remote.circle import Circle
 
 
 class TravelVerbs:
     """What a home can do with devices elsewhere; `Holdfast` inherits it."""
+
+    ask_passphrase: Callable[[], str] | None = None
+    """Called for the passphrase of this device's key, once in a process, if it has one."""
 
     @property
     def _home(self) -> Holdfast:
@@ -27,3 +35,79 @@ class TravelVerbs:
         from holdfast.who import name_of
 
         return name_of(self._home, id)
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def key_init(self, *, passphrase: str = "", keyring: bool = False) -> Changed:
+        """Make the key of this device and its circle, or wrap the key that there is.
+
+        What comes back has the recovery code, which is kept nowhere: show it once.
+        """
+        from holdfast import keychain
+
+        return keychain.init(self._home, passphrase=passphrase, keyring=keyring)
+
+    def key_show(self) -> dict[str, Any]:
+        """What is known of this device's key; nothing of it is secret."""
+        from holdfast import keychain
+
+        return keychain.show(self._home)
+
+    def key_export(self, path: str, passphrase: str) -> str:
+        """Write the key into a new file, wrapped in a passphrase; returns its id."""
+        from holdfast import keychain
+
+        return keychain.export(self._home, path, passphrase)
+
+    def key_import(self, path: str) -> Changed:
+        """Take over the key of such a file; `ask_passphrase` is asked for its passphrase."""
+        from holdfast import keychain
+
+        return keychain.import_(self._home, path)
+
+    def key_recover(self, code: str) -> Changed:
+        """Join one's circle again with nothing but the recovery code and a remote."""
+        from holdfast import keychain
+
+        return keychain.recover(self._home, code)
+
+    def key_rotate(self, *, recovery: bool = False) -> Changed:
+        """Begin a new epoch of keys; with `recovery` the recovery code is replaced too."""
+        from holdfast import keychain
+
+        return keychain.rotate(self._home, recovery=recovery)
+
+    # -- devices -------------------------------------------------------------------------------
+
+    def devices_list(self) -> tuple[Circle, str]:
+        """The circle as this device knows it, and the id of this device in it."""
+        from holdfast import keychain
+
+        return keychain.devices(self._home)
+
+    def devices_add(self, *, confirm: str = "", new_key: bool = False) -> Asking | Changed:
+        """Ask to be let in, by a code; once that is approved, `confirm` its fingerprint."""
+        from holdfast import keychain
+
+        if confirm:
+            return keychain.confirm(self._home, confirm)
+        return keychain.ask(self._home, new_key=new_key)
+
+    def devices_approve(self, code: str) -> Changed:
+        """Let the device in that shows this code; compare its fingerprint first."""
+        from holdfast import keychain
+        from holdfast.remote.code import read_device_code
+
+        return keychain.approve(self._home, read_device_code(code))
+
+    def devices_revoke(self, which: str) -> Changed:
+        """Put a device out, by its name or id: it reads nothing written from now on."""
+        from holdfast import keychain
+
+        return keychain.revoke(self._home, which)
+
+    def devices_rename(self, which: str, name: str) -> Changed:
+        """Call a device by another name."""
+        from holdfast import keychain
+
+        return keychain.rename(self._home, which, name)

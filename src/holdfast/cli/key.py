@@ -1,0 +1,365 @@
+"""Keys and devices: making, showing, moving and replacing keys; who is in the circle."""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser, nothing
+from holdfast.errors import InvalidInput, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from holdfast.cli.screen import Screen
+    from holdfast.home import Holdfast
+    from holdfast.keychain import Asking, Changed
+    from holdfast.remote.circle import Device
+
+_KEPT = {
+    "file": "in a file that only you can read",
+    "passphrase": "in a passphrase",
+    "keyring": "in the system keyring",
+}
+
+
+# -- passphrases ---------------------------------------------------------------------------------
+
+
+def passphrase_of_key(screen: Screen) -> str:
+    """The passphrase from the environment, else typed on the terminal; "" where there is none."""
+    from holdfast.config import passphrase
+
+    return passphrase() or _typed("passphrase of the key: ", screen)
+
+
+def _new_passphrase(screen: Screen) -> str:
+    """A passphrase to wrap something in: typed twice where it is typed."""
+    from holdfast.config import passphrase
+
+    given = passphrase()
+    if given:
+        return given
+    first = _typed("new passphrase: ", screen)
+    if not first:
+        raise InvalidInput(
+            "there is no passphrase",
+            why="it is never taken from the command line, where others could read it",
+            hint="set HOLDFAST_PASSPHRASE, or run it in a terminal, where it is asked for",
+        )
+    if _typed("the same again: ", screen) != first:
+        raise InvalidInput("the two passphrases differ", hint="try again")
+    return first
+
+
+def _typed(prompt: str, screen: Screen) -> str:
+    """What someone types unseen on a terminal; "" where there is none."""
+    if screen.json or not screen.source.isatty():
+        return ""
+    import sys
+
+    if screen.source is sys.stdin:
+        from getpass import getpass
+
+        return getpass(prompt, screen.err)
+    screen.err.write(prompt)
+    return screen.source.readline().rstrip("\r\n")
+
+
+# -- key -----------------------------------------------------------------------------------------
+
+
+def _init_arguments(parser: Parser) -> None:
+    parser.add_argument("--passphrase", action="store_true", help="wrap the key in a passphrase")
+    parser.add_argument("--keyring", action="store_true", help="keep it in the system keyring")
+
+
+def run_init(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    if options.passphrase and options.keyring:
+        raise InvalidInput("a key is kept in a passphrase or in the keyring, not in both")
+    words = _new_passphrase(screen) if options.passphrase else ""
+    changed = hf.key_init(passphrase=words, keyring=options.keyring)
+    kept = "keyring" if options.keyring else "passphrase" if words else "file"
+    screen.answer({**_values(changed), "kept": kept})
+    if not changed.recovery:
+        screen.done("the key of this device is now kept ", _KEPT[kept])
+        return
+    screen.done(("made ", "green"), f"the key of this device, {changed.device.name}, ", _KEPT[kept])
+    _tell_recovery(changed, screen)
+    screen.hint("then: ", "holdfast remote add usb folder:/media/usb/holdfast")
+
+
+def _tell_recovery(changed: Changed, screen: Screen) -> None:
+    """The one time that a recovery code is shown."""
+    screen.line()
+    screen.line(("  ", ""), (changed.recovery, "bold"))
+    screen.line()
+    screen.line("This is your recovery code, and it is shown only now. Write it on paper.")
+    screen.line("With it and a remote you get everything back if all your devices are lost;")
+    screen.line("whoever else has it can read everything, too.")
+
+
+def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    found = hf.key_show()
+    screen.answer(found)
+    screen.fields(
+        [
+            ("device", found.get("name") or ""),
+            ("key", found["id"]),
+            ("kept", f"{_KEPT[found['kept']]}: {found['file']}"),
+            ("circle", found["circle_fingerprint"] or "none yet"),
+            ("person key", found.get("person") or ""),
+            ("fingerprint", found.get("person_fingerprint") or ""),
+        ]
+    )
+    if found.get("person"):
+        screen.line(("give the person key to who wants to share a session with you, and", "dim"))
+        screen.line(("compare the fingerprint with them by another way", "dim"))
+    elif found.get("locked"):
+        screen.line(("the rest shows with the passphrase", "dim"))
+    else:
+        screen.hint("join a circle: ", "holdfast devices add")
+
+
+def _file_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file")
+
+
+def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    id = hf.key_export(options.file, _new_passphrase(screen))
+    screen.answer({"key": id, "file": options.file})
+    screen.done(("wrote ", "green"), options.file, ", the key of this device in the passphrase")
+    screen.hint("elsewhere: ", f"holdfast key import {options.file}")
+
+
+def run_import(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    changed = hf.key_import(options.file)
+    screen.answer(_values(changed))
+    screen.done(("took over ", "green"), f"the key {changed.device.key_id}, {changed.device.name}")
+    screen.done("It stays in its passphrase. If the other device is still in use, let this one")
+    screen.done("have a key of its own: ", ("holdfast devices add --new-key", "cyan"))
+
+
+def _recover_arguments(parser: Parser) -> None:
+    parser.add_argument("code", nargs="+", metavar="CODE", help="the recovery code; - reads it")
+
+
+def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    typed = " ".join(options.code)
+    if typed == "-":
+        typed = screen.source.readline(4096)
+    changed = hf.key_recover(typed)
+    screen.answer(_values(changed))
+    name = changed.device.name
+    screen.done(("back in your circle ", "green"), changed.circle.fingerprint, f" as {name}")
+    _tell_spread(changed, screen)
+    others = [each for each in changed.circle.devices() if each.active]
+    if len(others) > 1:
+        screen.done("If other devices are lost, put them out: holdfast devices revoke NAME")
+    screen.hint("then: ", "holdfast sync")
+
+
+def _rotate_arguments(parser: Parser) -> None:
+    parser.add_argument("--recovery", action="store_true", help="a new recovery code, too")
+
+
+def run_rotate(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    changed = hf.key_rotate(recovery=options.recovery)
+    screen.answer(_values(changed))
+    number = changed.circle.epoch.number
+    screen.done(("new keys: ", "green"), f"epoch {number}; what was sealed before stays as it is")
+    _tell_spread(changed, screen)
+    if changed.recovery:
+        _tell_recovery(changed, screen)
+        screen.line("The old recovery code opens nothing that is written from now on.")
+
+
+# -- devices -------------------------------------------------------------------------------------
+
+
+def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    circle, own = hf.devices_list()
+    devices = [_device_values(each, own) for each in circle.devices()]
+    screen.answer({"circle": circle.id, "fingerprint": circle.fingerprint, "devices": devices})
+    rows = [_row(each, own, hf.clock.now()) for each in circle.devices()]
+    screen.table(rows)
+    screen.line(("circle ", "dim"), circle.fingerprint)
+
+
+def _row(device: Device, own: str, now: int) -> list[str | tuple[str, str]]:
+    from holdfast.clock import ago
+
+    since = f"since {ago(now - device.added_at)}"
+    out = f"put out {ago(now - device.revoked_at)}"
+    style = "" if device.active else "dim"
+    mark = "this device" if device.key_id == own else ""
+    return [(device.name, style), (device.key_id, "dim"), since if device.active else out, mark]
+
+
+def _add_arguments(parser: Parser) -> None:
+    parser.add_argument("--confirm", default="", metavar="FINGERPRINT", help="join this circle")
+    parser.add_argument(
+        "--new-key", action="store_true", help="make another key first; the old one stays beside"
+    )
+
+
+def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    from holdfast.keychain import Changed
+
+    found = hf.devices_add(confirm=options.confirm, new_key=options.new_key)
+    if isinstance(found, Changed):
+        screen.answer(_values(found))
+        joined = f"{found.circle.fingerprint} as {found.device.name}"
+        screen.done(("in the circle ", "green"), joined)
+        screen.hint("then: ", "holdfast sync")
+        return
+    screen.answer(
+        {"code": found.code, "fingerprint": found.device.fingerprint, "key": found.key_id}
+    )
+    _tell_asking(found, screen)
+
+
+def _tell_asking(asking: Asking, screen: Screen) -> None:
+    screen.line("On a device that is in your circle, type:")
+    screen.line()
+    screen.line("  ", (f"holdfast devices approve {asking.code}", "cyan"))
+    screen.line()
+    screen.line("It shows a fingerprint; this one must be the same: ", asking.device.fingerprint)
+    screen.line("Then type here the line that it prints, which begins with:")
+    screen.line()
+    screen.line("  ", ("holdfast devices add --confirm", "cyan"))
+
+
+def _approve_arguments(parser: Parser) -> None:
+    parser.add_argument("code", metavar="CODE", help="what `devices add` shows on the new device")
+    parser.add_argument("--yes", action="store_true", help="the fingerprint was compared")
+
+
+def run_approve(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    from holdfast.remote.code import read_device_code
+
+    device = read_device_code(options.code)
+    asked = f"{device.name} asks to be let in; its fingerprint is {device.fingerprint}"
+    if not options.yes and not agreed(asked, "it is the same on that device", screen):
+        screen.line("nobody was let in")
+        return 1
+    changed = hf.devices_approve(options.code)
+    confirm = f"holdfast devices add --confirm {changed.circle.fingerprint}"
+    screen.answer({**_values(changed), "confirm": confirm})
+    screen.done(("let in ", "green"), f"{changed.device.name} ({changed.device.key_id})")
+    _tell_spread(changed, screen)
+    screen.line("On the new device, type:")
+    screen.line()
+    screen.line("  ", (confirm, "cyan"))
+    return 0
+
+
+def _revoke_arguments(parser: Parser) -> None:
+    parser.add_argument("device", metavar="DEVICE", help="its name, or the beginning of its id")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_revoke(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    asked = f"{options.device} would be put out of your circle, for good"
+    if not options.yes and not agreed(asked, "it shall be put out", screen):
+        screen.line("nobody was put out")
+        return 1
+    changed = hf.devices_revoke(options.device)
+    screen.answer(_values(changed))
+    screen.done(("put out ", "green"), f"{changed.device.name} ({changed.device.key_id})")
+    screen.done("It reads nothing that is written from now on; what it has read it still has.")
+    _tell_spread(changed, screen)
+    screen.hint("let sessions have new keys now: ", "holdfast push")
+    return 0
+
+
+def _rename_arguments(parser: Parser) -> None:
+    parser.add_argument("device", metavar="DEVICE", help="its name, or the beginning of its id")
+    parser.add_argument("name", metavar="NEW", help="the new name")
+
+
+def run_rename(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    changed = hf.devices_rename(options.device, options.name)
+    screen.answer(_values(changed))
+    screen.done("now called ", changed.device.name)
+    _tell_spread(changed, screen)
+
+
+# -- what they share -----------------------------------------------------------------------------
+
+
+def agreed(what: str, meaning: str, screen: Screen) -> bool:
+    """Whether someone at the terminal agrees; refused where nobody can be asked."""
+    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+        raise Refused(what, hint=f"if {meaning}: the same with --yes")
+    screen.line(what)
+    screen.out.write(f"Type yes if {meaning}: ")
+    screen.out.flush()
+    return screen.source.readline().strip().lower() == "yes"
+
+
+def _values(changed: Changed) -> dict[str, Any]:
+    device = changed.device
+    return {
+        "circle": changed.circle.id,
+        "fingerprint": changed.circle.fingerprint,
+        "epoch": changed.circle.epoch.number,
+        "device": _device_values(device, ""),
+        "recovery": changed.recovery or None,
+        "remotes": [{"remote": r, "error": error or None} for r, error in changed.spread],
+    }
+
+
+def _device_values(device: Device, own: str) -> dict[str, Any]:
+    values = {
+        "key": device.key_id,
+        "name": device.name,
+        "active": device.active,
+        "added": device.added_at,
+        "revoked": device.revoked_at or None,
+    }
+    return {**values, "this": device.key_id == own} if own else values
+
+
+def _tell_spread(changed: Changed, screen: Screen) -> None:
+    for each in changed.spread:
+        if each.error:
+            late = f"{each.remote} does not know yet ({each.error}); it will with: holdfast sync"
+            screen.aside(("but ", "yellow"), late)
+
+
+COMMANDS = {
+    "key init": Command(
+        _init_arguments, run_init, "holdfast key init", "holdfast key init --passphrase"
+    ),
+    "key show": Command(nothing, run_show, "holdfast key show"),
+    "key export": Command(_file_arguments, run_export, "holdfast key export laptop.key"),
+    "key import": Command(_file_arguments, run_import, "holdfast key import laptop.key"),
+    "key recover": Command(
+        _recover_arguments,
+        run_recover,
+        "holdfast key recover 7KQM A2ZD 0F9T HB3X 61VN RW8C PE5J Y4GS",
+        "holdfast key recover -",
+    ),
+    "key rotate": Command(
+        _rotate_arguments, run_rotate, "holdfast key rotate", "holdfast key rotate --recovery"
+    ),
+    "devices list": Command(nothing, run_list, "holdfast devices list"),
+    "devices add": Command(
+        _add_arguments,
+        run_add,
+        "holdfast devices add",
+        "holdfast devices add --confirm ab12-cd34-ef56-7890-ab12",
+    ),
+    "devices approve": Command(
+        _approve_arguments, run_approve, "holdfast devices approve hfd1q2w3e4r5t6y7"
+    ),
+    "devices revoke": Command(
+        _revoke_arguments,
+        run_revoke,
+        "holdfast devices revoke laptop",
+        "holdfast devices revoke 3f2a --yes",
+    ),
+    "devices rename": Command(
+        _rename_arguments, run_rename, "holdfast devices rename laptop old-laptop"
+    ),
+}

@@ -1,0 +1,405 @@
+"""The keys of this home: how a device gets one, joins a circle, leaves it, and comes back.
+
+All that is known lies in the folder `keys` of the home: the key of this device, and what it knows
+of its circle, sealed to that key. A change of the circle is kept here first and then *spread*: it
+is put on every remote that can be reached; the others get it with the next sync. What a device
+learns of its circle from a remote it *gathers*: every circle object that opens, merged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast import files
+from holdfast.errors import (
+    HoldfastError,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    NotThere,
+    Refused,
+    Tampered,
+)
+from holdfast.remote import circle as circles
+from holdfast.remote import code, keys, names, open_remote
+from holdfast.remote.circle import Circle, Device
+from holdfast.remote.code import DeviceCode, same_fingerprint
+from holdfast.remote.keys import Key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.home import Holdfast
+    from holdfast.remote import Remote
+
+FOLDER = "keys"
+_EXPORT_LIMIT = 64 << 20
+
+
+class Spread(NamedTuple):
+    """Whether a change reached a remote; `error` is empty if it did."""
+
+    remote: str
+    error: str = ""
+
+
+class Changed(NamedTuple):
+    """A circle after a change: the device it was about, and how far the change has come.
+
+    `recovery` is a new recovery code, to be shown once; it is kept nowhere.
+    """
+
+    circle: Circle
+    device: Device
+    spread: list[Spread]
+    recovery: str = ""
+
+
+class Asking(NamedTuple):
+    """A device that asks to be let in: its code, and what to compare on the other one."""
+
+    code: str
+    device: DeviceCode
+    key_id: str
+
+
+def folder(home: Holdfast) -> str:
+    return os.path.join(home.settings.home, FOLDER)
+
+
+def own_name(home: Holdfast) -> str:
+    from holdfast.process import device_name
+
+    return home.settings.device_name or device_name()
+
+
+def own_key(home: Holdfast) -> Key:
+    """The key of this device; its passphrase is asked for once in a process."""
+    return keys.load(folder(home), ask=home.ask_passphrase)
+
+
+def own(home: Holdfast) -> tuple[Key, Circle]:
+    """The key and the circle of this device; refused, with what helps, where there is none."""
+    key = own_key(home)
+    circle = circles.load_circle(folder(home), key)
+    if circle is None:
+        raise Refused(
+            "this device is in no circle yet",
+            hint="holdfast devices add, and approve it there; or for the first device: "
+            "holdfast key init",
+        )
+    return key, circle
+
+
+# --- the key ----------------------------------------------------------------------------------
+
+
+def init(home: Holdfast, *, passphrase: str = "", keyring: bool = False) -> Changed:
+    """Make the key of this device and a circle of its own, or wrap the key that there is."""
+    place = folder(home)
+    if keys.exists(place) and circles.is_kept(place):
+        if not (passphrase or keyring):
+            raise Refused("this device has a key already", hint="holdfast key show")
+        key, circle = own(home)
+        keys.rewrap(place, key, passphrase=passphrase, keyring=keyring)
+        return Changed(circle, _myself(circle, key), [])
+    key = _key_made(home, passphrase, keyring)
+    recovery = keys.new_recovery_code()
+    now = home.clock.now()
+    circle = circles.found(key, own_name(home), keys.recovery_key(recovery), made=now)
+    circle = circles.keep(place, circle, key)
+    return Changed(circle, _myself(circle, key), spread(home, circle, key), recovery)
+
+
+def _key_made(home: Holdfast, passphrase: str = "", keyring: bool = False) -> Key:
+    place = folder(home)
+    if not keys.exists(place):
+        made = home.clock.now()
+        return keys.create(place, passphrase=passphrase, keyring=keyring, made=made)
+    key = own_key(home)
+    if passphrase or keyring:
+        keys.rewrap(place, key, passphrase=passphrase, keyring=keyring)
+    return key
+
+
+def _myself(circle: Circle, key: Key) -> Device:
+    found = circle.device(key.id)
+    if found is None:
+        raise NotEntitled("this device is not in the circle", why=key.id)
+    return found
+
+
+def show(home: Holdfast) -> dict[str, Any]:
+    """What is known of this device's key, nothing of it secret."""
+    place = folder(home)
+    if not keys.exists(place):
+        raise Locked("this device has no key yet", hint="holdfast key init")
+    about = keys.about(place)
+    id = circles.kept_id(place)
+    found = {
+        "id": about.id,
+        "kept": about.kept,
+        "made": about.made,
+        "file": keys.path_of(place),
+        "recipient": about.recipient,
+        "circle": id or None,
+        "circle_fingerprint": code.grouped(id) if id else None,
+    }
+    return {**found, **(_opened(home) if id else {})}
+
+
+def _opened(home: Holdfast) -> dict[str, Any]:
+    """What only shows once the key is unlocked."""
+    try:
+        key, circle = own(home)
+    except Locked:
+        return {"locked": True}
+    device = _myself(circle, key)
+    return {
+        "name": device.name,
+        "active": device.active,
+        "person": str(circle.person),
+        "person_fingerprint": circle.person.fingerprint,
+        "epoch": circle.epoch.number,
+        "locked": False,
+    }
+
+
+def export(home: Holdfast, path: str, passphrase: str) -> str:
+    """Write the key, with what it knows of its circle, into a file wrapped in a passphrase."""
+    key, circle = own(home)
+    kept = keys.about(folder(home)).made
+    data = keys.exported(key, passphrase, circle=circles.sealed_to(circle, key), made=kept)
+    files.create(path, data)
+    return key.id
+
+
+def import_(home: Holdfast, path: str) -> Changed:
+    """Take the key of such a file; it stays wrapped in its passphrase."""
+    place = folder(home)
+    data = files.read_bounded(path, _EXPORT_LIMIT)
+    key, held = keys.imported(data, path, home.ask_passphrase)
+    if keys.exists(place):
+        known = keys.about(place).id
+        if known != key.id:
+            raise Refused(
+                "this device has another key already",
+                why=f"{known}, and the file has {key.id}",
+                hint="holdfast key show; use another home for it: --home DIR",
+            )
+    else:
+        keys.adopt(place, data)
+    circle = circles.opened(held, key)
+    circle = circles.keep(place, circle, key)
+    return Changed(circle, _myself(circle, key), [])
+
+
+def rotate(home: Holdfast, *, recovery: bool = False) -> Changed:
+    """Begin a new epoch; with `recovery` also a new recovery code, in place of the old one."""
+    fresh = keys.new_recovery_code() if recovery else ""
+
+    def act(circle: Circle, key: Key) -> Circle:
+        now = home.clock.now()
+        if not fresh:
+            return circles.rotate(circle, key, made=now)
+        return circles.replace_recovery(circle, key, keys.recovery_key(fresh), made=now)
+
+    return _change(home, act, recovery=fresh)
+
+
+def recover(home: Holdfast, typed: str) -> Changed:
+    """Come back with nothing but the recovery code and a remote that has what was pushed."""
+    recovery = keys.recovery_key(typed)
+    place = folder(home)
+    if circles.is_kept(place):
+        raise Refused("this device is in a circle already", hint="holdfast devices list")
+    circle = _the_only(_gathered(home, recovery), "the recovery code opens")
+    if not circle.may_speak(recovery.id):
+        raise NotEntitled(
+            "this recovery code was replaced by another",
+            why=f"in the circle {circle.fingerprint}",
+            hint="use the newer code, or approve this device on another one: holdfast devices add",
+        )
+    key = _key_made(home)
+    told = DeviceCode(own_name(home), key.recipient, key.verify)
+    if not circle.is_active(key.id):
+        circle = circles.approve(circle, recovery, told, made=home.clock.now())
+    circle = circles.keep(place, circle, key)
+    return Changed(circle, _myself(circle, key), spread(home, circle, key))
+
+
+# --- the devices ------------------------------------------------------------------------------
+
+
+def devices(home: Holdfast) -> tuple[Circle, str]:
+    """The circle as it is known here, and the id of this device in it."""
+    key, circle = own(home)
+    return circle, key.id
+
+
+def ask(home: Holdfast, *, new_key: bool = False) -> Asking:
+    """The code by which this device asks to be let in; its key is made if there is none."""
+    place = folder(home)
+    if new_key and keys.exists(place):
+        _set_aside(home)
+    if circles.is_kept(place):
+        key, circle = own(home)
+        if circle.is_active(key.id):
+            raise Refused(
+                f"this device is in the circle {circle.fingerprint} already",
+                hint="holdfast devices list; for a key of its own: holdfast devices add --new-key",
+            )
+    key = _key_made(home)
+    told = DeviceCode(code.device_name(own_name(home)), key.recipient, key.verify)
+    return Asking(code.device_code(*told), told, key.id)
+
+
+def _set_aside(home: Holdfast) -> None:
+    """Keep the old key beside, so that a new one can be made."""
+    place = folder(home)
+    mark = keys.about(place).id
+    for name in (keys.FILE, circles.FILE):
+        path = os.path.join(place, name)
+        if os.path.lexists(path):
+            files.move(path, f"{path}.{mark}")
+
+
+def confirm(home: Holdfast, fingerprint: str) -> Changed:
+    """Join the circle of this fingerprint, once a device of it has approved this one."""
+    key, place = own_key(home), folder(home)
+    found = [one for one in _gathered(home, key) if same_fingerprint(fingerprint, one.fingerprint)]
+    circle = _the_only(found, f"the fingerprint {fingerprint} means")
+    if not circle.is_active(key.id):
+        raise NotEntitled("this device is not in that circle, or not any more", why=key.id)
+    if circles.kept_id(place) not in ("", circle.id):
+        raise Refused("this device is in another circle", why=code.grouped(circles.kept_id(place)))
+    circle = circles.keep(place, circle, key)
+    return Changed(circle, _myself(circle, key), [])
+
+
+def approve(home: Holdfast, device: DeviceCode) -> Changed:
+    """Let a device in that showed its code; it can then read everything."""
+    now = home.clock.now()
+    who = keys.key_id(device.verify)
+    return _change(home, lambda c, key: circles.approve(c, key, device, made=now), who)
+
+
+def revoke(home: Holdfast, which: str) -> Changed:
+    """Put a device out: it reads nothing that is written from now on."""
+    _, circle = own(home)
+    target = _meant(circle, which, active=True)
+    now = home.clock.now()
+    return _change(
+        home, lambda c, key: circles.revoke(c, key, target.key_id, made=now), target.key_id
+    )
+
+
+def rename(home: Holdfast, which: str, name: str) -> Changed:
+    """Call a device by another name."""
+    _, circle = own(home)
+    target, now = _meant(circle, which), home.clock.now()
+    return _change(
+        home, lambda c, key: circles.rename(c, key, target.key_id, name, made=now), target.key_id
+    )
+
+
+def _change(
+    home: Holdfast, act: Callable[[Circle, Key], Circle], about: str = "", *, recovery: str = ""
+) -> Changed:
+    key, circle = own(home)
+    circle = circles.keep(folder(home), act(circle, key), key)
+    found = circle.device(about or key.id) or _myself(circle, key)
+    return Changed(circle, found, spread(home, circle, key), recovery)
+
+
+def _meant(circle: Circle, which: str, *, active: bool = False) -> Device:
+    """The device of a name, or of the beginning of an id."""
+    every = [each for each in circle.devices() if each.active or not active]
+    named = [each for each in every if each.name.casefold() == which.strip().casefold()]
+    begun = [each for each in every if len(which) >= 4 and each.key_id.startswith(which.lower())]
+    found = named or begun
+    if len(found) == 1:
+        return found[0]
+    why = ", ".join(f"{each.name} ({each.key_id})" for each in found or every)
+    what = f"several devices are called {which}" if found else f"there is no device {which}"
+    raise InvalidInput(what, why=why, hint="holdfast devices list")
+
+
+# --- remotes ----------------------------------------------------------------------------------
+
+
+def spread(home: Holdfast, circle: Circle, key: Key) -> list[Spread]:
+    """Put the circle on every remote; what cannot be reached now gets it with the next sync."""
+    data = circles.encode(circle, key)
+    name = names.circles(circle.id) + names.hash_of(data)
+    return [_put(known.name, known.address, name, data) for known in home.store.remotes.all()]
+
+
+def _put(remote: str, address: str, name: str, data: bytes) -> Spread:
+    try:
+        there = open_remote(address)
+        try:
+            there.put(name, data)
+        finally:
+            there.close()
+    except HoldfastError as error:
+        return Spread(remote, str(error))
+    return Spread(remote)
+
+
+def _gathered(home: Holdfast, key: Key) -> list[Circle]:
+    """Every circle that a key opens on any remote, each with all that is told of it."""
+    known = home.store.remotes.all()
+    if not known:
+        raise InvalidInput(
+            "there is no remote to look at",
+            hint="holdfast remote add usb folder:/media/usb/holdfast",
+        )
+    found: dict[str, Circle] = {}
+    failed: list[HoldfastError] = []
+    for each in known:
+        try:
+            _gather(each.address, key, found)
+        except HoldfastError as error:
+            failed.append(error)
+    if failed and not found:
+        raise failed[0]
+    return list(found.values())
+
+
+def _gather(address: str, key: Key, found: dict[str, Circle]) -> None:
+    there = open_remote(address)
+    try:
+        for each in there.list("c/"):
+            circle = _read(there, each.name, key)
+            if circle is not None:
+                before = found.get(circle.id)
+                found[circle.id] = circles.union(before, circle) if before else circle
+    finally:
+        there.close()
+
+
+def _read(there: Remote, name: str, key: Key) -> Circle | None:
+    data = there.get(name)
+    if names.hash_of(data) != name.rpartition("/")[2]:
+        raise Tampered("what is told of your devices is not as it was put there", why=name)
+    try:
+        return circles.decode(data, key)
+    except Locked:
+        return None  # of someone else, or from before this key was let in
+
+
+def _the_only(found: list[Circle], what: str) -> Circle:
+    if len(found) == 1:
+        return found[0]
+    if found:
+        why = ", ".join(each.fingerprint for each in found)
+        raise InvalidInput(f"{what} more than one circle", why=why)
+    raise NotThere(
+        f"{what} no circle on any remote",
+        why="nothing that was put there is sealed to it",
+        hint="holdfast remote list; on a device that is in the circle: holdfast sync",
+    )

@@ -1,0 +1,273 @@
+"""Keys and devices on the command line: every way to lose one, and what is left then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.remote import keys
+from tests.surface.support import Answer, Cli
+
+PASSPHRASE = "correct horse battery"
+
+
+class Devices:
+    """Several homes that share one remote: `on("desk", "key", "show")`."""
+
+    def __init__(self, cli: Cli, folder: Path) -> None:
+        self.cli, self.folder = cli, folder
+        self.remote = folder / "remote"
+
+    def __call__(self, name: str, *argv: str, source: str = "", terminal: bool = False) -> Answer:
+        os.environ["HOLDFAST_HOME"] = str(self.folder / name)
+        os.environ["HOLDFAST_DEVICE_NAME"] = name
+        keys._opened.clear()
+        return self.cli(*argv, source=source, terminal=terminal)
+
+    def ok(self, name: str, *argv: str, source: str = "", terminal: bool = False) -> Answer:
+        answer = self(name, *argv, source=source, terminal=terminal)
+        assert answer.code == 0, answer
+        return answer
+
+    def json(self, name: str, *argv: str) -> dict[str, object]:
+        return self.ok(name, "--json", *argv).json
+
+    def connect(self, name: str) -> None:
+        """What `remote add` does."""
+        with holdfast.open(str(self.folder / name)) as hf:
+            hf.store.remotes.add("usb", f"folder:{self.remote}", "", 1)
+
+    def begin(self, name: str) -> str:
+        """The first device; returns the recovery code."""
+        code = str(self.json(name, "key", "init")["recovery"])
+        self.connect(name)
+        self.ok(name, "devices", "rename", name, name)  # so that the remote hears of it
+        return code
+
+    def let_in(self, name: str, by: str) -> None:
+        code = str(self.json(name, "devices", "add")["code"])
+        self.connect(name)
+        confirm = str(self.json(by, "devices", "approve", code, "--yes")["confirm"])
+        self.ok(name, *confirm.split()[1:])
+
+    def names(self, name: str) -> dict[str, bool]:
+        found = self.json(name, "devices", "list")["devices"]
+        assert isinstance(found, list)
+        return {each["name"]: each["active"] for each in found}
+
+
+@pytest.fixture
+def on(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Devices:
+    monkeypatch.setenv("HOLDFAST_DEVICE_NAME", "")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return Devices(cli, tmp_path)
+
+
+# --- the first device -------------------------------------------------------------------------
+
+
+def test_recovery_code_is_shown_once_and_no_secret_ever(on: Devices) -> None:
+    said = on.ok("laptop", "key", "init").out
+    (code,) = [line.strip() for line in said.splitlines() if line.startswith("  ")]
+    assert keys.recovery_key(code) and "Write it on paper" in said
+    shown = on.ok("laptop", "key", "show")
+    listed = on.ok("laptop", "devices", "list")
+    for answer in (shown, listed):
+        assert code.split()[0] not in answer.out and "SECRET" not in answer.out
+    assert "hfp1" in shown.out and "laptop" in listed.out and "this device" in listed.out
+    assert (on.folder / "laptop" / "keys" / "device.key").stat().st_mode & 0o777 == 0o600
+    again = on("laptop", "key", "init")
+    assert again.code == 4 and "already" in again.err
+
+
+def test_without_a_key_every_verb_says_how_to_make_one(on: Devices) -> None:
+    for line in ("key show", "devices list", "key rotate", "devices revoke x --yes"):
+        answer = on("laptop", *line.split())
+        assert answer.code == 8 and "holdfast key init" in answer.err, line
+    assert not (on.folder / "laptop" / "keys").exists()
+
+
+@pytest.mark.parametrize("line", ["key recover ABCD", "key recover - ", "devices approve hfd1x"])
+def test_mistyped_code_is_refused_before_anything_is_looked_at(on: Devices, line: str) -> None:
+    answer = on("laptop", *line.split(), source="nonsense!\n")
+    assert answer.code == 2, answer
+
+
+# --- passphrases --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick_passphrase")
+def test_passphrase_is_asked_for_on_a_terminal_and_never_echoed(on: Devices) -> None:
+    typed = f"{PASSPHRASE}\n{PASSPHRASE}\n"
+    made = on.ok("laptop", "key", "init", "--passphrase", source=typed, terminal=True)
+    assert PASSPHRASE not in made.out + made.err and "in a passphrase" in made.out
+    data = (on.folder / "laptop" / "keys" / "device.key").read_bytes()
+    assert b"SECRET" not in data and PASSPHRASE.encode() not in data
+    assert "hfp1" in on.ok("laptop", "key", "show", source=f"{PASSPHRASE}\n", terminal=True).out
+    unasked = on.ok("laptop", "key", "show").out
+    assert "hfp1" not in unasked and "with the passphrase" in unasked
+
+
+@pytest.mark.usefixtures("quick_passphrase")
+def test_wrong_passphrase_says_which_key_it_does_not_open(
+    on: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", PASSPHRASE)
+    made = on.json("laptop", "key", "init", "--passphrase")
+    assert on.names("laptop") == {"laptop": True}
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", "wrong")
+    answer = on("laptop", "devices", "list")
+    id = str(dict(made["device"])["key"])  # type: ignore[call-overload]
+    assert answer.code == 8 and id in answer.err and "wrong" not in answer.err
+    monkeypatch.delenv("HOLDFAST_PASSPHRASE")
+    assert "HOLDFAST_PASSPHRASE" in on("laptop", "devices", "list").err
+
+
+@pytest.mark.usefixtures("quick_passphrase")
+def test_different_passphrases_or_none_make_nothing(on: Devices) -> None:
+    differ = on("laptop", "key", "init", "--passphrase", source="a\nb\n", terminal=True)
+    assert differ.code == 2 and "differ" in differ.err
+    none = on("laptop", "key", "init", "--passphrase")
+    assert none.code == 2 and "HOLDFAST_PASSPHRASE" in none.err
+    assert not (on.folder / "laptop" / "keys").exists()
+
+
+@pytest.mark.usefixtures("quick_passphrase")
+def test_key_that_was_exported_opens_elsewhere(
+    on: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", PASSPHRASE)
+    on.begin("laptop")
+    file = str(on.folder / "laptop.key")
+    on.ok("laptop", "key", "export", file)
+    assert b"SECRET" not in Path(file).read_bytes()
+    assert on("laptop", "key", "export", file).code == 2  # the name is taken
+    on.ok("other", "key", "import", file)
+    assert on.names("other") == {"laptop": True}
+    assert on("desk", "key", "init").code == 0
+    assert "another key" in on("desk", "key", "import", file).err
+
+
+def test_passphrase_does_not_reach_programs_that_are_started(
+    on: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", PASSPHRASE)
+    on.cli.start("x")
+    said = on.cli.ok("prove", "--", "env").out
+    assert "PATH=" in said and PASSPHRASE not in said
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+def test_device_is_let_in_by_code_and_fingerprint(on: Devices) -> None:
+    on.begin("laptop")
+    asked = on.ok("desk", "devices", "add").out
+    (line,) = [line.split() for line in asked.splitlines() if "approve hfd1" in line]
+    on.connect("desk")
+    unasked = on("laptop", *line[1:])
+    assert unasked.code == 4 and "--yes" in unasked.err
+    seen = on.ok("laptop", *line[1:], source="yes\n", terminal=True).out
+    shown = asked.split("the same: ")[1].split()[0]
+    assert f"its fingerprint is {shown}" in " ".join(seen.split())
+    (confirm,) = [line.split() for line in seen.splitlines() if "--confirm" in line]
+    assert on("desk", *confirm[1:-1], "0000-0000-0000-0000-0000").code == 8
+    on.ok("desk", *confirm[1:])
+    assert on.names("desk") == on.names("laptop") == {"laptop": True, "desk": True}
+
+
+def test_no_answer_lets_nobody_in(on: Devices) -> None:
+    on.begin("laptop")
+    code = str(on.json("desk", "devices", "add")["code"])
+    refused = on("laptop", "devices", "approve", code, source="no\n", terminal=True)
+    assert refused.code == 1 and "nobody was let in" in refused.out
+    on.connect("desk")
+    before = on("desk", "devices", "add", "--confirm", "0000")
+    assert before.code == 8 and "no circle" in before.err
+
+
+def test_device_that_was_put_out_reads_nothing_new_and_comes_back_with_a_new_key(
+    on: Devices,
+) -> None:
+    on.begin("laptop")
+    on.let_in("desk", by="laptop")
+    on.ok("laptop", "devices", "revoke", "desk", "--yes")
+    assert on.names("laptop") == {"laptop": True, "desk": False}
+    fingerprint = str(on.json("laptop", "devices", "list")["fingerprint"])
+    # What is on the remote by now is not for it: it still sees the circle as it was.
+    on.ok("desk", "devices", "add", "--confirm", fingerprint)
+    assert on.names("desk") == {"laptop": True, "desk": True}
+    code = str(on.json("desk", "devices", "add", "--new-key")["code"])
+    confirm = str(on.json("laptop", "devices", "approve", code, "--yes")["confirm"])
+    on.ok("desk", *confirm.split()[1:])
+    assert on.names("desk") == {"laptop": True, "desk": True}
+    again = on.json("laptop", "devices", "list")["devices"]
+    assert isinstance(again, list) and len(again) == 3
+
+
+def test_several_devices_may_be_meant_by_one_word(on: Devices) -> None:
+    on.begin("laptop")
+    on.let_in("desk", by="laptop")
+    nobody = on("laptop", "devices", "revoke", "phone", "--yes")
+    assert nobody.code == 2 and "laptop" in nobody.err and "desk" in nobody.err
+    itself = on("laptop", "devices", "revoke", "laptop", "--yes")
+    assert itself.code == 4 and "another device" in itself.err
+    on.ok("laptop", "devices", "rename", "desk", "tower")
+    assert on.names("laptop") == {"laptop": True, "tower": True}
+
+
+def test_change_waits_for_a_remote_that_is_away(on: Devices) -> None:
+    on.begin("laptop")
+    on.remote.rename(on.folder / "unplugged")
+    on.remote.write_text("not a folder")
+    answer = on.ok("laptop", "key", "rotate")
+    assert "usb does not know yet" in answer.err and "holdfast sync" in answer.err
+
+
+# --- drills -------------------------------------------------------------------------------------
+
+
+def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> None:
+    code = on.begin("laptop")
+    on.let_in("desk", by="laptop")
+    on.connect("blank")
+    answer = on.ok("blank", "key", "recover", *code.lower().split())
+    assert "holdfast devices revoke" in answer.out
+    assert on.names("blank") == {"laptop": True, "desk": True, "blank": True}
+    for lost in ("laptop", "desk"):
+        on.ok("blank", "devices", "revoke", lost, "--yes")
+    assert on.names("blank") == {"laptop": False, "desk": False, "blank": True}
+    twice = on("blank", "key", "recover", *code.split())
+    assert twice.code == 4 and "already" in twice.err
+
+
+def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
+    code = on.begin("laptop")
+    on.connect("blank")
+    on.ok("blank", "key", "recover", "-", source=code + "\n")
+    assert on.names("blank") == {"laptop": True, "blank": True}
+
+
+def test_wrong_recovery_code_and_no_remote_are_told_apart(on: Devices) -> None:
+    code = on.begin("laptop")
+    without = on("blank", "key", "recover", *code.split())
+    assert without.code == 2 and "holdfast remote add" in without.err
+    on.connect("blank")
+    wrong = on("blank", "key", "recover", *keys.new_recovery_code().split())
+    assert wrong.code == 8 and "opens no circle" in wrong.err
+    assert not (on.folder / "blank" / "keys").exists()
+
+
+def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
+    old = on.begin("laptop")
+    new = str(on.json("laptop", "key", "rotate", "--recovery")["recovery"])
+    on.connect("blank")
+    # It opens what was written before it was replaced, and sees no more than that.
+    on.ok("blank", "key", "recover", *old.split())
+    assert on.names("laptop") == {"laptop": True}
+    on.connect("other")
+    on.ok("other", "key", "recover", *new.split())
+    assert on.names("other") == {"laptop": True, "other": True}

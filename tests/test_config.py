@@ -71,6 +71,7 @@ def test_each_layer_overrides_the_one_before(home: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name != "home"])
 def test_every_option_can_come_from_the_environment(name: str, home: Path) -> None:
     words = {"store": "sqlite:x", "color": "never", "naive_time": "utc", "context_window": "9999"}
+    words["auto_sync"] = "off"
     settings = load(str(home), environ={OPTIONS[name].variable: words.get(name, "160")})
     assert settings.origin(name) == f"environment HOLDFAST_{name.upper()}"
     assert getattr(settings, name) != OPTIONS[name].default

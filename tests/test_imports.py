@@ -48,10 +48,12 @@ ALLOWED = {
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
     "parcel": "holdfast errors derived model.* pack store",
+    "packed": "holdfast errors model.* pack",
     "bunch": "errors model.travel remote.*",
-    "exchange": "holdfast errors bunch clock derived journal model.* pack parcel remote.* restore"
-    " store store.remotes",
-    "sync": "holdfast errors bunch exchange files home process remote.* store.remotes",
+    "exchange": "holdfast errors bunch clock derived journal model.* pack packed parcel remote.*"
+    " restore store store.remotes text",
+    "errand": "holdfast errors config files home verb.travel",
+    "sync": "holdfast errors bunch exchange files home keychain remote.* store.remotes text",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
     "probe": "errors config files",
@@ -122,6 +124,7 @@ ALLOWED = {
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
+    "verb.travel": "holdfast errand home keychain remote.circle remote.code store.remotes sync who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.* who keychain remote.circle remote.code",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
@@ -144,7 +147,8 @@ ALLOWED = {
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " child expiry prove recover restore revisit soundness store.bound choice model.brief"
+    " child errand exchange expiry prove recover restore revisit soundness store.bound"
+    " store.remotes choice sync model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
     " hooks.install ingest mcp.* cli.* retell transcript keychain remote.circle remote.code",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
@@ -157,7 +161,7 @@ THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
     " erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
-    " orchestrator pack phase pipeline praxis_workflow"
+    " orchestrator pack packed phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
     " mcp.* retell remote.*",
     "yaml": "layout.guarded",

@@ -203,8 +203,12 @@ class Bunch:
         heads: Mapping[str, tuple[int, str]],
         now: int,
         tombstone: str = "",
+        name: str = "",
     ) -> tuple[str, bytes]:
-        """A pack as it travels, with its name; `prepare` came first."""
+        """A pack as it travels, and what it is called; `prepare` came first.
+
+        `name` is that of the device that wrote the events, if it is this one.
+        """
         held = self._ring
         if held is None:
             raise RemoteFailed("there is no key to seal with", session=self.session)
@@ -217,7 +221,7 @@ class Bunch:
             made=now,
             heads=dict(heads),
             tombstone=tombstone,
-            name=self.me.name,
+            name=name,
         )
         data = sealed.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)

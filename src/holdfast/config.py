@@ -151,6 +151,8 @@ _ALL = (
     Option("pager", "", _LINE, "the command that shows long output; empty: none"),
     Option("color", "auto", _choice("auto", "always", "never"), "colour on a terminal"),
     Option("session_root", "", _LINE, "where ai-session files are; empty: .ai-session"),
+    Option("auto_sync", "on", _choice("on", "off"), "sync by itself where there is a remote"),
+    Option("sync_seconds", 10, _integer(0, 86_400), "least time between two; 0: as things happen"),
     Option("naive_time", "local", _choice("local", "utc"), "zone of a time given without one"),
 )
 OPTIONS = {option.name: option for option in _ALL}
@@ -179,6 +181,8 @@ class Settings:
     pager: str
     color: str
     session_root: str
+    auto_sync: str
+    sync_seconds: int
     naive_time: str
     unknown: tuple[str, ...]
     _origins: Mapping[str, str]

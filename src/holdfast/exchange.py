@@ -38,23 +38,30 @@ from holdfast.errors import (
 from holdfast.journal import Journal
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
+from holdfast.model.merge import position
+from holdfast.model.tombstone import KINDS as STONES
+from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import (
     Missing,
+    Pack,
     Plan,
     Stretch,
     Told,
     by_chain,
+    crowded,
     missing,
     plan,
     whole,
 )
-from holdfast.pack import Blob, Range, Reader
+from holdfast.pack import Blob
+from holdfast.packed import Row, load
 from holdfast.parcel import Parcel
 from holdfast.remote import Object, Remote, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
 from holdfast.store.remotes import Known, Packed, Reach, There
+from holdfast.text import tame
 
 MEMORY = 64 << 20
 """How many bytes of packs that were looked at are kept until they are taken."""
@@ -63,7 +70,7 @@ AT_ONCE = 20_000
 PATIENCE = (0.2, 0.5, 1.0, 2.0)
 """How long to wait, each time, for a listing that is late."""
 _AHEAD = 8
-_STONES = ("session.forgotten", "event.forgotten")
+_NAME = 60
 _LOOK_THERE = "nothing of it was taken; look at the storage"
 _LATE = "a storage that lists late shows it after a while: try again"
 
@@ -151,7 +158,7 @@ class Opened(NamedTuple):
     name: str
     size: int
     claim: Claim
-    row: Range | None
+    row: Row | None
     blobs: list[Blob]
     stones: list[Sealed]
     erased: list[tuple[ev.Header, str]]
@@ -184,7 +191,9 @@ class Exchange:
 
     def __init__(self, trip: Trip, session: str, place: str, listed: Iterable[Object]) -> None:
         self.trip, self.session, self.place = trip, session, place
+        self._device = trip.store.device
         self._sent: list[Packed] = []
+        self._gone: list[str] = []
         remotes = trip.store.remotes
         self.there = remotes.session(trip.known, session) or There(session, place)
         self.known = {one.name: one for one in remotes.objects(trip.known, session)}
@@ -195,6 +204,7 @@ class Exchange:
         self._held: dict[tuple[str, int], set[str]] | None = None
         self._room = MEMORY
         self._owners = {one.device: one.circle for one in self.reaches if one.circle}
+        self._names = {one.device: one.name for one in self.reaches if one.name}
         self.keys.require_epoch(self.there.epoch)
 
     # -- looking -------------------------------------------------------------------------------
@@ -257,13 +267,11 @@ class Exchange:
             raise Replayed("an old pack lies under a new name", why=name.name, session=self.session)
         row, blobs = self._read(claim, body)
         stones, erased = [], []
-        for sealed in row.events:
-            if sealed.data is None or b".forgotten" in sealed.header:
-                header = ev.parse_header(sealed.header)
-                if header.kind in _STONES:
-                    stones.append(sealed)
-                elif sealed.data is None:
-                    erased.append((header, sealed.hash))
+        for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
+            if header.kind in STONES:
+                stones.append(sealed)
+            elif sealed.data is None:
+                erased.append((header, hash))
         return Opened(name.name, len(data), claim, row, blobs, stones, erased)
 
     def _unsealed(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
@@ -296,18 +304,17 @@ class Exchange:
             why = f"events {claim.first} to {claim.last} under the name of others"
             raise Replayed("an old pack lies under a new name", why=why, session=self.session)
 
-    def _read(self, claim: Claim, body: bytes) -> tuple[Range, list[Blob]]:
+    def _read(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
         try:
-            items = list(Reader((body,), name=f"a pack of {self.session}"))
+            row, blobs = load(body, name=f"a pack of {self.session}")
         except (Damaged, InvalidInput) as error:
             raise Tampered("a pack is not sound", why=str(error), session=self.session) from error
-        rows = [item for item in items if isinstance(item, Range)]
         told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
-        held = [(r.session, r.device, r.first, r.last, r.before, r.after) for r in rows]
-        if held != [told]:
+        held = row.range
+        if told != (held.session, held.device, held.first, held.last, held.before, row.hashes[-1]):
             why = "it holds something else than it claims"
             raise Tampered("a pack is not sound", why=why, session=self.session)
-        return rows[0], [item for item in items if isinstance(item, Blob)]
+        return row, blobs
 
     def _kept(self, one: Opened) -> Opened:
         """As long as there is room what was read stays at hand."""
@@ -362,6 +369,7 @@ class Exchange:
 
     def _require_owners(self, opened: Iterable[Opened]) -> None:
         """A chain belongs to whoever put its first pack there."""
+        opened = list(opened)
         owners = dict(self._owners)
         for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
             owner = owners.setdefault(one.claim.device, one.claim.circle)
@@ -372,6 +380,8 @@ class Exchange:
                     session=self.session,
                 )
         self._owners = owners
+        told = ((one.claim.device, one.claim.name) for one in opened if one.claim.name)
+        self._names |= {device: tame(name, limit=_NAME, lines=False) for device, name in told}
 
     def _require_tombstones(self, opened: Iterable[Opened]) -> None:
         """What is erased in a pack must have been forgotten by someone who may."""
@@ -380,8 +390,9 @@ class Exchange:
             return
         stones = self._stones(sealed for one in opened for sealed in one.stones)
         for one in opened:
-            for header, _ in one.erased:
-                if not one.claim.tombstone or not stones:
+            for header, hash in one.erased:
+                known = stones.erase(header, hash, self._may_erase)
+                if not one.claim.tombstone or not known:
                     raise Tampered(
                         f"the content of event {header.device}:{header.n} is gone from its pack",
                         why="nobody who may forget it did",
@@ -389,15 +400,21 @@ class Exchange:
                         session=self.session,
                     )
 
-    def _stones(self, more: Iterable[Sealed]) -> list[Sealed]:
+    def _stones(self, more: Iterable[Sealed]) -> Tombstones:
         """The tombstones that are held here or come with the packs."""
         try:
             with self.trip.store.view(self.session) as view:
                 held = [as_sealed(one) for one in view.events() if b".forgotten" in one.header]
         except NoSession:
             held = []
-        kinds = [(sealed, ev.parse_header(sealed.header).kind) for sealed in (*held, *more)]
-        return [sealed for sealed, kind in kinds if kind in _STONES]
+        return Tombstones(map(ev.read, (*held, *more)))
+
+    def _may_erase(self, device: str, of: str) -> bool:
+        """Whether a device may have events of another erased: of its own person, or its session."""
+        mine = self.trip.identity.circle.id
+        whose = self._owners.get(device, mine)
+        owner = self.keys.ring.owner.id if self.keys.ring else mine
+        return whose == owner or (bool(of) and whose == self._owners.get(of, mine))
 
     def _list_again(self) -> None:
         found = self.trip.remote.list(f"s/{self.place}/")
@@ -442,21 +459,33 @@ class Exchange:
         if not opened:
             return []
         whole = [self._at_hand(one) for one in opened]
-        events = [sealed for row, _ in whole for sealed in row.events]
-        blobs = {blob.digest: blob.data for _, some in whole for blob in some}
-        taken = restore.take(self.trip.journal, self.session, events, list(blobs.items()))
-        self.moved.down += taken.new
-        late = {sealed.hash for sealed in taken.left}
+        late = self._merge([row for row, _ in whole], [blob for _, some in whole for blob in some])
         left = [
             one
             for one, (row, _) in zip(opened, whole, strict=True)
-            if late and any(sealed.hash in late for sealed in row.events)
+            if late and not late.isdisjoint(row.hashes)
         ]
         done = [one.packed for one in opened if one not in left]
         self.trip.store.remotes.pushed(self.trip.known, self.session, done)
         return left
 
-    def _at_hand(self, one: Opened) -> tuple[Range, list[Blob]]:
+    def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
+        """Give events to the journal; returns the hashes of those that wait for others."""
+        content = list({blob.digest: blob.data for blob in blobs}.items())
+        sealed = [one for row in rows for one in row.range.events]
+        arrived = list(zip(sealed, (one for row in rows for one in row.events()), strict=True))
+        if len({row.range.device for row in rows}) > 1:
+            arrived.sort(key=lambda pair: position(pair[1]))
+        if self.trip.journal.go_on(self.session, arrived, content):
+            self.moved.down += len(arrived)
+            return set()
+        taken = restore.take(
+            self.trip.journal, self.session, sealed, content, entitled=self._may_erase
+        )
+        self.moved.down += taken.new
+        return {one.hash for one in taken.left}
+
+    def _at_hand(self, one: Opened) -> tuple[Row, list[Blob]]:
         if one.row is not None:
             return one.row, one.blobs
         found = names.as_pack(one.name)
@@ -517,7 +546,8 @@ class Exchange:
             if not self._is_forked(device):
                 ends = {end for end in ends if end[0] == reach}
             owner = self._owners.get(device, self.trip.identity.circle.id)
-            found += [Reach(device, n, hash, owner) for n, hash in sorted(ends)]
+            name = self._names.get(device, "")
+            found += [Reach(device, n, hash, owner, name) for n, hash in sorted(ends)]
         return found
 
     def _is_forked(self, device: str) -> bool:
@@ -536,7 +566,7 @@ class Exchange:
 
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
-        if self._has_more_of_ours():
+        if self._has_more_of_ours() or self._plan().gone:
             self.pull()
         with self.trip.store.view(self.session) as view:
             there = [_stretch(one) for one in self.known.values()]
@@ -548,10 +578,15 @@ class Exchange:
             after = 0 if self.trip.again else after
             found = parcel.parcels(self.trip.store, view, coverage, after=after)
             mine = (one for one in found if self._is_mine(one.row.device))
-            self._send(mine, self._newest_stone(view))
+            stone = self._newest_stone(view)
+            self._send(mine, stone)
+            self._replace_erased(view, stone)
+            self._put_together(view, stone)
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = There(self.session, self.place, self.keys.epoch, view.seq, as_sealed(last).hash)
-        self._remember(mark, found=self._sent)
+        there_now = self.known.keys()
+        sent = [one for one in self._sent if one.name in there_now]
+        self._remember(mark, found=sent, gone=self._gone)
 
     def _has_more_of_ours(self) -> bool:
         """Whether the remote has packs of chains that are held here, and nobody looked at them.
@@ -586,7 +621,6 @@ class Exchange:
 
     def _send(self, parcels: Iterable[Parcel], stone: str) -> None:
         """All but the last side by side; the last one, which tells of all, when they are there."""
-        self._sent = []
         before: Parcel | None = None
         sending = _Sending(self, stone)
         for one in parcels:
@@ -598,23 +632,66 @@ class Exchange:
         if before is not None:
             sending.finish(before)
 
+    # -- replacing -----------------------------------------------------------------------------
+
+    def _replace_erased(self, view: View, stone: str) -> None:
+        """Packs that hold what was forgotten become their erased twins, which name a tombstone."""
+        if not stone:
+            return
+        events = ((stored, ev.parse_header(stored.header)) for stored in view.events())
+        gone = [(h.device, h.n) for one, h in events if one.data is None and h.kind not in STONES]
+        for one in list(self.known.values()):
+            inside = any(one.device == device and one.first <= n <= one.last for device, n in gone)
+            if inside and one.tombstone != stone and self._is_mine(one.device):
+                self._replace(view, [one], stone)
+                self.moved.replaced += 1
+
+    def _put_together(self, view: View, stone: str) -> None:
+        """Many small packs of this device's chain become few; a sync now and then leaves many."""
+        mine = [one for one in self.known.values() if one.device == view.device]
+        if self._is_forked(view.device):
+            return
+        for one in [one for one in mine if _is_inside(one, mine)]:
+            self._delete(one)  # left over from a replacement that was interrupted
+        left = [Pack(one.name, one.size, _stretch(one)) for one in mine if one.name in self.known]
+        for row in crowded(left):
+            self._replace(view, [self.known[pack.name] for pack in row], stone)
+
+    def _replace(self, view: View, old: Sequence[Packed], stone: str) -> None:
+        """Put what some packs cover there once more, then take the old ones away."""
+        first, last = old[0], old[-1]
+        covered = Stretch(first.device, first.first, last.last, first.before, last.after)
+        self.keys.prepare(self.trip.put, self.trip.clock.now())
+        heads = heads_of([_stretch(one) for one in self.known.values()])
+        for one in list(parcel.stretch_of(self.trip.store, view, covered)):
+            self.note(self.put(one, heads, stone), again=True)
+        for pack in old:
+            self._delete(pack)
+
+    def _delete(self, pack: Packed) -> None:
+        self.trip.remote.delete(pack.name)
+        del self.known[pack.name]
+        self._listed.pop(pack.name, None)
+        self._gone.append(pack.name)
+
     def put(self, one: Parcel, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
         """Seal a parcel and put it there."""
         now = self.trip.clock.now()
         tombstone = stone if one.is_erased else ""
+        mine = self.trip.identity.name if one.row.device == self._device else ""
         name, data = self.keys.seal(
-            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone
+            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=mine
         )
         self.trip.put(name, data)
         return Packed(name, *one.stretch, len(data), tombstone)
 
-    def note(self, done: Packed) -> None:
+    def note(self, done: Packed, *, again: bool = False) -> None:
         """A pack is there: known from now on, so that it is not sent, nor read, again."""
         self.known[done.name] = done
         self._listed[done.name] = done.size
         self._sent.append(done)
         self.trip.store.remotes.pushed(self.trip.known, self.session, [done])
-        self.moved.up += done.last - done.first + 1
+        self.moved.up += 0 if again else done.last - done.first + 1
         self.moved.packs_up += 1
         self.moved.bytes_up += done.size
 
@@ -640,6 +717,18 @@ class _Sending:
         there = [_stretch(one) for one in self._exchange.known.values()]
         heads = heads_of([*there, last.stretch])
         self._exchange.note(self._exchange.put(last, heads, self._stone))
+
+
+def _is_inside(one: Packed, others: Iterable[Packed]) -> bool:
+    """Whether a larger pack, or the same one put there later, covers all of it."""
+    span = (one.first, one.last)
+    return any(
+        other.first <= one.first
+        and one.last <= other.last
+        and ((other.first, other.last) != span or other.name > one.name)
+        for other in others
+        if other.name != one.name and other.tombstone == one.tombstone
+    )
 
 
 def _stretch(one: Packed) -> Stretch:

@@ -10,6 +10,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
@@ -379,6 +380,34 @@ class Journal:
             batch.device = short_id(self._clock, 12)
         return batch
 
+    def go_on(
+        self,
+        session: str,
+        arrived: Sequence[tuple[Sealed, Event]],
+        blobs: Sequence[tuple[str, bytes]] = (),
+    ) -> bool:
+        """Take events, in merge order, that simply go on from what is held; True if it was so.
+
+        Each has seen everything before it, so nothing need be folded anew, and each was checked
+        by itself. Where that is not so nothing is taken, and `absorb` has to look closer.
+        """
+        taken: list[bool] = [False]
+
+        def plan(view: View) -> Batch | None:
+            _require_listed_well(view)
+            state, fresh = self._state(view)
+            if not _goes_on(view, state.core, [event for _, event in arrived]):
+                return None
+            for _, event in arrived:
+                if not follows(state, event):
+                    return None
+                extend(state, event)
+            taken[0] = True
+            return _continued(state, arrived, fresh=fresh)
+
+        self.store.append(session, plan, create=True, blobs=blobs)
+        return taken[0]
+
     # -- reading -------------------------------------------------------------------------------
 
     def state(self, view: View) -> State:
@@ -704,6 +733,53 @@ def _rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
         listing=listing(state),
         fresh_rows=True,
     )
+
+
+def _continued(state: State, arrived: Sequence[tuple[Sealed, Event]], *, fresh: bool) -> Batch:
+    """The batch of events that came from elsewhere, after they took effect."""
+    shown, rows = listing(state), state.rows
+    changed = rows.take_changes() if isinstance(rows, StoredRows) else all_rows(state)
+    return Batch(
+        # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
+        entries=[Entry(s.header, s.salt, s.data, event.id) for s, event in arrived],
+        core=encode(state.core),
+        fold=FOLD_VERSION,
+        rows=changed,
+        listing=shown,
+        fresh_rows=fresh,
+    )
+
+
+def _goes_on(view: View, core: Core, arrived: Sequence[Event]) -> bool:
+    """Whether events have links that only lead to heads and to each other, and are all new."""
+    if core.forgotten or (arrived and arrived[0].head.session != (core.session or view.session)):
+        return False
+    known = {
+        head[1]: _head_of(arrived[0].head, device, head)
+        for device, chain in core.chains.items()
+        for head in chain.heads
+    }
+    for event in arrived:
+        if event.head.device == view.device or check_link(event.head, known.get):
+            return False
+        known[event.hash] = event.head
+    ids = {event.id for event in arrived}
+    return len(ids) == len(arrived) and ids.isdisjoint(_ids(view))
+
+
+def _head_of(like: ev.Header, device: str, head: tuple[int, str, int]) -> ev.Header:
+    """As much of the header of a chain's last event as a link is checked against."""
+    return msgspec.structs.replace(like, device=device, n=head[0], clock=head[2])
+
+
+_ID = re.compile(rb'\{"v":[0-9]+,"id":"([^"\\]+)",')
+
+
+def _ids(view: View) -> Iterator[str]:
+    """The ids of all events that are held."""
+    for stored in view.events() if view.exists else ():
+        found = _ID.match(stored.header)
+        yield found[1].decode() if found else ev.parse_header(stored.header).id
 
 
 def own_head(view: View, core: Core) -> Head | None:

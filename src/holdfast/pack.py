@@ -99,7 +99,9 @@ class Manifest(Struct, frozen=True):
     size: int
 
 
-class _Place(Struct, frozen=True):
+class Place(Struct, frozen=True):
+    """Where a range stands, as it says itself."""
+
     session: str
     device: str
     first: ev.Number
@@ -107,6 +109,15 @@ class _Place(Struct, frozen=True):
     before: str
     after: str
     format: ev.Number
+
+
+def require_place(place: Place) -> None:
+    """Refuse ids that are none, and events of a newer form."""
+    for id, what in ((place.session, "session id"), (place.device, "device id")):
+        clean_id(id, what)
+    if place.format > ev.FORMAT:
+        why = f"events of format {place.format}; this one knows {ev.FORMAT}"
+        raise Outdated(why)
 
 
 class Range(Struct, frozen=True):
@@ -139,7 +150,7 @@ Item = Range | Blob
 
 _encode = msgspec.json.Encoder().encode
 _decode_manifest = msgspec.json.Decoder(Manifest).decode
-_decode_place = msgspec.json.Decoder(_Place).decode
+_decode_place = msgspec.json.Decoder(Place).decode
 
 
 # --- making items -----------------------------------------------------------------------------
@@ -274,7 +285,7 @@ def _records(item: Item) -> Iterator[bytes]:
     for id in (item.session, item.device):
         clean_id(id, "id")
     place = (item.session, item.device, item.first, item.last, item.before, item.after)
-    yield _framed(b"C", _encode(_Place(*place, ev.FORMAT)))
+    yield _framed(b"C", _encode(Place(*place, ev.FORMAT)))
     for sealed in item.events:
         yield _framed(b"E", _event_bytes(sealed))
 
@@ -406,18 +417,15 @@ class Reader:
 
     # -- items ---------------------------------------------------------------------------------
 
-    def _place(self, payload: bytes) -> _Place:
+    def _place(self, payload: bytes) -> Place:
         try:
             place = _decode_place(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._fail(f"a range cannot be read: {error}")
-        for id, what in ((place.session, "session id"), (place.device, "device id")):
-            try:
-                clean_id(id, what)
-            except InvalidInput as error:
-                self._fail(str(error), InvalidInput)
-        if place.format > ev.FORMAT:
-            self._fail(f"events of format {place.format}; this one knows {ev.FORMAT}", Outdated)
+        try:
+            require_place(place)
+        except (InvalidInput, Outdated) as error:
+            self._fail(str(error), type(error))
         if place.last < place.first or (place.last - place.first) * _LEAST_EVENT > self._left:
             self._fail(f"a range from {place.first} to {place.last} cannot be in it")
         if (place.before == ev.FIRST) != (place.first == 1):
@@ -435,7 +443,7 @@ class Reader:
             self._fail(f"session {id} is not where its manifest says")
         return _Session(id, count)
 
-    def _range(self, place: _Place, session: _Session) -> Range:
+    def _range(self, place: Place, session: _Session) -> Range:
         events: list[Sealed] = []
         before = place.before
         for n in range(place.first, place.last + 1):
@@ -464,7 +472,7 @@ class Reader:
             return Sealed(header, None, None)
         return Sealed(header, content[: ev.SALT_BYTES], content[ev.SALT_BYTES :])
 
-    def _check_event(self, sealed: Sealed, place: _Place, n: int, before: str) -> None:
+    def _check_event(self, sealed: Sealed, place: Place, n: int, before: str) -> None:
         try:
             header = ev.parse_header(sealed.header)
         except Damaged as error:
@@ -517,7 +525,7 @@ class _Session:
         self.blobs: set[str] = set()
 
 
-def _contradiction(header: Header, place: _Place, n: int, before: str) -> str:
+def _contradiction(header: Header, place: Place, n: int, before: str) -> str:
     if header.session != place.session:
         return "it belongs to another session"
     if header.device != place.device:

@@ -9,15 +9,17 @@ by it, and what was recorded waits.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast import files
+from holdfast import files, keychain
 from holdfast.bunch import Bunch, Identity
 from holdfast.errors import (
+    Busy,
     Downgraded,
     HoldfastError,
     InvalidInput,
@@ -25,32 +27,40 @@ from holdfast.errors import (
     NotEntitled,
     NotThere,
     Outdated,
-    Refused,
+    RemoteFailed,
     Tampered,
     Unreachable,
 )
 from holdfast.exchange import PATIENCE, Exchange, Moved, Trip
 from holdfast.home import Holdfast
-from holdfast.remote import FORMAT, Object, Remote, keys, names, open_remote
+from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_remote
 from holdfast.remote import circle as circles
 from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known, Packed
+from holdfast.text import plural
 
 SIDE_BY_SIDE = 4
-KEYS = "keys"
 _LOCK = "sync.lock"
 
-Ask = Callable[[], str]
 Tell = Callable[[str, int], None]
 
 
 class Report(NamedTuple):
-    """What one visit did. `waiting` events of this home are on no remote yet."""
+    """What one visit did. `waiting` events of this home are on no remote yet.
+
+    `foreign` places there belong to others. With an `error` the visit came to nothing.
+    """
 
     remote: str
     sessions: list[Moved]
     foreign: int
     waiting: int
+    error: HoldfastError | None = None
+
+    @property
+    def worst(self) -> HoldfastError | None:
+        """What went wrong first, if anything did."""
+        return next((e for e in (self.error, *(one.error for one in self.sessions)) if e), None)
 
     @property
     def problems(self) -> list[Moved]:
@@ -76,20 +86,33 @@ class Manner(NamedTuple):
     patience: Sequence[float] = PATIENCE
 
 
-def chosen(home: Holdfast, name: str = "") -> Known:
-    """The remote of a name; without one, the only one there is."""
+def meant(home: Holdfast, name: str = "") -> list[Known]:
+    """The remote of a name; without one, all of them."""
     every = home.store.remotes.all()
     found = [one for one in every if one.name == name] if name else every
-    if len(found) == 1:
-        return found[0]
-    if name:
-        why = ", ".join(one.name for one in every)
+    if found:
+        return found
+    if every:
+        why = f"there is {', '.join(one.name for one in every)}"
         raise InvalidInput(f"there is no remote {name}", why=why, hint="holdfast remote list")
-    if not every:
-        hint = "holdfast remote add usb folder:/media/usb/holdfast"
-        raise InvalidInput("there is no remote yet", hint=hint)
-    why = ", ".join(one.name for one in every)
-    raise InvalidInput("which remote?", why=why, hint=f"holdfast sync {every[0].name}")
+    hint = "holdfast remote add usb folder:/media/usb/holdfast"
+    raise InvalidInput("there is no remote yet", hint=hint)
+
+
+def visit_all(
+    home: Holdfast, name: str, manner: Manner, *, tell: Tell | None = None
+) -> list[Report]:
+    """Visit the remotes meant, one after the other; one that cannot be reached stops no other."""
+    found = meant(home, name)
+    identity(home)
+    return [_visited(home, one, manner, tell) for one in found]
+
+
+def _visited(home: Holdfast, known: Known, manner: Manner, tell: Tell | None) -> Report:
+    try:
+        return visit(home, known, manner, tell=tell)
+    except (RemoteFailed, Busy, Outdated) as error:
+        return Report(known.name, [], 0, home.store.remotes.waiting() or 0, error)
 
 
 LATE = "late"
@@ -107,7 +130,6 @@ def visit(
     known: Known,
     manner: Manner,
     *,
-    ask: Ask | None = None,
     tell: Tell | None = None,
     remote: Remote | None = None,
 ) -> Report:
@@ -115,7 +137,7 @@ def visit(
     with _alone(home, manner.wait):
         visiting = _Visit(home, known, manner, tell)
         try:
-            report = visiting.make(remote, ask)
+            report = visiting.make(remote)
         except HoldfastError as error:
             home.store.remotes.synced(known, home.clock.now(), "failed", str(error))
             _add_count(error, home)
@@ -130,7 +152,8 @@ def _add_count(error: HoldfastError, home: Holdfast) -> None:
     """Who is told that a remote cannot be reached wants to know what waits."""
     if isinstance(error, Unreachable):
         count = home.store.remotes.waiting() or 0
-        waits = f"{count} events wait here and go with the next push" if count else ""
+        verb = "waits" if count == 1 else "wait"
+        waits = f"{plural(count, 'event')} {verb} here for the next push" if count else ""
         error.hint = "; ".join(filter(None, (error.hint, waits)))
 
 
@@ -147,8 +170,8 @@ class _Visit:
         self._home, self._known, self._manner, self._tell = home, known, manner, tell
         self._remotes = home.store.remotes
 
-    def make(self, remote: Remote | None, ask: Ask | None) -> Report:
-        me = identity(self._home, ask)
+    def make(self, remote: Remote | None) -> Report:
+        me = identity(self._home)
         there = remote or reached(self._known)
         try:
             _require_format(there, make=self._manner.push)
@@ -211,7 +234,9 @@ class _Visit:
         return moved
 
     def _is_here(self, session: str) -> bool:
-        return bool(self._home.store.catalogue(where={"id": session}, limit=1))
+        """Also where it was forgotten: what is left of it says so to others."""
+        asked: list[dict[str, object]] = [{"id": session, "forgotten": gone} for gone in (0, 1)]
+        return any(self._home.store.catalogue(where=where, limit=1) for where in asked)
 
     # -- which sessions ------------------------------------------------------------------------
 
@@ -269,27 +294,83 @@ def _require_format(remote: Remote, *, make: bool) -> None:
     raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")
 
 
+# --- remotes ----------------------------------------------------------------------------------
+
+
+class Checked(NamedTuple):
+    """A remote as it was found: what it can do, and what else lies there."""
+
+    name: str
+    address: str
+    backend: str
+    probe: Probe
+    oddities: Sequence[Oddity]
+    sessions: int
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+
+def add(home: Holdfast, name: str, address: str) -> Checked:
+    """Try a remote and remember it by a name."""
+    if not _NAME.fullmatch(name):
+        why = "small letters, digits, dot, dash and underscore, at most 40"
+        raise InvalidInput(f"{name!r} is no name for a remote", why=why)
+    if home.store.remotes.find(name):
+        raise InvalidInput(f"there is a remote {name} already", hint="holdfast remote list")
+    remote = open_remote(address)
+    try:
+        _require_format(remote, make=False)
+        found = _checked(name, remote, remote.probe())
+    finally:
+        remote.close()
+    same = [one.name for one in home.store.remotes.all() if one.address == found.address]
+    if same:
+        raise InvalidInput(f"{found.address} is the remote {same[0]} already")
+    home.store.remotes.add(name, found.address, _told(found.probe), home.clock.now())
+    return found
+
+
+def check(home: Holdfast, name: str) -> Checked:
+    """Try a remote again, and look what else lies there."""
+    (known,) = meant(home, name)
+    remote = open_remote(known.address, known=bool(known.synced))
+    try:
+        _require_format(remote, make=False)
+        found = _checked(name, remote, remote.probe(), remote.oddities())
+    finally:
+        remote.close()
+    home.store.remotes.probed(known, _told(found.probe))
+    return found
+
+
+def _checked(name: str, remote: Remote, probe: Probe, oddities: Sequence[Oddity] = ()) -> Checked:
+    places = _by_place(remote.list(names.SESSIONS))
+    return Checked(name, remote.address, remote.backend, probe, oddities, len(places))
+
+
+def _told(probe: Probe) -> str:
+    """What to remember of a probe: nothing, if all is well."""
+    if probe.conditional and probe.lists:
+        return ""
+    return f"{'' if probe.lists else f'{LATE}: '}{probe.why or 'not careful'}"
+
+
+def remove(home: Holdfast, name: str) -> Known:
+    """Forget a remote; nothing there is changed."""
+    (known,) = meant(home, name)
+    home.store.remotes.remove(known)
+    return known
+
+
 # --- who this device is -----------------------------------------------------------------------
 
 
-def keys_folder(home: Holdfast) -> str:
-    return os.path.join(home.settings.home, KEYS)
-
-
-def identity(home: Holdfast, ask: Ask | None = None) -> Identity:
+def identity(home: Holdfast) -> Identity:
     """The key and the circle of this device; refused, with what helps, where there is none."""
-    from holdfast.process import device_name
-
-    folder = keys_folder(home)
-    if not keys.exists(folder):
-        hint = "holdfast key init"
-        raise Refused("this device has no key yet", why="what travels is sealed", hint=hint)
-    key = keys.load(folder, ask=ask)
-    circle = circles.load_circle(folder, key)
-    if circle is None:
-        hint = "holdfast devices add; then approve it on a device that is in the circle"
-        raise Refused("this device is in no circle yet", hint=hint)
-    return Identity(key, circle, home.settings.device_name or device_name())
+    key, circle = keychain.own(home)
+    known = circle.device(key.id)
+    return Identity(key, circle, known.name if known else keychain.own_name(home))
 
 
 class Circling:
@@ -310,7 +391,7 @@ class Circling:
             circle = circles.union(circle, found) if found else circle
             fresh.append(_met(name, found, listed[name]))
         if circle is not me.circle:
-            circles.keep(keys_folder(self._home), circle, me.key)
+            circles.keep(keychain.folder(self._home), circle, me.key)
         told = {one.after for name, one in seen.items() if name in listed}
         told |= {one.after for one in fresh}
         if push and _all(circle) not in told and circle.may_speak(me.key.id):

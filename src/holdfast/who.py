@@ -23,4 +23,5 @@ def name_of(home: Holdfast, device: str) -> str:
 
 def names(home: Holdfast) -> dict[str, str]:
     """Every chain whose device has a name that is known here."""
-    return {home.store.device: home.settings.device_name or device_name()}
+    mine = {home.store.device: home.settings.device_name or device_name()}
+    return {**home.store.remotes.names(), **mine}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import sync
+from holdfast import keychain, sync
 from holdfast.clock import Clock
 from holdfast.config import load
 from holdfast.derived import as_sealed
@@ -47,7 +47,7 @@ class Travellers:
         path = str(self.folder / name)
         home = opened(path, skew=skew)
         os.makedirs(path, mode=0o700, exist_ok=True)
-        folder = sync.keys_folder(home)
+        folder = keychain.folder(home)
         key = keys.create(folder)
         if self.circle is None or self._founder is None:
             self._founder = key
@@ -93,7 +93,9 @@ def hashes(home: Holdfast, id: str) -> set[str]:
 
 
 def opened(path: str, *, skew: int = 0) -> Holdfast:
-    settings = load(path, trust_env=False, overrides={"backup_every_minutes": 0})
+    settings = load(
+        path, trust_env=False, overrides={"backup_every_minutes": 0, "auto_sync": "off"}
+    )
     return Holdfast(settings, cwd=path if os.path.isdir(path) else None, clock=Skewed(skew))
 
 

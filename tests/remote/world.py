@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.home import Holdfast
+from holdfast.keychain import folder as keys_folder
 from holdfast.remote import circle, keys
 from holdfast.session import Session
-from holdfast.sync import keys_folder
 from holdfast.testing.storage import MemoryRemote, snapshot
 from tests.remote.travelling import Travellers, hashes, opened, travel
 

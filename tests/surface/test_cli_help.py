@@ -181,6 +181,15 @@ devices add --new-key
 devices approve C --yes
 devices revoke D --yes
 devices rename D N
+remote
+remote list
+remote add N A
+remote remove N
+remote check N
+push
+push R --again
+pull R
+sync R --watch --every 5 --soon
 """
 
 

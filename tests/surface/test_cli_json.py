@@ -86,6 +86,10 @@ ANSWERS = {
     "key export": "key export laptop.key",
     "devices list": "devices list",
     "devices add": "--home other devices add",
+    "push, pull, sync": "sync",
+    "remote add": "remote add other folder:other-remote",
+    "remote list": "remote list",
+    "remote remove": "remote remove usb",
     "init": "init",
     "completion": "completion bash",
     "help": "--help",
@@ -110,7 +114,9 @@ RECORDING = """
 def scene(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
     monkeypatch.setenv("HOLDFAST_PASSPHRASE", "secret")
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
     cli.ok("key", "init")
+    cli.ok("remote", "add", "usb", f"folder:{project / 'usb'}")
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
     cli.ok("export", "other.hfpack")

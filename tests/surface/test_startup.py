@@ -21,8 +21,8 @@ HEAVY = set(
     textwrap threading tokenize tomllib traceback typing unittest urllib urllib.parse uuid weakref
     """.split()
 )
-MOST_FOR_STATUS = 71
-MOST_FOR_NOTE = 101
+MOST_FOR_STATUS = 72
+MOST_FOR_NOTE = 102
 MOST_FOR_BRIEF = 118
 
 

@@ -44,6 +44,7 @@ def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         raise
     idle = idle_values(shown, hf)
     more = {**waiting_values(hf), **({"expiry": idle} if idle else {})}
+    more |= unpushed_values(shown, hf)
     screen.answer({**shown, **more})
     tell_status(shown, hf, screen)
     tell_idle(idle, screen)
@@ -91,6 +92,12 @@ def waiting_values(hf: Holdfast) -> dict[str, Any]:
     return {"waiting": count} if count else {}
 
 
+def unpushed_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
+    """How many events of a session are on no remote yet; nothing where there is no remote."""
+    count = hf.unpushed(shown["session"])
+    return {} if count is None else {"unpushed": count}
+
+
 def tell_waiting(hf: Holdfast, screen: Screen) -> None:
     if count := hf.waiting():
         said = f"{count} of what hooks said"
@@ -116,8 +123,14 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("died", (_holders(shown, now, dead=True), "red")),
             ("began", since(shown["began_at"], now)),
             ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
+            ("remote", _unpushed(shown, hf)),
         ]
     )
+
+
+def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
+    count = hf.unpushed(shown["session"])
+    return f"{plural(count, 'event')} not pushed" if count else ""
 
 
 def _status_words(shown: dict[str, Any]) -> Part:

@@ -150,6 +150,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "devices revoke": ("key", "put a device out; it reads nothing new"),
         "devices rename": ("key", "call a device by another name"),
     },
+    "Other devices": {
+        "sync": ("remote", "take what other devices pushed, and push what was recorded here"),
+        "push": ("remote", "put what was recorded here on a remote, sealed"),
+        "pull": ("remote", "take what others put on a remote"),
+        "remote list": ("remote", "the remotes; `holdfast remote` alone does the same"),
+        "remote add": ("remote", "name a folder or a bucket through which sessions travel"),
+        "remote remove": ("remote", "forget a remote; nothing is deleted there"),
+        "remote check": ("remote", "try a remote, and look what else lies there"),
+    },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),
         "doctor": ("care", "what is wrong here, and what would mend it"),

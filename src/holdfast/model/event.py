@@ -41,7 +41,7 @@ Number = Annotated[int, Meta(ge=1, le=2**53)]
 Moment = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
-class Header(Struct, frozen=True, omit_defaults=True):
+class Header(Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything about an event but its content. The bytes of this are what `hash` covers."""
 
     v: Number
@@ -73,7 +73,7 @@ def pairs(flat: list[int | str]) -> list[tuple[int, str]]:
     ]
 
 
-class Body(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Body(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """What happened. `redacted` names the kinds of secrets that were taken out first."""
 
     redacted: list[str] = []
@@ -560,7 +560,7 @@ DIGESTS = frozenset(
 """Fields that hold digests: exempt from redaction by type."""
 
 
-class Sealed(Struct, frozen=True):
+class Sealed(Struct, frozen=True, gc=False):
     """The stored form: exactly the bytes that were hashed."""
 
     header: bytes
@@ -572,7 +572,7 @@ class Sealed(Struct, frozen=True):
         return digest_of(self.header)
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """An event as read: header, its hash, the typed body, and this store's arrival number."""
 
     head: Header

@@ -102,6 +102,8 @@ def follows(state: State, event: Event) -> bool:
     reaches_back = isinstance(event.body, ev.EventRetracted | ev.EventForgotten)
     if reaches_back or event.head.clock <= state.core.clock:
         return False
+    if not event.head.seen:
+        return not state.core.tips or state.core.tips == [event.head.prev]
     return set(state.core.tips) <= set(parents(event))
 
 
@@ -125,7 +127,7 @@ def advance(core: Core, event: Event) -> None:
     chain.heads = [h for h in chain.heads if h[1] != head.prev] + [(head.n, event.hash, head.clock)]
     if head.seen:
         chain.seen = {**chain.seen, **head.seen}
-    known = set(parents(event))
+    known = parents(event) if head.seen else (head.prev,)
     core.tips = [tip for tip in core.tips if tip not in known] + [event.hash]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
-_CHAIN = "device, n, hash, circle"
+_CHAIN = "device, n, hash, circle, name"
 _OBJECT = "name, device, first, last, before, after, size, tombstone"
 # What came later than the mark and is there already was pulled from there.
 _WAITING = """
@@ -72,12 +72,12 @@ class There:
 
 
 class Reach:
-    """How far a chain was shown to be there, and whose it is."""
+    """How far a chain was shown to be there, whose it is, and what its device is called."""
 
-    __slots__ = ("circle", "device", "hash", "n")
+    __slots__ = ("circle", "device", "hash", "n", "name")
 
-    def __init__(self, device: str, n: int, hash: str, circle: str) -> None:
-        self.device, self.n, self.hash, self.circle = device, n, hash, circle
+    def __init__(self, device: str, n: int, hash: str, circle: str, name: str = "") -> None:
+        self.device, self.n, self.hash, self.circle, self.name = device, n, hash, circle, name
 
 
 class Packed:
@@ -108,6 +108,10 @@ class Remotes:
 
     def all(self) -> list[Known]:
         return [Known(*row) for row in self._read(f"SELECT {_REMOTE} FROM remote ORDER BY name")]
+
+    def any(self) -> bool:
+        """Whether there is a remote at all."""
+        return bool(self._read("SELECT 1 FROM remote LIMIT 1"))
 
     def find(self, name: str) -> Known | None:
         found = self._read(f"SELECT {_REMOTE} FROM remote WHERE name = ?", (name,))
@@ -176,6 +180,11 @@ class Remotes:
         )
         return [Reach(*row) for row in rows]
 
+    def names(self) -> dict[str, str]:
+        """What the devices behind chains are called, as far as a remote told it."""
+        rows = self._read("SELECT DISTINCT device, name FROM remote_chain WHERE name != ''")
+        return {str(device): str(name) for device, name in rows}
+
     def objects(self, remote: Known, session: str) -> list[Packed]:
         """The packs of a session that were found sound there, by name."""
         rows = self._read(
@@ -224,8 +233,8 @@ class Remotes:
                     "DELETE FROM remote_chain WHERE remote = ? AND session = ?", whose
                 )
                 connection.executemany(
-                    "INSERT INTO remote_chain VALUES (?, ?, ?, ?, ?, ?)",
-                    [(*whose, one.device, one.n, one.hash, one.circle) for one in chains],
+                    "INSERT INTO remote_chain VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    [(*whose, o.device, o.n, o.hash, o.circle, o.name) for o in chains],
                 )
 
         self._store.write(act)
@@ -246,7 +255,7 @@ class Remotes:
 
         It costs one look at a row for each session.
         """
-        if not self._read("SELECT 1 FROM remote LIMIT 1"):
+        if not self.any():
             return None
         one = " AND s.id = ? COLLATE NOCASE" if session else ""
         rows = self._read(_WAITING + one, (session,) if session else ())

@@ -139,7 +139,7 @@ MIGRATIONS = (
     CREATE INDEX remote_session_id ON remote_session (session COLLATE NOCASE);
     CREATE TABLE remote_chain (
         remote INTEGER NOT NULL, session TEXT NOT NULL, device TEXT NOT NULL,
-        n INTEGER NOT NULL, hash TEXT NOT NULL, circle TEXT NOT NULL,
+        n INTEGER NOT NULL, hash TEXT NOT NULL, circle TEXT NOT NULL, name TEXT NOT NULL,
         PRIMARY KEY (remote, session, device, hash)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE remote_object (

@@ -668,15 +668,19 @@ def _unsound(run: Read) -> list[tuple[int, str]]:
 
 
 def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:
-    base = view.number << SHIFT
-    rows = []
+    base, total = view.number << SHIFT, view.event_sum
     for entry in entries:
-        view.seq += 1
-        key = (entry.key or "").encode()
-        whole = key + entry.header + (entry.salt or b"") + (entry.data or b"")
-        view.event_sum = zlib.crc32(whole, view.event_sum)
-        rows.append((base + view.seq, entry.key, entry.header, entry.salt, entry.data))
-    connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", rows)
+        salt, data = entry.salt or b"", entry.data or b""
+        total = zlib.crc32((entry.key or "").encode() + entry.header + salt + data, total)
+    places = range(base + view.seq + 1, base + view.seq + len(entries) + 1)
+    view.seq, view.event_sum = view.seq + len(entries), total
+    connection.executemany(
+        "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
+        (
+            (place, one.key, one.header, one.salt, one.data)
+            for place, one in zip(places, entries, strict=True)
+        ),
+    )
 
 
 def _whose(view: SqliteView) -> dict[str, object]:

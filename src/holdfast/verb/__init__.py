@@ -75,6 +75,7 @@ class Recorder:
             self.home.afterwards(lambda: self.home.appear(self.id))
         self.home.reflect(self.id, recorded.events[-1].kind)
         self.home.backup_if_due()
+        self.home.sync_if_due(recorded.events[-1].kind)
         self.repeated = recorded.repeated
         return recorded.events[-1]
 

@@ -7,12 +7,28 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from holdfast.home import Holdfast
     from holdfast.keychain import Asking, Changed
     from holdfast.remote.circle import Circle
+    from holdfast.store.remotes import Known
+    from holdfast.sync import Checked, Report
+
+    # `list` is a verb of a home.
+    Remotes = list[Known]
+    Reports = list[Report]
+    OnBytes = Callable[[str, int], None]
+
+
+MOMENTS = frozenset(
+    """
+    agent.started agent.finished agent.failed agent.timed_out decision.made error.raised
+    session.paused session.completed
+    """.split()
+)
+"""Kinds of events after which other devices should know at once."""
 
 
 class TravelVerbs:
@@ -20,6 +36,7 @@ class TravelVerbs:
 
     ask_passphrase: Callable[[], str] | None = None
     """Called for the passphrase of this device's key, once in a process, if it has one."""
+    _look_again_at = 0.0
 
     @property
     def _home(self) -> Holdfast:
@@ -111,3 +128,78 @@ class TravelVerbs:
         from holdfast import keychain
 
         return keychain.rename(self._home, which, name)
+
+    # -- remotes -------------------------------------------------------------------------------
+
+    def remote_add(self, name: str, address: str) -> Checked:
+        """Remember a remote by a name, once it was tried: `folder:PATH` or `s3://BUCKET/…`."""
+        from holdfast import sync
+
+        return sync.add(self._home, name, address)
+
+    def remote_list(self) -> Remotes:
+        """The remotes of this home, with how the last sync went."""
+        return self._home.store.remotes.all()
+
+    def remote_remove(self, name: str) -> Known:
+        """Forget a remote, and what it has shown; nothing there is changed."""
+        from holdfast import sync
+
+        return sync.remove(self._home, name)
+
+    def remote_check(self, name: str) -> Checked:
+        """Try a remote again: what it can do, and what lies there that is none of ours."""
+        from holdfast import sync
+
+        return sync.check(self._home, name)
+
+    def push(
+        self,
+        remote: str = "",
+        *,
+        sessions: Sequence[str] = (),
+        again: bool = False,
+        on_bytes: OnBytes | None = None,
+    ) -> Reports:
+        """Put what was recorded here on a remote, or on all of them; all sessions, or some.
+
+        `again` puts there what the remote should have and lost. `on_bytes` is told "up" or
+        "down" and a number of bytes as they move.
+        """
+        from holdfast import sync
+
+        manner = sync.Manner(pull=False, again=again, sessions=sessions)
+        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+
+    def pull(
+        self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
+    ) -> Reports:
+        """Take what others put on a remote."""
+        from holdfast import sync
+
+        manner = sync.Manner(push=False, sessions=sessions)
+        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+
+    def sync(
+        self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
+    ) -> Reports:
+        """Pull, then push."""
+        from holdfast import sync
+
+        manner = sync.Manner(sessions=sessions)
+        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+
+    def sync_if_due(self, kind: str = "") -> None:
+        """Something was recorded: have it synced in the background, if there is a remote."""
+        home, now = self._home, self._home.clock.monotonic()
+        if home.settings.auto_sync != "on" or (now < self._look_again_at and kind not in MOMENTS):
+            return
+        self._look_again_at = now + 1
+        if home.store.remotes.any():
+            from holdfast import errand
+
+            home.afterwards(lambda: errand.wish(home, kind))
+
+    def unpushed(self, session: str = "") -> int | None:
+        """How many events are on no remote yet, of one session or all; None without a remote."""
+        return self._home.store.remotes.waiting(session)

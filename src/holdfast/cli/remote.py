@@ -1,0 +1,306 @@
+"""Remotes, and what travels there and back."""
+
+from __future__ import annotations
+
+from holdfast.cli.arguments import Command, Parser, count, nothing
+from holdfast.clock import ago, iso
+from holdfast.errors import DONE, UNREACHABLE, HoldfastError
+from holdfast.text import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.cli.screen import Screen
+    from holdfast.exchange import Moved
+    from holdfast.home import Holdfast
+    from holdfast.store.remotes import Known
+    from holdfast.sync import Checked, Report
+
+    OnBytes = Callable[[str, int], None]
+    Travel = Callable[[str, list[str], OnBytes], list[Report]]
+
+_ARROWS = {"up": "↑", "down": "↓"}
+_UNITS = ("B", "kB", "MB", "GB")
+
+
+# -- remotes -----------------------------------------------------------------------------------
+
+
+def _add_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="what to call it here")
+    parser.add_argument(
+        "address", metavar="ADDRESS", help="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL"
+    )
+
+
+def _name_argument(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the remote")
+
+
+def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    found = hf.remote_add(options.name, options.address)
+    screen.answer(_checked_values(found))
+    screen.done(("Added ", "green"), f"{found.name}, {found.address}")
+    _tell_checked(found, screen)
+    screen.hint("next: ", f"holdfast sync {found.name}")
+
+
+def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    found = hf.remote_check(options.name)
+    screen.answer(_checked_values(found))
+    screen.line(f"{found.name}, {found.address}")
+    _tell_checked(found, screen)
+    for one in found.oddities:
+        screen.line(("  not ours ", "yellow"), f"{one.place} ({one.kind})")
+
+
+def _tell_checked(found: Checked, screen: Screen) -> None:
+    probe = found.probe
+    if probe.conditional and probe.lists:
+        screen.line("  it keeps what is written, refuses to overwrite, and lists it at once")
+    else:
+        screen.line(("  with care: ", "yellow"), probe.why)
+        screen.line(("  every write is read back; that is slower, and safe", "dim"))
+    if found.sessions:
+        screen.line(f"  {plural(found.sessions, 'session')} there")
+
+
+def _checked_values(found: Checked) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "address": found.address,
+        "backend": found.backend,
+        "conditional": found.probe.conditional,
+        "lists": found.probe.lists,
+        "why": found.probe.why or None,
+        "sessions": found.sessions,
+        "not_ours": [{"place": one.place, "kind": one.kind} for one in found.oddities],
+    }
+
+
+def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    found = hf.remote_list()
+    waiting = hf.unpushed()
+    screen.answer({"remotes": [_known_values(one) for one in found], "waiting": waiting})
+    if not found:
+        screen.line("There is no remote yet.")
+        screen.hint("add one: ", "holdfast remote add usb folder:/media/usb/holdfast")
+        return
+    screen.table([[one.name, one.address, _last(one, hf.clock.now())] for one in found])
+    for one in found:
+        if one.error:
+            screen.line((f"  {one.name}: ", "yellow"), one.error)
+    if waiting:
+        screen.line(f"{plural(waiting, 'event')} not pushed")
+
+
+def _last(one: Known, now: int) -> str:
+    if not one.synced:
+        return "never synced"
+    return f"{one.result}, {ago(now - one.synced)}"
+
+
+def _known_values(one: Known) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "address": one.address,
+        "added_at": iso(one.added),
+        "synced_at": iso(one.synced) if one.synced else None,
+        "result": one.result or None,
+        "error": one.error or None,
+        "care": one.probe or None,
+    }
+
+
+def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    gone = hf.remote_remove(options.name)
+    screen.answer({"name": gone.name, "address": gone.address})
+    screen.done(("Removed ", "green"), f"{gone.name}; nothing at {gone.address} was changed")
+
+
+# -- travelling --------------------------------------------------------------------------------
+
+
+def _which_argument(parser: Parser) -> None:
+    parser.add_argument(
+        "remote", nargs="?", default="", metavar="REMOTE", help="one of them; else all"
+    )
+
+
+def _push_arguments(parser: Parser) -> None:
+    _which_argument(parser)
+    parser.add_argument("--again", action="store_true", help="also what the remote had and lost")
+
+
+def _sync_arguments(parser: Parser) -> None:
+    _which_argument(parser)
+    parser.add_argument("--watch", action="store_true", help="go on until you stop it")
+    parser.add_argument(
+        "--every", type=count, default=0, metavar="SECONDS", help="with --watch: how often"
+    )
+    parser.add_argument("--soon", action="store_true", help="in the background; for Holdfast's use")
+
+
+def run_push(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
+        return hf.push(remote, sessions=sessions, again=options.again, on_bytes=on_bytes)
+
+    return _travel(travel, options, hf, screen)
+
+
+def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
+        return hf.pull(remote, sessions=sessions, on_bytes=on_bytes)
+
+    return _travel(travel, options, hf, screen)
+
+
+def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
+        return hf.sync(remote, sessions=sessions, on_bytes=on_bytes)
+
+    if options.soon:
+        from holdfast import errand
+
+        return errand.run(hf)
+    if not options.watch:
+        return _travel(travel, options, hf, screen)
+    while True:
+        _travel(travel, options, hf, screen)
+        screen.flush()
+        hf.clock.sleep(options.every or hf.settings.sync_seconds or 10)
+
+
+def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> int:
+    moved = {"up": 0, "down": 0}
+
+    def on_bytes(way: str, size: int) -> None:
+        moved[way] += size
+        parts = [f"{_ARROWS[name]} {_size(total)}" for name, total in moved.items() if total]
+        screen.progress("  ".join(parts))
+
+    reports = travel(options.remote, _sessions(hf), on_bytes)
+    screen.progress()
+    screen.answer({"remotes": [_report_values(one) for one in reports]})
+    for one in reports:
+        _tell_report(one, screen)
+    worst = next((one.worst for one in reports if one.worst), None)
+    return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
+
+
+def _sessions(hf: Holdfast) -> list[str]:
+    """The session of --session; a variable that agents carry about must not hide the others."""
+    if hf.settings.origin("session") != "argument":
+        return []
+    return [hf.current().id]
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def _tell_report(report: Report, screen: Screen) -> None:
+    if report.error is not None:
+        _complain(report.remote, report.error, screen)
+    for one in report.problems:
+        if one.error is not None:
+            _complain(f"session {one.session}", one.error, screen)
+    for one in report.sessions:
+        _tell_moved(one, screen)
+    if report.error is None:
+        said = [
+            f"{plural(report.up, 'event')} pushed" if report.up else "",
+            f"{plural(report.down, 'event')} pulled" if report.down else "",
+        ]
+        words = ", ".join(filter(None, said)) or "nothing new"
+        screen.done((f"{report.remote}: ", "bold"), words)
+    if report.waiting:
+        screen.done(f"{plural(report.waiting, 'event')} not pushed")
+
+
+def _tell_moved(one: Moved, screen: Screen) -> None:
+    if one.new and one.down:
+        screen.done("  new here: ", (f"holdfast resume {one.session}", "cyan"))
+    if one.disputes:
+        many = plural(one.disputes, "dispute")
+        screen.line((f"  {one.session}: {many}", "yellow"), "; both sides are kept")
+        screen.line("  → ", screen.as_typed(f"holdfast settle --session {one.session}"))
+    if one.loose:
+        many = plural(one.loose, "pack")
+        screen.line(
+            (f"  {one.session}: {many} wait for others", "yellow"), "; a push is under way there"
+        )
+
+
+def _complain(what: str, error: HoldfastError, screen: Screen) -> None:
+    screen.complain(("error: ", "red"), f"{what}: {error.what}")
+    if error.why:
+        screen.complain("  ", (error.why, "dim"))
+    if error.hint:
+        screen.complain("  → ", screen.as_typed(error.hint))
+
+
+def _report_values(report: Report) -> dict[str, Any]:
+    return {
+        "remote": report.remote,
+        "pushed": report.up,
+        "pulled": report.down,
+        "waiting": report.waiting,
+        "others": report.foreign,
+        "error": _error_values(report.error),
+        "sessions": [_moved_values(one) for one in report.sessions],
+    }
+
+
+def _moved_values(one: Moved) -> dict[str, Any]:
+    return {
+        "session": one.session,
+        "new": one.new,
+        "pushed": one.up,
+        "pulled": one.down,
+        "packs_pushed": one.packs_up,
+        "packs_pulled": one.packs_down,
+        "bytes_pushed": one.bytes_up,
+        "bytes_pulled": one.bytes_down,
+        "disputes": one.disputes,
+        "packs_waiting": one.loose,
+        "error": _error_values(one.error),
+    }
+
+
+def _error_values(error: HoldfastError | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    return {
+        "type": type(error).__name__,
+        "message": error.what,
+        "why": error.why or None,
+        "hint": error.hint or None,
+    }
+
+
+COMMANDS = {
+    "remote add": Command(
+        _add_arguments,
+        run_add,
+        "holdfast remote add usb folder:/media/usb/holdfast",
+        "holdfast remote add cloud 's3://my-bucket/holdfast?region=eu-central-1'",
+    ),
+    "remote list": Command(nothing, run_list, "holdfast remote list"),
+    "remote remove": Command(_name_argument, run_remove, "holdfast remote remove usb"),
+    "remote check": Command(_name_argument, run_check, "holdfast remote check usb"),
+    "push": Command(
+        _push_arguments, run_push, "holdfast push", "holdfast push usb --session login"
+    ),
+    "pull": Command(_which_argument, run_pull, "holdfast pull", "holdfast pull usb"),
+    "sync": Command(
+        _sync_arguments, run_sync, "holdfast sync", "holdfast sync usb --watch --every 30"
+    ),
+}

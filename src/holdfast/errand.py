@@ -1,0 +1,109 @@
+"""Errands: syncs that run by themselves, in a process of their own, so that nobody waits.
+
+At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
+more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
+a process unless one is under way. That one syncs with every remote, and once more if another
+wish came meanwhile. Where there is no remote nothing of this happens; what goes wrong is kept
+with the remote, for `holdfast remote list`, and never told to whoever recorded something.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import files
+from holdfast.errors import Busy, HoldfastError
+from holdfast.verb.travel import MOMENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.home import Holdfast
+
+_WISH = "sync.wish"
+_LOCK = "errand.lock"
+_MOST = 20
+"""How often one process may begin anew, should wishes never end."""
+
+
+def wish(home: Holdfast, kind: str) -> None:
+    """Something was recorded: start an errand if it is time."""
+    path = os.path.join(home.store.home, _WISH)
+    now = home.clock.now()
+    if kind not in MOMENTS and not _is_old(path, now, home.settings.sync_seconds):
+        return
+    _touch(path, now)
+    if not _is_under_way(home):
+        _start(home)
+
+
+def _is_old(path: str, now: int, seconds: int) -> bool:
+    try:
+        last = os.stat(path).st_mtime
+    except OSError:
+        return True
+    return bool(seconds) and not 0 <= now / 1000 - last < seconds
+
+
+def _touch(path: str, now: int) -> None:
+    if not os.path.exists(path):
+        files.replace(path, b"")
+    os.utime(path, ns=(now * 1_000_000, now * 1_000_000))
+
+
+def _is_under_way(home: Holdfast) -> bool:
+    try:
+        with files.locked(_lock(home), timeout=0, clock=home.clock, create=True):
+            return False
+    except Busy:
+        return True
+
+
+def _lock(home: Holdfast) -> str:
+    return os.path.join(home.store.home, _LOCK)
+
+
+def _start(home: Holdfast) -> None:
+    """Start a process that outlives this one, by a shell that is gone at once."""
+    import sys
+
+    from holdfast.config import user_environment
+
+    run = "from holdfast.cli import entry; entry()"
+    given = ["--home", home.settings.home, *_store(home)]
+    program = [sys.executable, "-c", run, *given, "sync", "--soon", "--quiet"]
+    # By itself a shell neither loads anything here nor leaves a dead child to be buried.
+    argv = ["sh", "-c", _DETACHED, "sh", *program]
+    try:
+        child = os.posix_spawn("/bin/sh", argv, user_environment())
+        os.waitpid(child, 0)
+    except OSError:
+        return  # the next one will try again
+
+
+_DETACHED = """trap '' HUP; cd /; "$@" </dev/null >/dev/null 2>&1 &"""
+
+
+def _store(home: Holdfast) -> list[str]:
+    return ["--store", home.settings.store] if home.settings.store else []
+
+
+def run(home: Holdfast) -> int:
+    """Sync with every remote until no wish is left; the exit code says nothing to anyone."""
+    for _ in range(_MOST):
+        before = _wished(home)
+        try:
+            with files.locked(_lock(home), timeout=0, clock=home.clock, create=True):
+                home.sync()
+        except HoldfastError:
+            return 0
+        # Whoever wished while the lock was held started no other process.
+        if _wished(home) == before:
+            break
+    return 0
+
+
+def _wished(home: Holdfast) -> float:
+    try:
+        return os.stat(os.path.join(home.store.home, _WISH)).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,148 @@
+"""Remotes at the command line: added, listed, checked, removed, and what travels through them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.surface.support import Cli
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
+
+
+@pytest.fixture
+def usb(cli: Cli, tmp_path: Path) -> Path:
+    cli.ok("key", "init")
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    return tmp_path / "usb"
+
+
+def test_there_is_a_way_to_begin(cli: Cli, tmp_path: Path) -> None:
+    assert "no remote yet" in cli.ok("remote").out
+    cli.start()
+    answer = cli("sync")
+    assert (answer.code, "holdfast remote add" in answer.err) == (2, True)
+    added = cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    assert "refuses to overwrite" in added.out
+    answer = cli("sync")
+    assert "holdfast key init" in answer.err
+    assert answer.code
+
+
+def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path) -> None:
+    assert "never synced" in cli.ok("remote", "list").out
+    assert cli("remote", "add", "usb", "folder:/x").code == 2
+    assert cli("remote", "add", "other", f"folder:{usb}").code == 2
+    assert cli("remote", "add", "No Name", "folder:/x").code == 2
+    assert cli("remote", "add", "odd", "ftp://x").code == 2
+    cli.start()
+    assert "1 event not pushed" in cli.ok("status").out
+    assert "usb: 1 event pushed" in cli.ok("sync").out
+    assert "usb: nothing new" in cli.ok("sync").out
+    assert "done" in cli.ok("remote", "list").out
+    assert "not pushed" not in cli.ok("status").out
+    assert cli.json("status")["unpushed"] == 0
+
+
+def test_what_lies_there_and_is_not_ours_is_shown(cli: Cli, usb: Path) -> None:
+    cli.start()
+    cli.ok("push")
+    (usb / "holdfast" / "format (conflicted copy 2026-01-01)").write_text("x")
+    answer = cli.ok("remote", "check", "usb")
+    assert "1 session there" in answer.out
+    assert "conflicted copy" in answer.out
+
+
+def test_removing_a_remote_deletes_nothing_there(cli: Cli, usb: Path) -> None:
+    cli.start()
+    cli.ok("push")
+    before = sorted(str(path) for path in usb.rglob("*"))
+    assert "nothing" in cli.ok("remote", "remove", "usb").out
+    assert sorted(str(path) for path in usb.rglob("*")) == before
+    assert cli("remote", "remove", "usb").code == 2
+
+
+def test_a_remote_that_is_gone_is_told_with_what_waits(cli: Cli, usb: Path) -> None:
+    cli.start()
+    cli.ok("sync")
+    cli.ok("note", "offline")
+    shutil.move(usb, f"{usb}.away")
+    answer = cli("sync")
+    assert answer.code == 8
+    assert "1 event waits here" in answer.err
+    found = cli("sync", "--json")
+    assert '"Unreachable"' in found.out
+    shutil.move(f"{usb}.away", usb)
+    assert "1 event pushed" in cli.ok("sync").out
+
+
+def test_a_lie_is_told_with_its_name_and_exit_8(cli: Cli, usb: Path) -> None:
+    cli.start()
+    cli.ok("sync")
+    for path in usb.glob("s/*/p/*/*"):
+        path.unlink()
+    answer = cli("pull")
+    assert answer.code == 8
+    assert "older state" in answer.err
+    assert "--again" in answer.err
+    cli.ok("push", "--again")
+    cli.ok("pull")
+
+
+def test_only_the_session_that_is_named_travels(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start("one", "--id", "one")
+    cli.start("two", "--id", "two")
+    cli.ok("push", "usb", "--session", "one")
+    assert cli.json("remote", "list")["waiting"] == 1
+    # A variable that agents carry about names the session they work on, and hides no other.
+    monkeypatch.setenv("HOLDFAST_SESSION", "one")
+    assert cli.json("push")["remotes"][0]["pushed"] == 1
+
+
+def test_watching_goes_on_until_it_is_stopped(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    naps: list[float] = []
+
+    def sleep(_: object, seconds: float) -> None:
+        naps.append(seconds)
+        cli.ok("note", f"after {len(naps)}")
+        if len(naps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", sleep)
+    assert cli("sync", "--watch", "--every", "7").code == 130
+    assert naps == [7, 7, 7]
+    assert cli.json("remote", "list")["waiting"] == 1
+
+
+def test_what_matters_is_synced_by_itself_and_nobody_waits(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "on")
+    cli.start()
+    cli.ok("decide", "use cookies")
+    waits_until = time.monotonic() + 30
+    while cli.json("remote", "list")["waiting"] and time.monotonic() < waits_until:
+        time.sleep(0.1)
+    assert cli.json("remote", "list")["waiting"] == 0
+
+
+def test_without_a_remote_nothing_is_started(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "on")
+
+    started: list[object] = []
+    monkeypatch.setattr(os, "posix_spawn", lambda *given: started.append(given))
+    cli.start()
+    cli.ok("decide", "use cookies")
+    assert not started

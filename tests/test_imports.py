@@ -129,7 +129,7 @@ ALLOWED = {
     " revisit store touch verb.* who keychain remote.circle remote.code",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
-    " hooks.survey ingest journal"
+    " hooks.spool hooks.survey ingest journal"
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"

@@ -39,6 +39,7 @@ NEWEST = 20
 _HOUR = 3600 * 1000
 _DAY = 24 * _HOUR
 _FEW = 3
+_MUCH_ASIDE, _BYTES_ASIDE = 1000, 100 << 20
 _ALL = 1_000_000
 _LITTLE_SPACE = 100 << 20
 _SEVERITIES = ("error", "warning", "info")
@@ -613,13 +614,15 @@ def _look_at_spool(case: _Case) -> Iterator[Advice]:
             fixable=True,
             file=spool.path(LOST),
         )
-    if bad := spool.count(BAD):
+    bad, size = spool.set_aside_size()
+    if bad:
         yield Advice(
             "spool-bad",
-            "info",
-            f"{bad} of what hooks said could not be understood and lies in {spool.path(BAD)}",
+            "warning" if bad > _MUCH_ASIDE or size > _BYTES_ASIDE else "info",
+            f"{bad} of what hooks said ({_megabytes(size)}) could not be understood"
+            f" and lies in {spool.path(BAD)}",
             "; ".join(_reasons(case)[:_FEW]),
-            "look at it, or delete it",
+            "look at it; to delete it for good: holdfast ingest --discard",
             file=spool.path(BAD),
         )
     oldest = spool.oldest()
@@ -631,6 +634,10 @@ def _look_at_spool(case: _Case) -> Iterator[Advice]:
             "an agent that starts, or stops, takes it up; none did",
             "holdfast ingest",
         )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
 
 
 def _reasons(case: _Case) -> list[str]:

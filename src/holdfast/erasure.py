@@ -74,8 +74,7 @@ class Reach(NamedTuple):
 
 def forget(home: Holdfast, session: str, *, actor: str, force: bool = False) -> Forgotten:
     """Erase everything that a session says; once it is forgotten, look through the rest again."""
-    known = _known(home, session)
-    count = _events(home, session)
+    known = around(home, session)
     late = None
     try:
         if not _is_forgotten(home, session):
@@ -87,7 +86,7 @@ def forget(home: Holdfast, session: str, *, actor: str, force: bool = False) -> 
     done = _sweep(home, session, known, force=force)
     if late is not None:
         raise late
-    return done._replace(events=count)
+    return done._replace(events=known.events)
 
 
 def follow(home: Holdfast, session: str, known: Known, hashes: Sequence[str] | None) -> Forgotten:
@@ -232,7 +231,7 @@ def _words(event: Event) -> list[object]:
 
 def reach(home: Holdfast, session: str, *, force: bool = False) -> Reach:
     """Where a session lies beside the store; changes nothing."""
-    known = _known(home, session)
+    known = around(home, session)
     ours: list[str] = []
     edited: list[str] = []
     for one in known.owned:
@@ -253,11 +252,15 @@ def _names(path: str, session: str) -> bool:
 
 
 def _spooled(home: Holdfast, known: Known) -> Iterator[str]:
-    """Payloads that name a conversation of the session, from before it was forgotten."""
-    if not known.natives:
-        return
+    """Payloads that name a conversation of the session, from before it was forgotten.
+
+    What was set aside may be torn before it names any: what it says is enough.
+    """
     wanted = [native.encode("utf-8", "replace") for native in known.natives]
     for where in (spool.TMP, spool.NEW, spool.BAD):
+        if where == spool.BAD:
+            said = (text for event in known.events for text in _texts(event))
+            wanted += [form for text in set(said) for form in spool.spellings(text)]
         for path in files.entries(os.path.join(home.store.home, spool.FOLDER, where)):
             try:
                 is_older = os.stat(path).st_mtime_ns // 1_000_000 <= known.at
@@ -266,6 +269,14 @@ def _spooled(home: Holdfast, known: Known) -> Iterator[str]:
                 continue
             if is_older and any(native in data for native in wanted):
                 yield path
+
+
+def _texts(event: Event) -> Iterator[str]:
+    """What a hook may have told of an event: what was asked, said or run."""
+    for name in ("goal", "text", "arguments"):
+        text = getattr(event.body, name, "")
+        if isinstance(text, str):
+            yield text
 
 
 def _aside(home: Holdfast) -> Iterator[str]:

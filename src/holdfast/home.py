@@ -634,6 +634,16 @@ class Holdfast(TravelVerbs):
 
         return ingest(self, limit=limit, seconds=seconds, wait=wait)
 
+    def ingest_discard(self) -> tuple[int, int]:
+        """Delete, for good, what hooks said and nobody understood: how many, and bytes."""
+        from holdfast.hooks.spool import Spool
+
+        spool = Spool(self.store.home)
+        count, size = spool.set_aside_size()
+        spool.erase_aside()
+        left, rest = spool.set_aside_size()
+        return count - left, size - rest
+
     def catch_up(self) -> None:
         """Before something is recorded: what was said earlier, as far as that is quick."""
         if self.waiting():

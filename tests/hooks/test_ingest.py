@@ -745,6 +745,33 @@ def test_long_path_in_flight_is_told_up_to_the_last_folder() -> None:
     assert doing("Write", {"file_path": path}).endswith("/folder/…")
 
 
+def test_what_was_set_aside_of_a_session_is_forgotten_with_it(hooks: Hooks) -> None:
+    hooks.ask("Write about the secret garden of Ada")
+    with hooks.open() as home:
+        home.ingest()
+        named = hooks.put(b'{"session_id": "n1", "broken')
+        said = hooks.put(b'{"prompt": "Write about the secret garden of Ada')
+        other = hooks.put(b'{"session_id": "n2", "prompt": "Something else altogether')
+        assert home.ingest().quarantined == 3
+        home.session(hooks.sessions()[0]).forget()
+    assert os.listdir(hooks.spool.path(BAD)) == [other] and named and said
+
+
+def test_what_was_set_aside_is_deleted_when_that_is_asked_and_not_before(
+    hooks: Hooks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hooks.put(b"no json")
+    with hooks.open() as home:
+        home.ingest()
+        (advice,) = [one for one in home.doctor(fix=True).left if one.code == "spool-bad"]
+    assert "1 of what hooks said (0.0 MB)" in advice.what
+    assert advice.fix.endswith("holdfast ingest --discard")
+    assert hooks.spool.count(BAD) == 1
+    assert main(["--home", str(hooks.home), "ingest", "--discard"]) == 0
+    assert capsys.readouterr().out.startswith("1 payload of hooks deleted, ")
+    assert hooks.spool.count(BAD) == 0
+
+
 @pytest.mark.parametrize("number", ["1e400", "-1e999", "9" * 5000, "9" * 30])
 def test_number_beyond_range_loses_itself_and_not_its_payload(hooks: Hooks, number: str) -> None:
     told = {"session_id": "n1", "cwd": str(hooks.project), "prompt": "Go on", "x": [{"y": "?"}]}

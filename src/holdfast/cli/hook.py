@@ -6,7 +6,7 @@ form in which the agent expects it.
 
 from __future__ import annotations
 
-from holdfast.cli.arguments import Command, Parser, nothing
+from holdfast.cli.arguments import Command, Parser
 from holdfast.errors import InvalidInput
 from holdfast.text import plural
 
@@ -51,7 +51,20 @@ def run_hook(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.object({"hookSpecificOutput": told})
 
 
+def _ingest_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--discard",
+        action="store_true",
+        help="delete, for good, what was set aside because nobody understood it",
+    )
+
+
 def run_ingest(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+    if options.discard:
+        count, size = hf.ingest_discard()
+        screen.answer({"discarded": count, "bytes": size})
+        screen.done(f"{plural(count, 'payload')} of hooks deleted, {size:,} bytes.")
+        return
     done = hf.ingest()
     screen.answer(
         {
@@ -89,5 +102,7 @@ COMMANDS = {
         "holdfast hook claude-code --payload NAME",
         "holdfast hook --set-up",
     ),
-    "ingest": Command(nothing, run_ingest, "holdfast ingest", "holdfast ingest --quiet"),
+    "ingest": Command(
+        _ingest_arguments, run_ingest, "holdfast ingest", "holdfast ingest --discard"
+    ),
 }

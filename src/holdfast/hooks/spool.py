@@ -185,6 +185,19 @@ class Spool:
         self._senders[line] = Sender(*words)
         return self._senders[line]
 
+    def set_aside_size(self) -> tuple[int, int]:
+        """How many files lie aside, and how many bytes they are together."""
+        sizes = [one.size for one in self._listed(BAD)]
+        return len(sizes), sum(sizes)
+
+    def erase_aside(self) -> None:
+        """Delete what lies aside; emptied before it goes, so that it cannot come back."""
+        for one in list(self._listed(BAD)):
+            try:
+                _erase(self.path(BAD, one.name))
+            except (OSError, HoldfastError):
+                continue  # it stays, and is counted
+
     def forget_lost(self) -> None:
         files.replace(self.path(LOST), _ROOM)
 
@@ -296,6 +309,29 @@ class Spool:
         if self._inside is not None:
             os.close(self._inside)
             self._inside = None
+
+
+_TELLING, _ENOUGH = 16, 200
+
+
+def spellings(text: str) -> list[bytes]:
+    """How the longest line of a text may stand in a payload; none for one that says too little."""
+    import json
+
+    line = max(text.split("\n"), key=len).strip()[:_ENOUGH]
+    if len(line) < _TELLING:
+        return []
+    told = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
+    return [form[1:-1].encode("utf-8", "replace") for form in told]
+
+
+def _erase(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+        return
+    if os.path.isfile(path) and not os.path.islink(path):
+        files.replace(path, b"")
+    os.unlink(path)
 
 
 def _write_number(fd: int, line: str) -> None:

@@ -95,6 +95,11 @@ class _Case(NamedTuple):
     def backups(self) -> str:
         return os.path.join(self.home, files.BACKUPS)
 
+    @property
+    def rebuilds(self) -> bool:
+        """Whether the database can be made anew here: those of a server are not ours to replace."""
+        return self.store.capabilities.files and files.is_writable(self.home)
+
 
 def examine(
     settings: Settings, store: Store, journal: Journal, *, clock: Clock, deep: bool = False
@@ -110,7 +115,8 @@ def _examined(case: _Case) -> list[Advice]:
     if not os.path.isdir(case.home):
         return [Advice("home-new", "info", f"nothing is kept in {case.home} yet")]
     found: list[Advice] = []
-    for checks in (_FILE_CHECKS, (_look_at_flaws,), _STORE_CHECKS):
+    own = _OWN_FILE_CHECKS if case.store.capabilities.files else (_look_at_server,)
+    for checks in ((*_FILE_CHECKS, *own), (_look_at_flaws,), _STORE_CHECKS):
         if not any(advice.code.startswith(_BLOCKING) for advice in found):
             found += [advice for check in checks for advice in _looked(check, case)]
     return by_severity(found)
@@ -300,7 +306,21 @@ def _look_inside(case: _Case) -> Iterator[Advice]:
         )
 
 
+def _look_at_server(case: _Case) -> Iterator[Advice]:
+    """What a store without files of ours says of itself; which is all that can be seen of it."""
+    try:
+        remarks = case.store.remarks()
+    except HoldfastError as error:
+        yield Advice("database-closed", "error", error.what, error.why, error.hint)
+        return
+    for severity, what, why, fix in remarks:
+        yield Advice("server", severity, what, why, fix)
+
+
 def _broken(case: _Case, word: str, what: str, why: str) -> Advice:
+    if not case.store.capabilities.files:
+        helps = "restore it by the means of the server, then: holdfast verify"
+        return Advice(f"database-{word}", "error", what, why, helps)
     packs = sum(map(len, backup.generations(case.backups)))
     helps = (
         f"rebuild it from {packs} backup pack(s)" if packs else "begin anew (no backup is there)"
@@ -397,7 +417,7 @@ def _first(report: Report, codes: set[str] | frozenset[str]) -> str:
 
 
 def _damaged(case: _Case, session: str, why: str) -> Advice:
-    mendable = files.is_writable(case.home) and _is_whole_in_backups(case, session)
+    mendable = case.rebuilds and _is_whole_in_backups(case, session)
     other = f"holdfast import FILE, from another copy of {session}"
     return Advice(
         "session-damaged",
@@ -560,7 +580,7 @@ def _look_at_backups(case: _Case) -> Iterator[Advice]:
                 fixable=files.is_writable(case.home),
                 file=path,
             )
-    if case.settings.backup_every_minutes:
+    if case.settings.backup_every_minutes and case.store.capabilities.files:
         yield from _look_at_age(case, made)
 
 
@@ -652,9 +672,8 @@ _FILE_CHECKS = (
     _look_at_space,
     _look_at_temporaries,
     _look_at_odd_files,
-    _look_at_database,
-    _look_at_sqlite,
 )
+_OWN_FILE_CHECKS = (_look_at_database, _look_at_sqlite)
 _STORE_CHECKS: tuple[Callable[[_Case], Iterator[Advice]], ...] = (
     _look_at_integrity,
     _look_at_sessions,
@@ -688,7 +707,7 @@ def mend(
         repaired = _repair(case)
         done, lost = [*done, *repaired.done], [*lost, *repaired.lost]
         todo = [advice for advice in _examined(case) if advice.fixable]
-    if any(_needs_rebuild(advice) for advice in todo):
+    if case.rebuilds and any(_needs_rebuild(advice) for advice in todo):
         rebuilding = Rebuild(case.store, settings, clock=clock)
         done += rebuilding.run()
         lost += rebuilding.lost
@@ -740,7 +759,8 @@ def _tidy_files(case: _Case, todo: list[Advice]) -> list[str]:
 
 def _mend_sessions(case: _Case, todo: list[Advice]) -> list[str]:
     done: list[str] = []
-    if any(advice.code in _MERGED for advice in todo):
+    # Where nothing is rebuilt, damaged content is mended by taking it from backups again.
+    if any(advice.code in _MERGED | _DAMAGED for advice in todo):
         new, _ = restore.absorb_all(case.journal, backup.packs(case.backups))
         done.append(f"merged all backups: {new} event(s) came back")
     for advice in todo:

@@ -827,8 +827,8 @@ class Holdfast(TravelVerbs):
         return outcome
 
     def backup_if_due(self) -> None:
-        """Once an hour (a setting), pack what is new beside the database."""
-        every = self.settings.backup_every_minutes
+        """Once an hour (a setting), pack what is new beside the database; servers do it better."""
+        every = self.settings.backup_every_minutes * self.store.capabilities.files
         now = self.clock.now() / 1000
         if not every or now < self._backup_again:
             return

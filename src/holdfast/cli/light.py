@@ -50,7 +50,11 @@ def pack_msgspec() -> None:
         "decimal": {"Decimal": _Foreign},
     }
     unused = ("msgspec.inspect", "msgspec.toml", "msgspec.yaml", "textwrap")
-    _load("msgspec", {**types, **{name: {} for name in unused}})
+    try:
+        _load("msgspec", {**types, **{name: {} for name in unused}})
+    finally:
+        if sys.modules["typing_extensions"] is None:
+            del sys.modules["typing_extensions"]  # others, such as drivers, cannot do without
 
 
 def _load(name: str, instead: dict[str, dict[str, object]]) -> None:

@@ -379,6 +379,10 @@ class Store:
         """What the database itself finds wrong with its files; empty when all is well."""
         raise NotImplementedError
 
+    def remarks(self) -> list[tuple[str, str, str, str]]:
+        """What a store without files here says of where it is: severity, what, why, what helps."""
+        return []
+
     def flaws(self) -> list[Flaw]:
         """What is missing from the tables, or altered in them, though the files are sound."""
         raise NotImplementedError

@@ -525,11 +525,17 @@ class PostgresStore(Store):
             lambda: self._server.use(lambda one: repair.repair(one, self._server), "update")
         )
 
-    def facts(self) -> dict[str, str]:
-        """What the server says of itself; `format` is that of the tables, if there are any."""
-        found = self._server.insist(lambda: self._server.use(save.facts_of))
+    def remarks(self) -> list[tuple[str, str, str, str]]:
+        from holdfast.store.postgres import remarks
+
+        facts = self._server.insist(lambda: self._server.use(remarks.facts_of))
         meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
-        return {**found, **({"format": meta["format"]} if "format" in meta else {})}
+        beside = self._at_hand().sqlite
+        return [
+            *remarks.of_server(self.shown, facts),
+            *remarks.of_tables(meta),
+            *remarks.of_home(beside.home, beside.check()),
+        ]
 
     # -- this home -----------------------------------------------------------------------------
 

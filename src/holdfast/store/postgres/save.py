@@ -74,11 +74,6 @@ _PUT_PARTS = """
     ON CONFLICT (digest, part) DO UPDATE SET data = excluded.data
     WHERE blob.data IS DISTINCT FROM excluded.data
 """
-_TELL = """
-    SELECT current_setting('server_version'), current_setting('fsync'),
-        current_setting('full_page_writes'), current_setting('data_checksums'),
-        pg_is_in_recovery()::text
-"""
 
 
 class Taken(Exception):
@@ -240,12 +235,6 @@ RESUM = """
     WHERE number = %(number)s
 """
 """The sum over events of which nothing but the headers is left."""
-
-
-def facts_of(connection: Connection) -> dict[str, str]:
-    names = ("version", "fsync", "full_page_writes", "checksums", "standby")
-    found = connection.execute(_TELL).fetchone()
-    return dict(zip(names, map(str, found or ()), strict=False))
 
 
 def damaged(why: str) -> Damaged:

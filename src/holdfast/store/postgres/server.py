@@ -38,6 +38,7 @@ MOST = 16
 _PATIENCE = 10
 _SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "holdfast", "prepare": "yes"}
+_FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …"
 _NOT_THERE_YET = ("42P01", "3F000")
 _STARTING = ("57P03", "57P01", "57P02")
 _LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
@@ -90,11 +91,11 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
         known = conninfo.conninfo_to_dict(f"{base}?{rest}" if rest else base)
     except (psycopg.Error, ValueError):
         # What the driver says quotes pieces of the URL, and one of them may be the password.
-        raise InvalidInput(
-            bad,
-            why="it cannot be taken apart",
-            hint="postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …",
-        ) from None
+        raise InvalidInput(bad, why="it cannot be taken apart", hint=_FORM) from None
+    ports = str(known.get("port") or "0").split(",")
+    if "@" in str(known.get("dbname", "")) or not all(port.isdecimal() for port in ports):
+        # An unquoted sign in the password: what comes behind it would be shown as something else.
+        raise InvalidInput(bad, why="its parts cannot be told apart", hint=_FORM)
     ours = {**_OURS, **dict(pair for pair in given if pair[0] in _OURS)}
     if not _SCHEMA.fullmatch(ours["schema"]):
         why = "a schema has small letters, digits and _, 41 at most"

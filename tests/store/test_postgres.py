@@ -1,0 +1,484 @@
+"""What is PostgreSQL's alone: lost connections, several machines, refusals, and what it is told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg")
+
+from holdfast.clock import Clock  # noqa: E402
+from holdfast.errors import (  # noqa: E402
+    Busy,
+    HoldfastError,
+    InvalidInput,
+    Outdated,
+    ReadOnly,
+    StoreFailed,
+)
+from holdfast.journal import Journal  # noqa: E402
+from holdfast.model.event import NoteAdded, SessionStarted  # noqa: E402
+from holdfast.redact import Redactor  # noqa: E402
+from holdfast.store import Batch, Spot, Store, View, open_store  # noqa: E402
+from holdfast.store.postgres import PostgresStore, schema  # noqa: E402
+from holdfast.store.postgres import server as servers  # noqa: E402
+from holdfast.testing.contracts import batch, head, put, texts  # noqa: E402
+from tests.pgserver import PgServer  # noqa: E402
+from tests.store.test_postgres_contract import PostgresPlace  # noqa: E402
+
+
+@pytest.fixture
+def place(pg_url: str, tmp_path: Path) -> PostgresPlace:
+    return PostgresPlace(pg_url, tmp_path / "home")
+
+
+@pytest.fixture
+def store(place: PostgresPlace) -> Iterator[PostgresStore]:
+    made = opened(place)
+    yield made
+    made.close()
+
+
+def opened(place: PostgresPlace, home: str = "home", timeout: float = 20.0) -> PostgresStore:
+    made = open_store(
+        place.url,
+        str(place.home.parent / home),
+        clock=Clock(),
+        busy_timeout=timeout,
+        machine=home,
+    )
+    assert isinstance(made, PostgresStore)
+    return made
+
+
+def asked(place: PostgresPlace, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with psycopg.connect(place.server, autocommit=True) as connection:
+        cursor = connection.execute(sql.replace("@", f"{place.schema}."), values)
+        found: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+        return found
+
+
+def end_all(place: PostgresPlace) -> None:
+    """End every connection of ours, as a server that goes down does."""
+    asked(
+        place,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'holdfast' AND pid <> pg_backend_pid()",
+    )
+
+
+# --- connections that break ----------------------------------------------------------------------
+
+
+def test_an_append_after_the_connection_broke_is_done_all_the_same(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("a"))
+    end_all(place)
+    put(store, "s1", batch("b"))
+    end_all(place)
+    assert texts(store, "s1") == ["a", "b"]
+
+
+def test_a_connection_that_breaks_while_it_is_decided_makes_no_second_event(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("a"))
+    tries: list[int] = []
+
+    def plan(view: View) -> Batch:
+        tries.append(view.seq)
+        if len(tries) == 1:
+            end_all(place)
+        return batch("b")
+
+    store.append("s1", plan)
+    assert tries == [1, 1]
+    assert texts(store, "s1") == ["a", "b"]
+
+
+class Cutting:
+    """A connection that is lost at COMMIT: before it is sent, or after it took effect."""
+
+    def __init__(self, connection: Any, *, effect: bool) -> None:
+        self._connection, self._effect = connection, effect
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *values: Any, **how: Any) -> Any:
+        if sql != "COMMIT":
+            return self._connection.execute(sql, *values, **how)
+        if self._effect:
+            self._connection.execute(sql)
+            # All that was sent takes effect; the answer never comes.
+            self._connection._pipeline.sync()
+        self._connection.close()
+        raise psycopg.OperationalError("the connection is lost")
+
+
+@pytest.mark.parametrize("effect", [True, False], ids=["after it", "before it"])
+@pytest.mark.parametrize("begun", [True, False], ids=["a session", "a new one"])
+def test_what_is_lost_around_the_commit_counts_once(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, effect: bool, begun: bool
+) -> None:
+    if begun:
+        put(store, "s1", batch("a", head=head(1)))
+    cut: list[bool] = []
+    send = store._send
+
+    def sending(connection: Any, *rest: Any) -> None:
+        if not cut:
+            cut.append(True)
+            connection = Cutting(connection, effect=effect)
+        send(connection, *rest)
+
+    monkeypatch.setattr(store, "_send", sending)
+    put(store, "s1", batch("b", head=head(2)), [b"content"])
+    assert texts(store, "s1") == ["a", "b"][not begun :]
+    assert store.blob(sha256(b"content").hexdigest()) == b"content"
+    assert [h.n for _, h in store.remembered()] == [2]
+    with store.view("s1") as view:
+        assert view.intact()
+
+
+def test_a_server_that_restarts_is_waited_for(tmp_path: Path, pg_server: PgServer) -> None:
+    place = PostgresPlace(pg_server.url, tmp_path / "home")
+    store = opened(place)
+    put(store, "s1", batch("a"))
+    pg_server.stop()
+    try:
+        # It ends with the thread that started it, so it is the writer who gets one of its own.
+        writing = threading.Thread(target=lambda: put(store, "s1", batch("b")))
+        writing.start()
+        time.sleep(0.2)
+    finally:
+        pg_server.start()
+    writing.join(60)
+    assert texts(store, "s1") == ["a", "b"]
+    store.close()
+
+
+def test_a_view_that_lost_its_connection_says_so(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("a"))
+    with store.view("s1") as view:
+        end_all(place)
+        with pytest.raises(StoreFailed, match="was lost"):
+            view.row("step", "t")
+    assert texts(store, "s1") == ["a"]
+
+
+def test_what_stays_lost_is_an_error_of_ours(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "s1", batch("a"))
+    store.close()
+    store._server.timeout = 0.1
+
+    def refuse(_: object) -> None:
+        raise psycopg.OperationalError("connection refused")
+
+    monkeypatch.setattr(servers.Place, "connect", refuse)
+    with pytest.raises(StoreFailed, match="was lost"):
+        put(store, "s1", batch("b"))
+
+
+def test_a_forked_child_has_connections_of_its_own(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("a"))
+    child = os.fork()
+    if not child:
+        try:
+            put(store, "s1", batch("of the child"))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    put(store, "s1", batch("b"))
+    assert texts(store, "s1") == ["a", "of the child", "b"]
+
+
+# --- several at once -----------------------------------------------------------------------------
+
+
+def journal_of(store: Store) -> Journal:
+    return Journal(store, Clock(), Redactor())
+
+
+def note_many(opener: Callable[[], Store], name: str, count: int) -> None:
+    store = opener()
+    journal = journal_of(store)
+    for number in range(count):
+        journal.append("s1", NoteAdded(text=f"{name} {number}"), actor=name)
+    store.close()
+
+
+# Loads everything once, and is then eight processes.
+_HERD = """
+import os, pickle, sys
+acts = pickle.load(sys.stdin.buffer)
+children = []
+for act in acts:
+    child = os.fork()
+    if not child:
+        try:
+            act()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def test_eight_processes_append_to_one_session_and_its_chains_hold(
+    place: PostgresPlace, tmp_path: Path
+) -> None:
+    """Of two homes, as on two machines: four processes each."""
+    with_start = opened(place)
+    journal_of(with_start).append("s1", SessionStarted(goal="g"), actor="user", create=True)
+    acts = [
+        partial(
+            note_many,
+            partial(
+                open_store,
+                place.url,
+                str(tmp_path / f"home{number % 2}"),
+                clock=Clock(),
+                machine=f"m{number % 2}",
+            ),
+            f"w{number}",
+            6,
+        )
+        for number in range(8)
+    ]
+    done = subprocess.run([sys.executable, "-c", _HERD], input=pickle.dumps(acts), timeout=120)
+    assert done.returncode == 0
+    report = journal_of(with_start).verify("s1")
+    assert report.ok and report.events == 49, report.findings
+    with with_start.view("s1") as view:
+        devices = {event.head.device for event in journal_of(with_start).events(view)}
+        assert [stored.seq for stored in view.events()] == list(range(1, 50))
+    assert len(devices) == 3
+    with_start.close()
+
+
+def test_what_is_true_of_one_machine_is_not_seen_from_another(place: PostgresPlace) -> None:
+    here, there = opened(place), opened(place, "other")
+    spot = Spot("/w", "1:2", 0, id="p1", name="shop", keys=[("path", "/w")])
+    here.append("s1", lambda view: batch("a", head=head(1)), create=True, spot=spot)
+    assert here.local.tree("/w") is not None and there.local.tree("/w") is None
+    assert (here.catalogue()[0]["project"], there.catalogue()[0]["project"]) == (1, None)
+    put(there, "S1", batch("b", head=head(1, "d2")))
+    there.local.settle(Spot("/elsewhere", "3:4", 0, id="p2", name="store"), "S1")
+    assert there.local.tree("/elsewhere") == ("3:4", 1, "s1")
+    assert here.local.tree("/elsewhere") is None
+    assert here.device != there.device and here.secret() != there.secret()
+    assert [h.device for _, h in here.remembered()] == ["d1"]
+    assert texts(here, "s1") == ["a", "b"]
+    here.close()
+    there.close()
+
+
+def test_chores_belong_to_the_home_whose_event_asked_for_them(place: PostgresPlace) -> None:
+    here, there = opened(place), opened(place, "other")
+    here.append("s1", lambda view: batch("a"), create=True, chores=["{}"])
+    put(there, "s1", batch("b"))
+    ((number, what),) = here.local.chores("S1")
+    assert what == "{}" and there.local.chores("s1") == []
+    here.local.chore_done(number)
+    assert here.local.chores("s1") == []
+    here.close()
+    there.close()
+
+
+def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace) -> None:
+    here, there = opened(place), opened(place, timeout=0.05)
+    put(here, "s1", batch("a"))
+
+    def slow(view: View) -> Batch:
+        with pytest.raises(Busy, match="keeps the session locked"):
+            there.append("s1", lambda view: batch("x"))
+        put(opened(place, "third"), "s2", batch("others go on"))
+        return batch("b")
+
+    here.append("s1", slow)
+    assert texts(here, "s1") == ["a", "b"]
+    here.close()
+    there.close()
+
+
+# --- notifications -------------------------------------------------------------------------------
+
+
+def test_a_watcher_is_told_and_need_not_ask(
+    store: PostgresStore, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "s1", batch("a"))
+    lengths: list[int] = []
+    ask = store.length
+    monkeypatch.setattr(store, "length", lambda key: lengths.append(1) or ask(key))
+    other = opened(place, "other")
+    writing = threading.Timer(0.4, lambda: put(other, "s1", batch("b")))
+    writing.start()
+    began = time.monotonic()
+    assert store.watch("s1", 1, 30) is True
+    writing.join()
+    assert store.capabilities.notifies and time.monotonic() - began < 10
+    assert len(lengths) <= 5
+    other.close()
+
+
+def test_where_nothing_is_told_one_looks_again(
+    store: PostgresStore, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a pooler that shares connections: it takes LISTEN and delivers nothing."""
+    monkeypatch.setattr(psycopg.Connection, "notifies", lambda self, **_: iter(()))
+    put(store, "s1", batch("a"))
+    writing = threading.Timer(0.2, lambda: put(store, "s1", batch("b")))
+    writing.start()
+    assert store.watch("s1", 1, 30) is True
+    writing.join()
+    assert not store.capabilities.notifies
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:s3cret@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:1/db?user=me&password=s3cret",
+        "postgresql://me:s3cret@127.0.0.1:s3cret/db",
+        "postgresql://me:s3c/ret@127.0.0.1/db",
+        "postgresql://me:s3cret@127.0.0.1/db?nothing=s3cret",
+        "postgresql://me:s3cret@127.0.0.1:1/db?schema=S3cret;DROP",
+    ],
+)
+def test_no_message_has_the_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError) as caught:
+        open_store(url, str(tmp_path), clock=Clock(), busy_timeout=0.2, machine="m").catalogue()
+    error: BaseException | None = caught.value
+    said = repr(caught.value.__dict__)
+    while error is not None:
+        said += str(error)
+        error = error.__cause__
+    assert "s3c" not in said and isinstance(caught.value, InvalidInput | StoreFailed)
+
+
+def test_a_store_that_is_newer_is_not_written_to(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("a"))
+    asked(place, "UPDATE @meta SET value = '99' WHERE key = 'min_writer'")
+    with pytest.raises(Outdated):
+        put(store, "s1", batch("b"))
+    assert texts(store, "s1") == ["a"]
+
+
+def test_a_role_that_may_only_read_can_read_and_search(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    put(store, "s1", batch("needle here"))
+    role = f"reader{place.schema}"
+    asked(place, f"CREATE ROLE {role} LOGIN")
+    asked(place, f"GRANT USAGE ON SCHEMA {place.schema} TO {role}")
+    asked(place, f"GRANT SELECT ON ALL TABLES IN SCHEMA {place.schema} TO {role}")
+    url = place.url.replace("postgres@", f"{role}@")
+    reader = open_store(url, str(place.home), clock=Clock(), machine="m")
+    assert texts(reader, "s1") == ["needle here"]
+    hits = reader.search("needle", text_of=lambda stored: ("note", (stored.data or b"").decode()))
+    assert [(hit["session"], hit["snippet"]) for hit in hits] == [("s1", "[needle] here")]
+    with pytest.raises(ReadOnly, match="may not"):
+        put(reader, "s1", batch("b"))
+    reader.close()
+
+
+def test_every_error_class_of_the_driver_has_a_meaning() -> None:
+    known = {state[:2] for error in vars(psycopg.errors).values() if (state := _state(error))}
+    ours = {code[:2] for code in servers.MEANING}
+    lost = {"08", "57", "25"}
+    # What no statement of ours can meet: routines of users, cursors, roles, imports.
+    never = set("00 01 02 03 09 0A 0B 0F 0L 0P 0Z 10 20 21 24 26 27 2B 2D 2F 34 38 39 3B".split())
+    never |= set("3D 3F 44 54 55 72 F0 HV P0 XX".split())
+    assert known - ours - lost - never == set()
+
+
+def _state(error: object) -> str:
+    state = getattr(error, "sqlstate", None) if isinstance(error, type) else None
+    return state if isinstance(state, str) else ""
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def test_looking_changes_nothing_and_says_what_would_be_made(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    def there() -> list[tuple[Any, ...]]:
+        return asked(place, "SELECT 1 FROM pg_namespace WHERE nspname = %s", place.schema)
+
+    said = [what for _, what, _, _ in store.remarks()]
+    assert any("nothing is kept there yet" in what for what in said) and there() == []
+    put(store, "s1", batch("a"))
+    assert there() and not any("kept there yet" in what for _, what, _, _ in store.remarks())
+
+
+def test_migrations_only_add(place: PostgresPlace) -> None:
+    """The digest of each is pinned: one that was released is never changed, only followed."""
+    digests = [sha256(script.encode()).hexdigest()[:16] for script in schema.MIGRATIONS]
+    assert digests == ["1ccee8fb4036156d"]
+    whole = " ".join(schema.statements("x"))
+    assert not {"DROP", "RENAME", "TRUNCATE"} & set(whole.split())
+
+
+def test_what_is_missing_or_altered_is_found_and_mended(
+    store: PostgresStore, place: PostgresPlace
+) -> None:
+    journal = journal_of(store)
+    journal.append("s1", SessionStarted(goal="g"), actor="user", create=True)
+    asked(place, "DROP INDEX @row_rank")
+    asked(place, "DROP TABLE @find")
+    assert {flaw.what.split()[-3] for flaw in store.flaws()} == {"find", "find_words", "row_rank"}
+    assert sorted(store.repair().done) == ["made find anew", "made find_words anew",
+                                           "made row_rank anew"]  # fmt: skip
+    asked(place, "UPDATE @session SET goal = 'altered', seq = 7")
+    assert [flaw.what for flaw in store.flaws()] == ["what is listed of session s1 is damaged"]
+    assert store.repair().stale == ["s1"]
+    journal.rebuild("s1")
+    assert store.flaws() == [] and journal.verify("s1").ok
+
+
+def test_a_partitioned_journal_serves_as_well(store: PostgresStore, place: PostgresPlace) -> None:
+    for statement in schema.statements(place.schema):
+        made = statement
+        if f"CREATE TABLE {place.schema}.event " in statement:
+            made += " PARTITION BY HASH (session)"
+        asked(place, made.replace("@", ""))
+    for number in range(2):
+        asked(
+            place,
+            f"CREATE TABLE @event_{number} PARTITION OF @event"
+            f" FOR VALUES WITH (MODULUS 2, REMAINDER {number})",
+        )
+    for session in ("s1", "s2", "s3"):
+        put(store, session, batch("a", "b", key="k"))
+    assert texts(store, "s2") == ["a", "b"] and store.flaws() == []
+    with store.view("s3") as view:
+        assert view.intact() and view.find("k") is not None

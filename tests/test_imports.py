@@ -56,6 +56,7 @@ ALLOWED = {
     "sync": "holdfast errors bunch exchange files home keychain remote.* store.remotes text",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
+    "move": "errors backup derived model.* sha soundness store store.carry",
     "probe": "errors config files",
     "rebuild": "errors backup clock config derived files journal probe process redact restore"
     " store.*",
@@ -133,7 +134,7 @@ ALLOWED = {
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
-    " workspace model.* retell",
+    " workspace model.* move retell",
     "session": "holdfast errors sha backup erasure essay home layout.ai_session model.* place"
     " process rebuild recover expiry soundness store store.bound store.local survey text timeline"
     " touch verb.* view",
@@ -150,7 +151,7 @@ ALLOWED = {
     " child errand exchange expiry prove recover restore revisit soundness store.bound"
     " store.remotes choice sync model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
-    " hooks.install ingest mcp.* cli.* retell transcript keychain remote.circle remote.code",
+    " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",

@@ -46,9 +46,11 @@ if TYPE_CHECKING:
     from holdfast.mirror import Mirror
     from holdfast.model.event import Event
     from holdfast.model.plan import Workflow
+    from holdfast.move import Moved, OnPart
     from holdfast.recover import Case
     from holdfast.restore import Outcome
-    from holdfast.retell import OnPart, Retold
+    from holdfast.retell import OnPart as OnTranscript
+    from holdfast.retell import Retold
     from holdfast.session import Session
     from holdfast.soundness import Report
     from holdfast.store.bound import Binding
@@ -144,16 +146,20 @@ class Holdfast(TravelVerbs):
     @property
     def store(self) -> Store:
         if self._store is None:
-            from holdfast.process import machine_id
-
-            self._store = open_store(
-                self.settings.store,
-                self.settings.home,
-                clock=self.clock,
-                busy_timeout=self.settings.busy_timeout,
-                machine=machine_id,
-            )
+            self._store = self._open_store(self.settings.store)
         return self._store
+
+    def _open_store(self, url: str, *, sealed: bool = False) -> Store:
+        from holdfast.process import machine_id
+
+        return open_store(
+            url,
+            self.settings.home,
+            clock=self.clock,
+            busy_timeout=self.settings.busy_timeout,
+            machine=machine_id,
+            sealed=sealed,
+        )
 
     @property
     def journal(self) -> Journal:
@@ -297,7 +303,7 @@ class Holdfast(TravelVerbs):
         *,
         since: str = "",
         dry_run: bool = False,
-        on_part: OnPart | None = None,
+        on_part: OnTranscript | None = None,
     ) -> Iterator[Retold]:
         """Make sessions of the conversations that an agent wrote down; twice is once.
 
@@ -825,6 +831,33 @@ class Holdfast(TravelVerbs):
         if taken:
             self.afterwards(lambda: self.workspace.claim(taken))
         return outcome
+
+    def move(
+        self,
+        to: str = "",
+        *,
+        dry_run: bool = False,
+        unseal: bool = False,
+        on_part: OnPart | None = None,
+    ) -> Moved:
+        """Copy this store into another, compare them, and seal this one with a pointer to it.
+
+        `to` is a URL: `postgresql://…`, `sqlite:PATH`, or `sqlite:` for the database of the home.
+        A move that was interrupted is finished by the same call; `unseal` takes it back.
+        `on_part` is told what is being done, how much of it is done, and of how much.
+        """
+        from holdfast import move
+
+        self.close()
+        source = self._open_store(self.settings.store, sealed=True)
+        target = self._open_store(to, sealed=True) if to else source
+        try:
+            if unseal:
+                return move.take_back(source)
+            return move.move(source, target, dry_run=dry_run, on_part=on_part)
+        finally:
+            source.close()
+            target.close()
 
     def backup_if_due(self) -> None:
         """Once an hour (a setting), pack what is new beside the database; servers do it better."""

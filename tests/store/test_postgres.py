@@ -332,7 +332,12 @@ def test_a_watcher_is_told_and_need_not_ask(
     put(store, "s1", batch("a"))
     lengths: list[int] = []
     ask = store.length
-    monkeypatch.setattr(store, "length", lambda key: lengths.append(1) or ask(key))
+
+    def counted(key: str) -> int:
+        lengths.append(1)
+        return ask(key)
+
+    monkeypatch.setattr(store, "length", counted)
     other = opened(place, "other")
     writing = threading.Timer(0.4, lambda: put(other, "s1", batch("b")))
     writing.start()

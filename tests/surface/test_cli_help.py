@@ -190,6 +190,8 @@ push
 push R --again
 pull R
 sync R --watch --every 5 --soon
+move --to U --dry-run
+move --unseal
 """
 
 

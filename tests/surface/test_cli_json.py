@@ -74,6 +74,7 @@ ANSWERS = {
     "cleanup": "cleanup --dry-run --pattern l*",
     "verify": "verify",
     "doctor": "doctor",
+    "move": "move --to sqlite:elsewhere --dry-run",
     "backup": "backup",
     "restore, import": "import other.hfpack",
     "export": "export new.hfpack",

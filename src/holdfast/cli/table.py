@@ -164,6 +164,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("care", "what is wrong here, and what would mend it"),
         "backup": ("care", "write everything into one file"),
         "restore": ("care", "merge a backup into this home"),
+        "move": ("move", "copy everything into another store, and go on there"),
         "export": ("care", "write one session with its artifacts into a file"),
         "import": ("care", "take the sessions of a file in"),
         "config": ("settings", "settings: all, one, or set one"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.store.postgres import PostgresStore
     from holdfast.store.remotes import Remotes
     from holdfast.store.runs import Change, Runs
+    from holdfast.store.sqlite import SqliteStore
 
     Machine = str | Callable[[], str]
 
@@ -267,6 +268,8 @@ class Store:
 
     capabilities: Capabilities
     home: str
+    shown: str
+    """Where it is, as a URL that has no password."""
 
     @property
     def local(self) -> Local:
@@ -391,9 +394,51 @@ class Store:
         """Mend the flaws that are mendable, in one transaction; events are never touched."""
         raise NotImplementedError
 
+    def seal(self, other: str, word: str) -> None:
+        """Let nobody work with this store but who moves it; durable when it returns.
+
+        It is "moving" or has "moved" to the other: nothing can be written any more, and who is in
+        the middle of that is waited for. Or it is "filling" from the other, which writes to it.
+        """
+        raise NotImplementedError
+
+    def unseal(self) -> None:
+        """Be as any other store again; one that is not sealed stays as it is."""
+        raise NotImplementedError
+
+    def sealed(self) -> tuple[str, str] | None:
+        """The other store and the word, as `seal` was given them; None while it is open."""
+        raise NotImplementedError
+
+    def here(self, sessions: Sequence[str]) -> SqliteStore:
+        """The database with what is true of this machine only; it knows of these sessions."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Let go of everything. May be called twice."""
         raise NotImplementedError
+
+
+def moved(here: str, seal: tuple[str, str]) -> Refused:
+    """What whoever asks a sealed store for anything is told."""
+    other, word = seal
+    what, hint = {
+        "moved": (
+            f"what was kept in {here} has moved to {other}",
+            f"use it there: holdfast config store '{other}'; here again: holdfast move --unseal",
+        ),
+        "filling": (
+            f"{here} is being filled from {other}",
+            f"finish that: holdfast --store '{other}' move --to '{here}'",
+        ),
+    }.get(
+        word,
+        (
+            f"what was kept in {here} is being moved to {other}",
+            f"finish that: holdfast move --to '{other}'; or stay: holdfast move --unseal",
+        ),
+    )
+    return Refused(what, hint=hint)
 
 
 def listings(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, object]]:
@@ -409,15 +454,24 @@ def sum_of_line(line: Sequence[object]) -> int:
 
 
 def open_store(
-    url: str, home: str, *, clock: Clock, busy_timeout: float = 10.0, machine: Machine = ""
+    url: str,
+    home: str,
+    *,
+    clock: Clock,
+    busy_timeout: float = 10.0,
+    machine: Machine = "",
+    sealed: bool = False,
 ) -> Store:
     """The store a URL names; an empty URL is the SQLite database in `home`.
 
-    `machine` tells this machine from others, so that a copied database is noticed; a function is
-    asked only when something is written.
+    One that was moved elsewhere is refused unless `sealed` ones are meant, too. `machine` tells
+    this machine from others, so that a copied database is noticed; a function is asked only when
+    something is written.
     """
     if url.startswith(("postgresql:", "postgres:")):
-        return _postgres()(url, home, clock=clock, busy_timeout=busy_timeout, machine=machine)
+        made = _postgres()(url, home, clock=clock, busy_timeout=busy_timeout, machine=machine)
+        made.opens_sealed = sealed
+        return made
     if url and not url.startswith("sqlite:"):
         raise InvalidInput(
             f"no store is known for {url.split(':', 1)[0]}:",
@@ -427,7 +481,11 @@ def open_store(
     from holdfast.store.sqlite import SqliteStore
 
     path = url.removeprefix("sqlite:").removeprefix("//")
-    return SqliteStore(path or home, clock=clock, busy_timeout=busy_timeout, machine=machine)
+    store = SqliteStore(path or home, clock=clock, busy_timeout=busy_timeout, machine=machine)
+    seal = None if sealed else store.sealed()
+    if seal is not None:
+        raise moved(store.shown, seal)
+    return store
 
 
 def _postgres() -> type[PostgresStore]:

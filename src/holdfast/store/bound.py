@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from holdfast.store.sqlite import SqliteStore
+    from holdfast.store.local import Tables
 
 KEPT = 16
 """Renderings of one file that are remembered at least."""
@@ -89,7 +89,7 @@ class Rendering:
 
 
 class Bound:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
         self._bases: dict[tuple[int, str], _Base | None] = {}
 

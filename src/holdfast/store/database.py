@@ -29,7 +29,7 @@ from holdfast import files
 from holdfast.errors import Busy, Damaged, HoldfastError, Outdated, ReadOnly, StoreFailed
 from holdfast.store.heads import RememberedHeads
 from holdfast.store.lock import WriterLock, open_private
-from holdfast.store.schema import FORMAT, migrate
+from holdfast.store.schema import FORMAT, SEALED, migrate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -405,6 +405,12 @@ class Database:
     def require_current(self, min_writer: str | None) -> None:
         """Asked in every write transaction: a newer version may have taken the store over."""
         needed = self._number("min_writer", min_writer)
+        if needed == SEALED:
+            raise Outdated(
+                "nothing can be recorded here any more",
+                why="everything is moved to another store",
+                hint="see where: holdfast status; or finish the move: holdfast move --to URL",
+            )
         if needed > FORMAT:
             raise Outdated(
                 "this process is too old to write here",

@@ -11,14 +11,24 @@ from holdfast.errors import HoldfastError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol, TypeVar
 
     from holdfast.store import Spot
-    from holdfast.store.sqlite import SqliteStore
 
+    T = TypeVar("T")
     Key = tuple[str, str]
     Rows = list[tuple[Any, ...]]
+
+    class Tables(Protocol):
+        """Where these tables are: in a home's own database, or in one beside another store."""
+
+        def read(self, sql: str, values: Sequence[object] = ..., /) -> Rows: ...
+
+        def write(self, act: Callable[[sqlite3.Connection], T], /) -> T: ...
+
+        def write_soon(self, act: Callable[[sqlite3.Connection], T], /) -> T: ...
+
 
 # A session is found by its id in any case, and only so by the index.
 _NAMED = "id = ? COLLATE NOCASE"
@@ -67,7 +77,7 @@ def _text(path: str) -> str:
 
 
 class Local:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
 
     # -- projects and trees --------------------------------------------------------------------

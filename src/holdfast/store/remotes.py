@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from holdfast.store.sqlite import SqliteStore
+    from holdfast.store.local import Tables
 
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
@@ -101,7 +101,7 @@ class Packed:
 
 
 class Remotes:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
 
     # -- remotes -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from holdfast.store.sqlite import SqliteStore
+    from holdfast.store.local import Tables
 
 _REASON = 200
 _COLUMNS = "number, agent, native, session, process, folder, transcript, began, last, seen"
@@ -102,7 +102,7 @@ class Change:
 
 
 class Runs:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
 
     def find(self, agent: str, native: str) -> Run | None:

@@ -152,6 +152,8 @@ MIGRATIONS = (
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1
+SEALED = 999_999_999
+"""The `min_writer` of a store that nobody writes to any more."""
 
 
 def migrate(connection: sqlite3.Connection, have: int, want: int | None = None) -> None:

@@ -33,7 +33,7 @@ from holdfast.store import (
 from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local, settle
-from holdfast.store.schema import SHIFT
+from holdfast.store.schema import MIN_WRITER, SEALED, SHIFT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,6 +292,7 @@ class SqliteStore(Store):
     def __init__(self, home: str, *, clock: Clock, busy_timeout: float, machine: Machine) -> None:
         self.home = os.path.abspath(home)
         self.path = os.path.join(self.home, files.DATABASE)
+        self.shown = f"sqlite:{self.home}"
         self._clock = clock
         # Not a method of ours: a store that is dropped should be gone at once, without a cycle.
         device = partial(_settle_device, clock, machine, self.path)
@@ -621,6 +622,58 @@ class SqliteStore(Store):
         heads = [(session, head) for _, session, head in self._database.heads.all()]
         lost = self.read("SELECT session, device, n, hash FROM lost")
         return heads + [(session, Head(device, n, hash)) for session, device, n, hash in lost]
+
+    # -- moving away ---------------------------------------------------------------------------
+
+    @property
+    def _seal(self) -> str:
+        return os.path.join(self.home, files.SEAL)
+
+    def seal(self, other: str, word: str) -> None:
+        oldest = MIN_WRITER if word == "filling" else SEALED
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('min_writer', ?)", (str(oldest),)
+            )
+
+        # Found without opening the database; that one keeps out who has it open already.
+        files.make_private_dir(self.home)
+        files.replace(self._seal, f"{word} {other}\n".encode())
+        if self._is_sealed_inside():
+            self._database.mend(act)
+        else:
+            self.write(act)
+
+    def unseal(self) -> None:
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE meta SET value = ? WHERE key = 'min_writer' AND value = ?",
+                (str(MIN_WRITER), str(SEALED)),
+            )
+
+        if self._is_sealed_inside():
+            self._database.mend(act)
+        if self.sealed() is not None:
+            try:
+                os.unlink(self._seal)
+                files.sync_folder(self.home)
+            except OSError as error:
+                raise files.failure(error, "remove", self._seal) from error
+
+    def _is_sealed_inside(self) -> bool:
+        """Whether the tables say so, who keep everybody from writing."""
+        return self._meta("min_writer") == str(SEALED)
+
+    def sealed(self) -> tuple[str, str] | None:
+        if not os.path.exists(self._seal):
+            return None
+        text = (files.read_optional(self._seal, 10_000) or b"").decode("utf-8", "replace")
+        word, _, other = text.strip().partition(" ")
+        return other, word
+
+    def here(self, sessions: Sequence[str]) -> SqliteStore:
+        return self
 
     def close(self) -> None:
         self._database.close()

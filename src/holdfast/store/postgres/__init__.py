@@ -19,8 +19,8 @@ from _thread import get_ident
 import psycopg
 from psycopg import errors as pgerrors
 
-from holdfast.errors import InvalidInput, Outdated, Refused
-from holdfast.store import Capabilities, Flaw, Head, Repaired, Store, listings
+from holdfast.errors import InvalidInput, Outdated
+from holdfast.store import Capabilities, Flaw, Head, Repaired, Store, listings, moved
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.kept import packed, unpacked
 from holdfast.store.local import settle
@@ -29,6 +29,7 @@ from holdfast.store.postgres.beside import (
     SET_DEVICE,
     Beside,
     BoundBeside,
+    Here,
     LocalBeside,
     RemotesBeside,
     RunsBeside,
@@ -36,7 +37,8 @@ from holdfast.store.postgres.beside import (
 )
 from holdfast.store.postgres.server import Lost, NotThere, Place, Server
 from holdfast.store.postgres.view import LINE, LOAD, PgView, folded
-from holdfast.store.sqlite import no_such_session
+from holdfast.store.schema import SEALED
+from holdfast.store.sqlite import SqliteStore, no_such_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +75,14 @@ _ERASE = (
 )
 
 
+_SEAL = """
+    INSERT INTO @meta VALUES ('moved', %s), ('min_writer', %s)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_UNSEAL = "DELETE FROM @meta WHERE key = 'moved'"
+_OPEN = "UPDATE @meta SET value = %s WHERE key = 'min_writer' AND value = %s"
+
+
 class LentView(PgView):
     """A view for reading only, over a connection that goes back when it ends."""
 
@@ -99,16 +109,13 @@ class PostgresStore(Store):
         self.capabilities = Capabilities(search=True, notifies=True, files=False)
         self._clock, self._timeout, self._machine = clock, busy_timeout, machine
         self._server = Server(Place(url), clock=clock, timeout=busy_timeout)
+        self.shown = self._server.place.shown
         self._beside: Beside | None = None
         self._numbers: dict[str, int] = {}
         self._planning: set[int] = set()
+        self.opens_sealed = False
         self.hears_itself: bool | None = None
         """Whether notifications come through; None while nobody has tried."""
-
-    @property
-    def shown(self) -> str:
-        """Where this store is, without a password."""
-        return self._server.place.shown
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -561,9 +568,41 @@ class PostgresStore(Store):
 
     def _require_here(self, meta: dict[str, str] | None = None) -> None:
         """Refuse to work with a store that was moved elsewhere."""
-        meta = meta or dict(self._server.read("SELECT key, value FROM @meta"))
-        if "moved" in meta:
-            raise moved(self.shown, meta["moved"])
+        seal = _seal_of(meta or dict(self._server.read("SELECT key, value FROM @meta")))
+        if seal is not None and not self.opens_sealed:
+            raise moved(self.shown, seal)
+
+    # -- moving away ---------------------------------------------------------------------------
+
+    def seal(self, other: str, word: str) -> None:
+        oldest = schema.MIN_WRITER if word == "filling" else SEALED
+
+        def act(connection: Connection) -> None:
+            with connection.transaction():
+                # Who has a session's row is waited for; who comes later sees the seal.
+                connection.execute(self._sql("LOCK TABLE @session IN EXCLUSIVE MODE"))
+                connection.execute(self._sql(_SEAL), (f"{word} {other}", str(oldest)))
+
+        self._set_up()
+        self._write(act)
+
+    def unseal(self) -> None:
+        def act(connection: Connection) -> None:
+            with connection.transaction():
+                connection.execute(self._sql(_UNSEAL))
+                values = (str(schema.MIN_WRITER), str(SEALED))
+                connection.execute(self._sql(_OPEN), values)
+
+        if self.sealed() is not None:
+            self._write(act)
+
+    def sealed(self) -> tuple[str, str] | None:
+        return _seal_of(dict(self._server.read("SELECT key, value FROM @meta")))
+
+    def here(self, sessions: Sequence[str]) -> SqliteStore:
+        beside = self._set_up()
+        beside.know(sessions)
+        return beside.sqlite
 
     def _set_up(self) -> Beside:
         """The same for who writes: the tables are made or brought up to date first."""
@@ -578,8 +617,12 @@ class PostgresStore(Store):
         schema.migrate(connection, self._server.place.schema)
 
     @property
+    def _here(self) -> Here:
+        return Here(self._at_hand, self._set_up)
+
+    @property
     def local(self) -> Local:
-        return LocalBeside(self._at_hand(), self._chores, self._chore_done)
+        return LocalBeside(self._here, self._chores, self._chore_done)
 
     def _chores(self, session: str) -> list[tuple[int, str]]:
         beside = self._at_hand()
@@ -597,15 +640,15 @@ class PostgresStore(Store):
 
     @property
     def bound(self) -> Bound:
-        return BoundBeside(self._at_hand())
+        return BoundBeside(self._here)
 
     @property
     def runs(self) -> Runs:
-        return RunsBeside(self._at_hand())
+        return RunsBeside(self._here)
 
     @property
     def remotes(self) -> Remotes:
-        return RemotesBeside(self._at_hand(), self._lengths)
+        return RemotesBeside(self._here, self._lengths)
 
     def _lengths(self, session: str) -> Rows:
         one = " AND key = %s" if session else ""
@@ -632,12 +675,9 @@ class PostgresStore(Store):
             beside.close()
 
 
-def moved(here: str, there: str) -> Refused:
-    return Refused(
-        f"what was kept in {here} has moved",
-        why=f"it is in {there} now",
-        hint=f"use it: holdfast config store {there}; to work here again: holdfast move --unseal",
-    )
+def _seal_of(meta: dict[str, str]) -> tuple[str, str] | None:
+    word, _, other = meta.get("moved", "").partition(" ")
+    return (other, word) if word else None
 
 
 def channel(place: Place) -> str:

@@ -26,10 +26,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeVar
 
     from holdfast.clock import Clock
     from holdfast.store import Machine, Spot, View
 
+    T = TypeVar("T")
+    Rows = list[tuple[Any, ...]]
     Ids = Callable[[Sequence[str]], Sequence[str]]
     Chores = Callable[[str], list[tuple[int, str]]]
 
@@ -118,31 +121,50 @@ def _stub(forgotten: int) -> Batch:
     return Batch(entries=(), core=b"", fold=0, rows=(), listing={**nothing, **numbers})
 
 
+class Here:
+    """The tables of this machine, found anew each time: they are made with the first write."""
+
+    def __init__(self, at_hand: Callable[[], Beside], set_up: Callable[[], Beside]) -> None:
+        self._at_hand, self._set_up = at_hand, set_up
+
+    def read(self, sql: str, values: Sequence[object] = (), /) -> Rows:
+        return self._at_hand().sqlite.read(sql, values)
+
+    def write(self, act: Callable[[sqlite3.Connection], T], /) -> T:
+        return self._set_up().sqlite.write(act)
+
+    def write_soon(self, act: Callable[[sqlite3.Connection], T], /) -> T:
+        return self._set_up().sqlite.write_soon(act)
+
+    def know(self, sessions: Iterable[str]) -> None:
+        self._set_up().know(sessions)
+
+
 class LocalBeside(Local):
     """As in a home of its own; sessions are made known first, chores are with their events."""
 
-    def __init__(self, beside: Beside, chores: Chores, done: Callable[[int], None]) -> None:
-        super().__init__(beside.sqlite)
-        self._beside, self._chores, self._done = beside, chores, done
+    def __init__(self, here: Here, chores: Chores, done: Callable[[int], None]) -> None:
+        super().__init__(here)
+        self._here, self._chores, self._done = here, chores, done
 
     def settle(self, spot: Spot, session: str | None, *, members: Sequence[str] = ()) -> int:
-        self._beside.know([session or "", *members])
+        self._here.know([session or "", *members])
         return super().settle(spot, session, members=members)
 
     def take_over(self, places: Places) -> None:
-        self._beside.know([*(r[0] for r in places.members), *(r[3] or "" for r in places.trees)])
+        self._here.know([*(r[0] for r in places.members), *(r[3] or "" for r in places.trees)])
         super().take_over(places)
 
     def hold(self, holder: Holder) -> None:
-        self._beside.know([holder.session])
+        self._here.know([holder.session])
         super().hold(holder)
 
     def saw_file(self, session: str, path: str, stamp: str, digest: str) -> None:
-        self._beside.know([session])
+        self._here.know([session])
         super().saw_file(session, path, stamp, digest)
 
     def saw_files(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
-        self._beside.know([session])
+        self._here.know([session])
         super().saw_files(session, seen)
 
     def chores(self, session: str) -> list[tuple[int, str]]:
@@ -153,39 +175,42 @@ class LocalBeside(Local):
 
 
 class BoundBeside(Bound):
-    def __init__(self, beside: Beside) -> None:
-        super().__init__(beside.sqlite)
-        self._beside = beside
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self._here = here
 
     def bind(
         self, session: str, layout: str, native: str, root: str, place: str, *, soon: bool = False
     ) -> bool:
-        self._beside.know([session])
+        self._here.know([session])
         return super().bind(session, layout, native, root, place, soon=soon)
 
 
 class RunsBeside(Runs):
-    def __init__(self, beside: Beside) -> None:
-        super().__init__(beside.sqlite)
-        self._beside = beside
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self._here = here
 
     def save(self, change: Change) -> None:
-        self._beside.know([holder.session for holder in change.held])
+        self._here.know([holder.session for holder in change.held])
         super().save(change)
 
 
 class RemotesBeside(Remotes):
     """How long each session is, which tells what waits, is known to the store alone."""
 
-    def __init__(self, beside: Beside, lengths: Callable[[str], list[tuple[str, int]]]) -> None:
-        super().__init__(beside.sqlite)
+    def __init__(self, here: Here, lengths: Callable[[str], Rows]) -> None:
+        super().__init__(here)
         self._lengths = lengths
 
     def waiting(self, session: str = "") -> int | None:
         if not self.all():
             return None
         marks = self._read("SELECT session, pushed, beyond FROM remote_session")
-        return sum(max(seq - _there(id, seq, marks), 0) for id, seq in self._lengths(session))
+        waiting = 0
+        for id, seq in self._lengths(session):
+            waiting += max(seq - _there(id, seq, marks), 0)
+        return waiting
 
 
 def _there(session: str, seq: int, marks: Sequence[tuple[str, int, int]]) -> int:

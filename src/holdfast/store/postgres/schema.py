@@ -77,10 +77,6 @@ MIGRATIONS = (
 )
 FORMAT = len(MIGRATIONS)
 MIN_WRITER = 1
-SEALED = 999_999_999
-"""The `min_writer` of a store that nobody writes to any more."""
-MOST_FORMAT = 99_999
-"""No version has a higher format; what is above says something else."""
 
 _NAME = re.compile("@(?=[a-z])")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('holdfast migration'), hashtext(%s))"

@@ -61,11 +61,7 @@ class Place:
         self.prepares = ours["prepare"] != "no"
         self._given = given
         self.password = str(given.get("password") or "")
-        where = given.get("host") or given.get("hostaddr") or "localhost"
-        port = f":{given['port']}" if given.get("port") else ""
-        self.shown = f"postgresql://{where}{port}/{given.get('dbname', '')}"
-        if self.schema != _OURS["schema"]:
-            self.shown += f"?schema={self.schema}"
+        self.shown = _shown(given, self.schema)
 
     def connect(self) -> Connection:
         return psycopg.connect(
@@ -102,6 +98,26 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
         raise InvalidInput(bad, why=why, hint="?schema=holdfast")
     known.setdefault("application_name", "holdfast")
     return ours, known
+
+
+def _shown(given: dict[str, Any], schema: str) -> str:
+    """A URL that leads to the same place, for who has the password."""
+    from urllib.parse import quote, urlencode
+
+    hosts = str(given.get("host") or "")
+    user = f"{quote(str(given['user']))}@" if given.get("user") else ""
+    port = f":{given['port']}" if given.get("port") else ""
+    inside = {"user", "port", "dbname", "password", "sslpassword", "application_name"}
+    rest = {name: str(value) for name, value in given.items() if name not in inside}
+    if not hosts.startswith("/"):
+        rest.pop("host", None)
+        user += hosts
+    elif port:
+        rest["port"], port = port[1:], ""
+    if schema != _OURS["schema"]:
+        rest["schema"] = schema
+    query = urlencode(rest, safe="/", quote_via=quote)
+    return f"postgresql://{user}{port}/{given.get('dbname') or ''}" + (f"?{query}" if query else "")
 
 
 class Server:

@@ -1,0 +1,149 @@
+"""What is true of this machine, carried from one store's database to another's.
+
+Sessions, projects, bindings and the rest have numbers of their own in each; they are the same by
+their ids, names and places. Where the other one knows something else, what comes is newer. Who
+holds a session is left behind: a process says so again when it works on.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import HoldfastError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Any
+
+    from holdfast.store.sqlite import SqliteStore
+
+    Rows = list[tuple[Any, ...]]
+
+_READ = {
+    "session": "SELECT number, id, project FROM session",
+    "project": "SELECT number, id, name FROM project",
+    "project_key": "SELECT kind, value, project FROM project_key",
+    "tree": "SELECT path, inode, project, session FROM tree",
+    "seen_file": "SELECT session, path, stamp, digest FROM seen_file",
+    "binding": "SELECT number, session, layout, native, root, place, mirrored, quiet, suspended"
+    " FROM binding",
+    "rendering": "SELECT binding, file, n, digest, stat, data FROM rendering",
+    "run": "SELECT number, agent, native, session, process, folder, transcript, began, last, seen"
+    " FROM run",
+    "inflight": "SELECT run, key, agent, tool, doing, since FROM inflight",
+    "taken": "SELECT name FROM taken",
+    "tally": "SELECT what, count, last FROM tally",
+    "remote": "SELECT number, name, address, probe, added, synced, result, error FROM remote",
+    **{
+        name: f"SELECT * FROM {name}"
+        for name in ("remote_session", "remote_chain", "remote_object")
+    },
+}
+
+
+def carry(source: SqliteStore, target: SqliteStore) -> None:
+    """Take over all of it, in one transaction; again changes nothing."""
+    found = {name: _rows(source, sql) for name, sql in _READ.items()}
+    target.write(lambda connection: _Carrying(connection, found).run())
+
+
+def _rows(source: SqliteStore, sql: str) -> Rows:
+    try:
+        return source.read(sql)
+    except HoldfastError as error:
+        # Readers never migrate: what a later version keeps is not there yet.
+        if "no such table" in str(error.__cause__):
+            return []
+        raise
+
+
+class _Carrying:
+    def __init__(self, connection: sqlite3.Connection, found: dict[str, Rows]) -> None:
+        self._put, self._found = connection.execute, found
+
+    def run(self) -> None:
+        sessions = self._numbers(
+            "session", "id", ((row[0], row[1]) for row in self._found["session"])
+        )
+        projects = self._projects()
+        for _, id, project in self._found["session"]:
+            if project in projects:
+                self._put(
+                    "UPDATE session SET project = ? WHERE id = ?",
+                    (projects[project], id),
+                )
+        for path, inode, project, session in self._found["tree"]:
+            values = (path, inode, projects.get(project, 0), sessions.get(session))
+            self._put("INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)", values)
+        self._mapped("seen_file", sessions)
+        self._bindings(sessions)
+        self._runs()
+        self._plain("taken")
+        self._plain("tally")
+        self._remotes()
+
+    def _numbers(self, table: str, name: str, rows: Any) -> dict[int, int]:
+        """The numbers of a table there → here, by what they are called."""
+        sql = f"SELECT number FROM {table} WHERE {name} = ?"
+        pairs = ((number, self._put(sql, (called,)).fetchone()) for number, called in rows)
+        return {number: found[0] for number, found in pairs if found}
+
+    def _plain(self, table: str, rows: Rows | None = None) -> None:
+        for row in self._found[table] if rows is None else rows:
+            marks = ", ".join("?" * len(row))
+            self._put(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+
+    def _mapped(self, table: str, numbers: dict[int, int]) -> None:
+        """Rows whose first column is such a number."""
+        rows = self._found[table]
+        self._plain(table, [(numbers[row[0]], *row[1:]) for row in rows if row[0] in numbers])
+
+    def _projects(self) -> dict[int, int]:
+        for _, id, name in self._found["project"]:
+            self._put("INSERT OR IGNORE INTO project (id, name) VALUES (?, ?)", (id, name))
+        rows = ((row[0], row[1]) for row in self._found["project"])
+        projects = self._numbers("project", "id", rows)
+        for kind, value, project in self._found["project_key"]:
+            if project in projects:
+                values = (kind, value, projects[project])
+                self._put("INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)", values)
+        return projects
+
+    def _bindings(self, sessions: dict[int, int]) -> None:
+        for _, session, *rest in self._found["binding"]:
+            if session in sessions:
+                self._put(
+                    "INSERT INTO binding (session, layout, native, root, place, mirrored, quiet,"
+                    " suspended) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO UPDATE SET"
+                    " session = excluded.session, native = excluded.native,"
+                    " mirrored = excluded.mirrored, quiet = excluded.quiet,"
+                    " suspended = excluded.suspended",
+                    (sessions[session], *rest),
+                )
+        rows = ((row[0], row[5]) for row in self._found["binding"])
+        self._mapped("rendering", self._numbers("binding", "place", rows))
+
+    def _runs(self) -> None:
+        numbers: dict[int, int] = {}
+        for number, *rest in self._found["run"]:
+            self._put(
+                "INSERT INTO run (agent, native, session, process, folder, transcript, began, last,"
+                " seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, native) DO UPDATE"
+                " SET session = excluded.session, process = excluded.process,"
+                " last = excluded.last, seen = excluded.seen",
+                rest,
+            )
+            here = self._put("SELECT number FROM run WHERE agent = ? AND native = ?", rest[:2])
+            numbers[number] = here.fetchone()[0]
+        self._mapped("inflight", numbers)
+
+    def _remotes(self) -> None:
+        for _, *rest in self._found["remote"]:
+            self._put(
+                "INSERT OR IGNORE INTO remote (name, address, probe, added, synced, result, error)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                rest,
+            )
+        rows = ((row[0], row[1]) for row in self._found["remote"])
+        numbers = self._numbers("remote", "name", rows)
+        for table in ("remote_session", "remote_chain", "remote_object"):
+            self._mapped(table, numbers)

@@ -155,7 +155,15 @@ class _Move:
             for chunk in _chunks(view, there):
                 is_last = chunk[-1].seq == view.seq
                 batch = self._last(view, chunk[0].seq - 1) if is_last else _begun(view, chunk)
+                if is_last and there:
+                    batch.erased = self._erased_since(view, there) or None
                 self._put(id, chunk[0].seq - 1, batch, self._blobs(chunk))
+
+    def _erased_since(self, ours: View, there: int) -> list[int]:
+        """Events that were copied once, and of which nothing but the header is left here."""
+        with self._target.view(ours.session) as theirs:
+            pairs = zip(theirs.events(limit=there), ours.events(limit=there), strict=False)
+            return [o.seq for t, o in pairs if t.data is not None and o.data is None]
 
     def _is_forgotten(self, id: str) -> bool:
         return bool(self._target.catalogue(where={"id": id, "forgotten": 1}))
@@ -171,7 +179,7 @@ class _Move:
         """The rest of a session, and all that follows from the whole."""
         state = fold(map(read, view.events()))
         return Batch(
-            entries=[_entry(stored) for stored in view.events(after=after)],
+            entries=[_entry(stored, state.core.forgotten) for stored in view.events(after=after)],
             core=encode(state.core),
             fold=FOLD_VERSION,
             rows=all_rows(state),
@@ -232,9 +240,9 @@ class _Move:
         )
 
 
-def _entry(stored: Stored) -> Entry:
+def _entry(stored: Stored, forgotten: object = False) -> Entry:
     # Found by its id too: whoever repeats a keyed call after the move must not do it twice.
-    key = parse_header(stored.header).id if stored.data is not None else None
+    key = None if forgotten else parse_header(stored.header).id
     return Entry(stored.header, stored.salt, stored.data, key)
 
 

@@ -74,7 +74,7 @@ ANSWERS = {
     "cleanup": "cleanup --dry-run --pattern l*",
     "verify": "verify",
     "doctor": "doctor",
-    "move": "move --to sqlite:elsewhere --dry-run",
+    "move": "move --to sqlite:another-home --dry-run",
     "backup": "backup",
     "restore, import": "import other.hfpack",
     "export": "export new.hfpack",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
         def write_soon(self, act: Callable[[sqlite3.Connection], T], /) -> T: ...
 
+        def scrub(self, session: str, done: str, /) -> None: ...
+
 
 # A session is found by its id in any case, and only so by the index.
 _NAMED = "id = ? COLLATE NOCASE"

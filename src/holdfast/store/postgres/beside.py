@@ -136,6 +136,9 @@ class Here:
     def write_soon(self, act: Callable[[sqlite3.Connection], T], /) -> T:
         return self._set_up().sqlite.write_soon(act)
 
+    def scrub(self, session: str, done: str, /) -> None:
+        self._set_up().sqlite.scrub(session, done)
+
     def know(self, sessions: Iterable[str]) -> None:
         self._set_up().know(sessions)
 

@@ -120,12 +120,14 @@ ALLOWED = {
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     "keychain": "holdfast errors files home process remote remote.*",
     # façade: two halves of one, a home and its sessions
-    "who": "home process",
-    "survey": "place process prove text verb who model.* store.local",
+    "who": "home layout process store.remotes",
+    "arrival": "holdfast errors config files git home model.* place sha sync verb who",
+    "survey": "arrival place process prove text verb who model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
-    "verb.travel": "holdfast errand home keychain remote.circle remote.code store.remotes sync who",
+    "verb.travel": "holdfast arrival errand home keychain layout remote.circle"
+    " remote.code store.remotes sync who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.* who keychain remote.circle remote.code",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
@@ -135,9 +137,9 @@ ALLOWED = {
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
     " workspace model.* move retell",
-    "session": "holdfast errors sha backup erasure essay home layout.ai_session model.* place"
-    " process rebuild recover expiry soundness store store.bound store.local survey text timeline"
-    " touch verb.* view",
+    "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
+    " place process rebuild recover expiry soundness store store.bound store.local survey text"
+    " timeline touch verb.* view who",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     "remote": "config errors remote.*",
@@ -148,7 +150,7 @@ ALLOWED = {
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " child errand exchange expiry prove recover restore revisit soundness store.bound"
+    " arrival child errand exchange expiry prove recover restore revisit soundness store.bound"
     " store.remotes choice sync model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
     " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code",
@@ -160,7 +162,7 @@ ALLOWED = {
 # Third-party package → who may import it.
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
-    " erasure essay evidence expiry ingest verb.settle"
+    " arrival erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack packed phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"

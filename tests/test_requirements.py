@@ -201,7 +201,14 @@ def test_every_verb_that_records_is_among_them() -> None:
     )
     looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
     looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
-    looking += ["section_list", "claim_list", "essay_show", "disputes", "devices"]
+    looking += [
+        "section_list",
+        "claim_list",
+        "essay_show",
+        "disputes",
+        "devices",
+        "artifact_restore",
+    ]
     assert {name for name in dir(Session) if name[0] != "_"} - tried == {*others, *looking}
 
 

@@ -207,7 +207,7 @@ class Bunch:
     ) -> tuple[str, bytes]:
         """A pack as it travels, and what it is called; `prepare` came first.
 
-        `name` is that of the device that wrote the events, if it is this one.
+        `name` is that of the device that wrote the events, as far as it is known.
         """
         held = self._ring
         if held is None:

@@ -56,7 +56,7 @@ from holdfast.model.travel import (
 from holdfast.pack import Blob
 from holdfast.packed import Row, load
 from holdfast.parcel import Parcel
-from holdfast.remote import Object, Remote, names
+from holdfast.remote import Object, Remote, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
@@ -440,7 +440,18 @@ class Exchange:
         for name in gone:
             del self.known[name]
         if opened or gone or self.keys.epoch != self.there.epoch:
+            self._meet([one.claim for one in taken])
             self._remember(self._mark_after(seq), found=[one.packed for one in taken], gone=gone)
+
+    def _meet(self, claims: Iterable[Claim]) -> None:
+        """Keep whose chains these are, and whom the session is shared with."""
+        mine, ring = self.trip.identity.circle.id, self.keys.ring
+        people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
+        others = {one.device: one.circle for one in claims if one.circle != mine}
+        remotes = self.trip.store.remotes
+        remotes.met({device: _person(circle, people) for device, circle in others.items()})
+        shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
+        remotes.share(self.session, [_person(one.circle, people) for one in shared])
 
     def _take(self, opened: Sequence[Opened]) -> set[str]:
         """Take packs through the journal; returns the names of those that wait for others."""
@@ -631,6 +642,7 @@ class Exchange:
             before = one
         if before is not None:
             sending.finish(before)
+            self._meet(())
 
     # -- replacing -----------------------------------------------------------------------------
 
@@ -678,12 +690,18 @@ class Exchange:
         """Seal a parcel and put it there."""
         now = self.trip.clock.now()
         tombstone = stone if one.is_erased else ""
-        mine = self.trip.identity.name if one.row.device == self._device else ""
+        told = self._author(one.row.device)
         name, data = self.keys.seal(
-            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=mine
+            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=told
         )
         self.trip.put(name, data)
         return Packed(name, *one.stretch, len(data), tombstone)
+
+    def _author(self, device: str) -> str:
+        """The name of the device that wrote a chain: a carried one is not written by this."""
+        if device == self._device:
+            return self.trip.identity.name
+        return self._names.get(device) or self.trip.store.remotes.names().get(device, "")
 
     def note(self, done: Packed, *, again: bool = False) -> None:
         """A pack is there: known from now on, so that it is not sent, nor read, again."""
@@ -694,6 +712,11 @@ class Exchange:
         self.moved.up += 0 if again else done.last - done.first + 1
         self.moved.packs_up += 1
         self.moved.bytes_up += done.size
+
+
+def _person(circle: str, people: dict[str, str]) -> str:
+    """Who a circle is: what its owner wrote down, else the fingerprint of its key."""
+    return tame(people.get(circle, ""), limit=_NAME, lines=False) or code.grouped(circle)
 
 
 class _Sending:

@@ -196,6 +196,7 @@ class Holdfast(TravelVerbs):
                 naive=self.settings.naive_time,
                 device=self.settings.device_name or device_name(),
                 roots={"ai-session": self.settings.session_root},
+                travel=self.travel,
             )
         return self._mirror
 

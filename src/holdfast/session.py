@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from holdfast.arrival import Put
     from holdfast.erasure import Forgotten, Reach
     from holdfast.expiry import Idle
     from holdfast.model.brief import Briefing
@@ -429,7 +430,16 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             from holdfast.essay import save_partial
 
             save_partial(self.home, self.id, partial)
+        self._tell_tools()
         return self.record(SessionPaused(reason=reason, context=context), key=key)
+
+    def _tell_tools(self) -> None:
+        """Before others may take it up elsewhere: what it was worked on with."""
+        if self.home.store.remotes.all():
+            from holdfast.arrival import record_tools
+
+            if told := record_tools(self):
+                self.home.journal.append(self.id, *told, actor=self.actor)
 
     def complete(self, *, because: str = "", key: str = "") -> Event:
         """The goal is reached."""
@@ -542,6 +552,16 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             self.home.reflect(self.id)
         return self._brief(around, budget, style, fmt)
 
+    def artifact_restore(self, *, force: bool = False) -> list[Put]:
+        """Write the artifacts that came with the session into this project.
+
+        A file that is there and differs is left as it is, unless forced; what git would run is
+        never written.
+        """
+        from holdfast.arrival import restore
+
+        return restore(self, force=force)
+
     def brief(
         self,
         *,
@@ -653,9 +673,11 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         With `full`, a note that is too long for its event is there whole.
         """
         from holdfast.timeline import log
+        from holdfast.who import whose
 
+        named, journal = whose(self.home), self.home.journal
         with self.home.store.view(self.id) as view:
-            yield from log(self.home.journal, view, limit=limit, after=after, full=full)
+            yield from log(journal, view, limit=limit, after=after, full=full, whose=named)
 
     def follow(self, after: int, timeout: float) -> bool:
         """Wait until there is an event beyond `after`; False when time ran out."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast import place
 from holdfast.model.brief import Surroundings
@@ -18,7 +19,7 @@ from holdfast.model.state import File, State
 from holdfast.store.local import Holder
 from holdfast.text import prompt
 from holdfast.verb import Recorder
-from holdfast.who import names
+from holdfast.who import names, persons
 
 
 def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
@@ -27,7 +28,11 @@ def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     with session.home.store.view(session.id) as view:
         state = session.home.journal.state(view)
         disputed = end_is_disputed(state)
-    moves = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
+    moves: list[Body] = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
+    if session.home.store.remotes.all():
+        from holdfast.arrival import record_tools
+
+        moves = [*record_tools(session), *moves]
     found = None if disputed and not _broken_off(died) else found_dead(died, state.core.status)
     return [found, *moves] if found else [*moves]
 
@@ -56,6 +61,7 @@ def survey(
 ) -> Surroundings:
     home, core = session.home, state.core
     branch, commit = home.git()
+    drift = _drift(session, state)
     held = home.workspace.holders(session.id)
     secret = home.store.secret() if fenced else b""
 
@@ -64,7 +70,7 @@ def survey(
 
     return Surroundings(
         now=home.clock.now(),
-        drift=_drift(session, state),
+        drift=drift,
         branch_then=core.git_branch,
         branch_now=branch,
         commit_then=core.git_commit,
@@ -77,9 +83,22 @@ def survey(
         damage=list(damage),
         fence=fence if fenced else None,
         device_names=names(home),
+        device=home.store.device,
+        persons=persons(home),
         window=home.settings.context_window,
         proofs=_proofs(session, state),
+        **_arrival(session, state, drift),
     )
+
+
+def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> dict[str, Any]:
+    """Where the session was last worked on, if not here, and what is not here as it was there."""
+    if state.core.chains.keys() <= {session.home.store.device}:
+        return {}
+    from holdfast.arrival import findings, origin
+
+    found = [(one.what, one.text, one.command) for one in findings(session, state, drift)]
+    return {"came_from": origin(session.home, state), "lacking": found}
 
 
 def _proofs(session: Recorder, state: State) -> dict[str, str]:

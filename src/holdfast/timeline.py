@@ -6,7 +6,7 @@ time. The state at a point is the fold of what had arrived by then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -46,8 +46,9 @@ class LogLine(Struct, frozen=True):
     """An event as the log shows it; a retracted one is struck out.
 
     `target` is the number of the event that an undo withdraws, 0 for everything else. `device`
-    is the one that wrote it, where more than one did. `forgotten` is the tombstone that names
-    it, and `targets` are the numbers of what a tombstone names.
+    is the one that wrote it, where more than one did; `name` what it is called, `person` whose it
+    is, if not the user's. `forgotten` is the tombstone that names it, and `targets` are the
+    numbers of what a tombstone names.
     """
 
     event: Event
@@ -56,6 +57,8 @@ class LogLine(Struct, frozen=True):
     device: str = ""
     forgotten: Event | None = None
     targets: list[int] = []
+    name: str = ""
+    person: str = ""
 
 
 class Change(Struct, frozen=True):
@@ -66,8 +69,19 @@ class Change(Struct, frozen=True):
     after: Any
 
 
-def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> Iterator[LogLine]:
-    """Events as the log shows them; with `full`, text that is kept apart is whole."""
+def log(
+    journal: Journal,
+    view: View,
+    *,
+    limit: int,
+    after: int,
+    full: bool,
+    whose: Callable[[str], tuple[str, str]],
+) -> Iterator[LogLine]:
+    """Events as the log shows them; with `full`, text that is kept apart is whole.
+
+    `whose` tells the name of a device and the person.
+    """
     gone, several = _retracted(journal, view), len(journal.state(view).core.chains) > 1
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     shown = reversed(list(events)) if limit >= 0 else events
@@ -77,9 +91,17 @@ def log(journal: Journal, view: View, *, limit: int, after: int, full: bool) -> 
         numbers[event.id] = event.seq
         target = _target(event.body, numbers, journal, view)
         told = _whole(event, journal) if full else event
-        device = event.head.device if several else ""
-        known = (stones.of(event), stones.targets(event))
-        yield LogLine(told, event.id in gone, target, device, *known)
+        device, name, person = event.head.device, *whose(event.head.device)
+        yield LogLine(
+            told,
+            event.id in gone,
+            target,
+            device if several else "",
+            stones.of(event),
+            stones.targets(event),
+            name,
+            person,
+        )
 
 
 class _Stones:
@@ -152,7 +174,7 @@ def look_back(journal: Journal, view: View, most: int) -> tuple[list[Line], list
 
 def _as_lines(events: Sequence[Event]) -> list[Line]:
     ordered = merge.in_order(events)
-    return [Line(e.id, e.head.at, e.head.actor, _retold(e.body)) for e in ordered]
+    return [Line(e.id, e.head.at, e.head.actor, _retold(e.body), e.head.device) for e in ordered]
 
 
 def _retold(body: Body) -> str:
@@ -174,6 +196,8 @@ def plain_event(line: LogLine) -> dict[str, Any]:
         "at_ms": head.at,
         "actor": head.actor,
         "device": head.device,
+        "device_name": line.name,
+        "person": line.person or None,
         "n": head.n,
         "address": event.address,
         "hash": event.hash,

@@ -1,7 +1,8 @@
 """Who wrote what: the devices behind the chains of a session, and the persons behind those.
 
 A chain carries an id and no name: names are known on this machine only, its own and those that
-came with what was taken from a remote. Where nothing is known the id is the name.
+came with what was taken from a remote. Where nothing is known the id is the name. What a session
+has to do with other devices is told here too, from the same tables: none of it is in the journal.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from holdfast.process import device_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.home import Holdfast
+    from holdfast.layout import Travel
+    from holdfast.store.remotes import Known
 
 _SHOWN = 8
 """How much of a chain's id tells it from the others of a session."""
@@ -25,3 +30,52 @@ def names(home: Holdfast) -> dict[str, str]:
     """Every chain whose device has a name that is known here."""
     mine = {home.store.device: home.settings.device_name or device_name()}
     return {**home.store.remotes.names(), **mine}
+
+
+def whose(home: Holdfast) -> Callable[[str], tuple[str, str]]:
+    """For each chain the name of its device, and the person if it is not the user."""
+    known, others = names(home), persons(home)
+    return lambda device: (known.get(device) or device[:_SHOWN], others.get(device, ""))
+
+
+def persons(home: Holdfast) -> dict[str, str]:
+    """Chains that others than the user wrote, with who they are."""
+    return home.store.remotes.persons()
+
+
+def travel(home: Holdfast, session: str) -> Travel:
+    """How a session stands with the remotes of this home; the one asked last counts."""
+    from holdfast.layout import Travel
+
+    remotes = home.store.remotes
+    last = max(remotes.all(), key=lambda one: one.synced)
+    waiting = remotes.waiting(session) or 0
+    there = remotes.session(last, session)
+    error = (there.error if there else "") or (last.error if last.result == "failed" else "")
+    return Travel(
+        enabled=True,
+        last_sync=last.synced,
+        status=_status(last, error, waiting),
+        error=error,
+        devices=tuple(_devices(home, session)),
+        backend="s3" if last.address.startswith("s3:") else "local",
+        encrypted=True,
+        shared_with=tuple(remotes.shared(session)),
+    )
+
+
+def _status(last: Known, error: str, waiting: int) -> str:
+    if error:
+        return "error"
+    if waiting:
+        return "pending"
+    return "success" if last.synced else ""
+
+
+def _devices(home: Holdfast, session: str) -> list[str]:
+    """Those that wrote in the session, in a fixed order, and this one."""
+    known = names(home)
+    with home.store.view(session) as view:
+        chains = home.journal.state(view).core.chains
+    found = [known.get(device, device[:_SHOWN]) for device in sorted(chains)]
+    return list(dict.fromkeys([*found, known[home.store.device]]))

@@ -88,6 +88,12 @@ INSTEAD = {
     "cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
 }
 INSTEAD |= {f"cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
+INSTEAD |= {
+    f"resume {option}": "`Holdfast.arrive()` before it, or not"
+    for option in ("--sync", "--no-sync")
+}
+INSTEAD["resume --device"] = "`hf.session(hf.last_on(NAME))`"
+INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
 INSTEAD |= {
     f"{verb} {option}": "give it to `resume` of the session that is returned"

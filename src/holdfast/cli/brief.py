@@ -8,12 +8,14 @@ from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, is_essay, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
+from holdfast.text import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+    from holdfast.arrival import Pulled, Put
     from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
@@ -25,6 +27,16 @@ def _brief_arguments(parser: Parser) -> None:
         "chosen", nargs="?", default="", metavar="SESSION", help="else the one meant here"
     )
     brief_arguments(parser)
+
+
+def _resume_arguments(parser: Parser) -> None:
+    _brief_arguments(parser)
+    add = parser.add_argument
+    add("--device", default="", metavar="NAME", help="the one worked on last on this device")
+    add("--sync", choices=("true", "false"), default="true", help="false: only what is here")
+    add("--no-sync", action="store_true", help="the same as --sync false")
+    add("--restore", action="store_true", help="write artifacts that came with it and are missing")
+    add("--force", action="store_true", help="with --restore: also over files that differ")
 
 
 def brief_arguments(parser: Parser) -> None:
@@ -40,9 +52,12 @@ def brief_arguments(parser: Parser) -> None:
 
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     hf.catch_up()
-    session = _meant(options.chosen, hf, open_only=True)
+    pulled = _pull(options, hf)
+    named = options.chosen or (hf.last_on(options.device) if options.device else "")
+    session = _meant(named, hf, open_only=True)
     others = at_work(session)
     idle = _idle(session, hf)
+    restored = session.artifact_restore(force=options.force) if options.restore else []
     brief = session.resume(**_manner(options, screen))
     summary = essay_summary(hf, session)
     wrong = [] if getattr(options, "anyway", False) else _discrepancies(hf, session)
@@ -50,16 +65,66 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.line(summary)
     question = {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
     more = {**question, **({"expiry": idle} if idle else {})}
+    more |= _arrival(hf, brief, pulled, restored)
     tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
     if idle:
         from holdfast.cli.status import tell_idle
 
         tell_idle(idle, screen)
+    _tell_arrival(pulled, restored, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
     code = _warned(brief, exit_code(brief, strict=options.strict), screen)
     return code or _tell_discrepancies(wrong, screen)
+
+
+def _pull(options: Namespace, hf: Holdfast) -> Pulled | None:
+    """Ask other devices first, if there is a remote and nobody said not to."""
+    if options.no_sync or options.sync == "false" or not hf.store.remotes.all():
+        return None
+    found = hf.store.resolve(options.chosen) if options.chosen else []
+    return hf.arrive(found[0] if len(found) == 1 else "")
+
+
+def _arrival(
+    hf: Holdfast, brief: Briefing, pulled: Pulled | None, restored: list[Put]
+) -> dict[str, Any]:
+    """What arriving from elsewhere means, as data; nothing for a session that never travelled."""
+    if not (brief.came_from or pulled or restored):
+        return {}
+    told = {
+        "from": hf.device(brief.came_from) if brief.came_from else None,
+        "synced": pulled is not None and not pulled.why,
+        "events": pulled.events if pulled else 0,
+        "problem": pulled.why if pulled else "",
+        "lacking": [
+            {"what": what, "text": text, "command": command}
+            for what, text, command in brief.lacking
+        ],
+        "restored": [{"path": one.path, "result": one.word} for one in restored],
+    }
+    return {"arrival": told}
+
+
+_RESTORED = {
+    "written": "written",
+    "same": "there already",
+    "differs": "differs here, left as it is; to write it anyway: --force",
+    "unknown": "only its digest came with the session",
+    "refused": "is never written: git would run it",
+}
+
+
+def _tell_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
+    if pulled and pulled.events:
+        screen.aside(("taken from other devices: ", "green"), plural(pulled.events, "event"))
+    if pulled and pulled.why:
+        screen.aside(("not asked: ", "yellow"), pulled.why)
+        line = (screen.as_typed("holdfast remote list"), "cyan")
+        screen.aside("  this is what this device knows; work goes on and syncs later: ", line)
+    for one in restored:
+        screen.aside(f"{one.path}: {_RESTORED[one.word]}")
 
 
 def _discrepancies(hf: Holdfast, session: Session) -> list[str]:
@@ -158,7 +223,7 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = "drifted" in brief.attention or "stale" in brief.attention
+    changed = not {"drifted", "stale", "lacking"}.isdisjoint(brief.attention)
     if brief.unknown_outcomes or brief.disputes or (strict and changed):
         return UNSETTLED
     return DONE
@@ -242,10 +307,11 @@ def _parsed(text: str) -> object:
 
 COMMANDS = {
     "resume": Command(
-        _brief_arguments,
+        _resume_arguments,
         run_resume,
         "holdfast resume",
         "holdfast resume fix-login --budget 500",
+        "holdfast resume --device laptop --restore",
         "holdfast resume --strict && run-the-agent",
     ),
     "brief": Command(

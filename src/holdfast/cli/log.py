@@ -73,7 +73,8 @@ def _head(line: LogLine, now: int, hf: Holdfast) -> list[str]:
     """Number, time, who; and on which device, where a session was written on several."""
     event = line.event
     who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
-    device = "here" if line.device == hf.store.device else line.device
+    device = "here" if line.device == hf.store.device else line.person or line.name
+    device = device if line.device else ""
     where = [f"{fit(device, _DEVICE)} "] if device else []
     return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
 

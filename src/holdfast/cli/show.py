@@ -250,7 +250,8 @@ _KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
 # Fields that change with every event, that say the same as another, or only machines ask for.
 _UNSAID = frozenset(
     "clock id event by attempts retracted key path held erased compressed_at before digest"
-    " options goal_by paused_at paused_ms pauses unit summary kept changes versions".split()
+    " options goal_by goal_device device paused_at paused_ms pauses unit summary kept changes"
+    " versions".split()
 )
 _WORDS = {
     "title": "",

@@ -51,13 +51,28 @@ class Finding(Struct, frozen=True):
     line: int = 0
 
 
+class Travel(Struct, frozen=True):
+    """How a session stands with the remotes of this machine; moments in milliseconds."""
+
+    enabled: bool = False
+    last_sync: int = 0
+    status: str = ""
+    error: str = ""
+    devices: tuple[str, ...] = ()
+    backend: str = "local"
+    encrypted: bool = False
+    shared_with: tuple[str, ...] = ()
+
+
 class Where(Struct, frozen=True):
     """What a layout may know of its surroundings when it writes or judges files.
 
     `root` is the session's folder, `names` the files in it (relative, with /), both empty when
     unknown; `total` the number of phases that a workflow definition handed in gives; `naive` says
     how stamps without a zone are read ("local" or "utc"). `generation` is the shape that a new
-    file is to have, where a layout has several; empty means today's.
+    file is to have, where a layout has several; empty means today's. `travel` is given where this
+    machine knows how the session travels: then what a file says of that is ours to write, and
+    nothing that a session says.
     """
 
     now: int = 0
@@ -68,6 +83,7 @@ class Where(Struct, frozen=True):
     project_path: str = ""
     device: str = ""
     generation: str = ""
+    travel: Travel | None = None
 
 
 class Reading(Struct):

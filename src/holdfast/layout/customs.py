@@ -30,6 +30,8 @@ class Custom(Struct, frozen=True):
     """Files beside those of the layout that are added to line by line."""
     sees_names: bool = False
     """Whether writing depends on which files lie in the folder."""
+    travels: bool = False
+    """Whether its files tell how the session stands with other devices."""
     unshared: tuple[str, ...] = ("",)
     """What of a new root folder is of no concern to git: all of it, unless others use it too."""
 
@@ -42,7 +44,7 @@ CUSTOMS: dict[str, Custom] = {
         folders=("{id}/artifacts",),
         shared=("active-features.yaml",),
     ),
-    "craft": Custom(logs=("files_modified",)),
+    "craft": Custom(logs=("files_modified",), travels=True),
     "essay": Custom(
         backup=".bak",
         line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),

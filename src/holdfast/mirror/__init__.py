@@ -25,7 +25,7 @@ from holdfast import files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.journal import Journal
-from holdfast.layout import Where
+from holdfast.layout import Travel, Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
@@ -70,8 +70,11 @@ class Mirror:
         naive: str,
         device: str,
         roots: Mapping[str, str] | None = None,
+        travel: Callable[[str], Travel | None] | None = None,
     ) -> None:
-        self._desk = Desk(store, journal, clock, place, naive=naive, device=device, roots=roots)
+        """`travel` tells how a session stands with other devices, where that is known here."""
+        around = {"naive": naive, "device": device}
+        self._desk = Desk(store, journal, clock, place, **around, roots=roots, travel=travel)
         self._bound = self._desk.bound
         self._look_anew()
         self._archive = Archive(self._desk)

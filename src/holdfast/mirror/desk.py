@@ -7,17 +7,18 @@ the facts of a moment are kept; all of it may be lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.journal import Journal
-from holdfast.layout import REGISTRY, Layout, Where, layout
+from holdfast.layout import REGISTRY, Layout, Travel, Where, layout
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
@@ -54,6 +55,7 @@ class Desk:
         naive: str,
         device: str,
         roots: Mapping[str, str] | None = None,
+        travel: Callable[[str], Travel | None] | None = None,
     ) -> None:
         self.store = store
         self.bound = store.bound
@@ -63,6 +65,7 @@ class Desk:
         self.naive = naive
         self.device = device
         self._roots = roots or {}
+        self._travel = travel or (lambda session: None)
         self._trees: dict[str, Place] = {}
         self._told: tuple[tuple[str, int, int], Told] | None = None
 
@@ -90,7 +93,10 @@ class Desk:
         return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
-        return self.where(binding.root, names=custom(binding.layout).sees_names)
+        where = self.where(binding.root, names=custom(binding.layout).sees_names)
+        if not custom(binding.layout).travels:
+            return where
+        return replace(where, travel=self._travel(binding.session))
 
     def where(self, root: str, *, names: bool = True) -> Where:
         return Where(

@@ -68,7 +68,8 @@ class Item(Struct, frozen=True):
 class Briefing(Struct, frozen=True):
     """The text, and what a caller needs to know of it without reading it.
 
-    `counts` has (shown, total) for each section that has anything to say.
+    `counts` has (shown, total) for each section that has anything to say. `came_from` is the
+    device that wrote last, if it was another, `lacking` what is not here as it was there.
     """
 
     text: str
@@ -79,6 +80,8 @@ class Briefing(Struct, frozen=True):
     attention: list[str]
     unknown_outcomes: int
     disputes: int
+    came_from: str = ""
+    lacking: list[tuple[str, str, str]] = []
 
 
 def brief(
@@ -137,6 +140,8 @@ def _briefing(known: Known, page: Page, text: str) -> Briefing:
         attention=_flags(known, totals),
         unknown_outcomes=totals.get("unknown", 0),
         disputes=known.state.count("dispute.open"),
+        came_from=known.around.came_from,
+        lacking=known.around.lacking,
     )
 
 
@@ -158,6 +163,7 @@ def _flags(known: Known, totals: dict[str, int]) -> list[str]:
         ("interrupted", bool(around.interrupted)),
         ("drifted", drifted or bool(git_drift(around))),
         ("stale", "stale" in around.proofs.values()),
+        ("lacking", bool(around.lacking)),
     )
     words = [word for word, is_raised in raised if is_raised]
     return list(dict.fromkeys([*words, *attention(known.state)]))
@@ -186,7 +192,8 @@ def _facts(known: Known) -> dict[str, int | float]:
 
 
 def _fields(known: Known, found: list[Topic]) -> dict[str, Entry]:
-    goal, by = known.core.goal, known.core.goal_by
+    core = known.core
+    goal, by = core.goal, known.by(core.goal_by, core.goal_device)
     return {
         "goal": said(known, "goal", goal or "none", by, label="goal"),
         "where": Entry("where", _where(known)),

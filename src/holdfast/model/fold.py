@@ -134,6 +134,7 @@ def advance(core: Core, event: Event) -> None:
 def apply(state: State, event: Event) -> None:
     """Let one event take effect. Total: unknown and erased events are only counted."""
     body, core = event.body, state.core
+    state.writer = event.head.device if len(core.chains) > 1 else ""
     _lay_bare(core)
     for name in body.redacted:
         core.redacted[name] = core.redacted.get(name, 0) + 1
@@ -147,6 +148,7 @@ def apply(state: State, event: Event) -> None:
 
 def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:
     """Keep the disputes as they are after this event; one without sides is settled."""
+    state.writer = event.head.device if len(state.core.chains) > 1 else ""
     _lay_bare(state.core)
     for subject, sides in changed:
         old = state.rows.get("dispute", subject)
@@ -191,8 +193,8 @@ _ACTIVE: dict[str, str | int | bool] = {
 # -- what each kind does -----------------------------------------------------------------------
 
 
-def _line(event: Event, text: str) -> Line:
-    return Line(event.id, event.head.at, event.head.actor, text[:_LINE])
+def _line(state: State, event: Event, text: str, most: int = _LINE) -> Line:
+    return Line(event.id, event.head.at, event.head.actor, text[:most], state.writer)
 
 
 def _remember(lines: list[Line], line: Line) -> list[Line]:
@@ -201,7 +203,8 @@ def _remember(lines: list[Line], line: Line) -> list[Line]:
 
 def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
     core = state.core
-    core.status, core.goal, core.goal_by = "active", body.goal, event.head.actor
+    core.status = "active"
+    _set_goal(state, event, body.goal)
     core.mode, core.from_session = body.mode, body.from_session
     core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
     core.began_at = event.head.at
@@ -210,13 +213,19 @@ def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
 def _adopted(state: State, event: Event, body: ev.SessionAdopted) -> None:
     core = state.core
     core.status = body.status if body.status in STATUSES else "active"
-    core.goal, core.goal_by, core.mode = body.goal, event.head.actor, body.mode
+    _set_goal(state, event, body.goal)
+    core.mode = body.mode
     core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
     core.began_at = event.head.at if body.began_at is None else body.began_at
 
 
 def _renamed(state: State, event: Event, body: ev.SessionRenamed) -> None:
-    state.core.goal, state.core.goal_by = body.goal, event.head.actor
+    _set_goal(state, event, body.goal)
+
+
+def _set_goal(state: State, event: Event, goal: str) -> None:
+    core = state.core
+    core.goal, core.goal_by, core.goal_device = goal, event.head.actor, state.writer
 
 
 def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
@@ -224,7 +233,7 @@ def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
     core.status, core.paused_at = "paused", event.head.at
     core.pause_reason, core.pause_context = body.reason, body.context
     core.count("pauses")
-    core.pauses = _remember(core.pauses, _line(event, body.context or body.reason))
+    core.pauses = _remember(core.pauses, _line(state, event, body.context or body.reason))
 
 
 def _end_pause(core: Core, at: int) -> None:
@@ -634,7 +643,7 @@ def _artifact(state: State, event: Event, body: Any) -> None:
 def _command(state: State, event: Event, body: ev.CommandRan) -> None:
     core = state.core
     core.count(f"command.{body.status}")
-    core.commands = _remember(core.commands, _line(event, command_text(body, _LINE - 40)))
+    core.commands = _remember(core.commands, _line(state, event, command_text(body, _LINE - 40)))
     core.model = body.model or core.model
 
 
@@ -665,7 +674,7 @@ def _note(state: State, event: Event, body: ev.NoteAdded) -> None:
     core = state.core
     core.count("notes")
     if not body.for_next:
-        core.notes = _remember(core.notes, _line(event, body.text))
+        core.notes = _remember(core.notes, _line(state, event, body.text))
         return
     row = Note(
         rank=core.events, at=event.head.at, event=event.id, text=body.text, by=event.head.actor
@@ -677,7 +686,7 @@ def _message(state: State, event: Event, body: ev.MessageSent) -> None:
     core = state.core
     if body.role in ROLES:
         core.count(f"message.{body.role}")
-    line = Line(event.id, event.head.at, event.head.actor, body.text[:_WORDS])
+    line = _line(state, event, body.text, _WORDS)
     if body.role == "user":
         core.asked = line
     elif body.role == "agent":

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.model.number import last_number, number_of
 
@@ -31,12 +32,13 @@ class Chain(Struct, array_like=True):
 
 
 class Line(Struct, array_like=True):
-    """A recent small thing, kept in the core for the briefing."""
+    """A recent small thing, kept in the core for the briefing; `device` as in `Row`."""
 
     event: str
     at: int
     by: str
     text: str
+    device: str = ""
 
 
 class Core(Struct, omit_defaults=True):
@@ -52,6 +54,7 @@ class Core(Struct, omit_defaults=True):
     status: str = ""
     goal: str = ""
     goal_by: str = ""
+    goal_device: str = ""
     mode: str = "default"
     model: str = ""
     project: str = ""
@@ -133,12 +136,16 @@ class Core(Struct, omit_defaults=True):
 
 
 class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A unit beside the core. `rank` is its place in merge order: when it came up, or changed."""
+    """A unit beside the core. `rank` is its place in merge order: when it came up, or changed.
+
+    `device` is the chain that spoke of it last; empty while there was but one.
+    """
 
     KEY: ClassVar[str] = "id"
 
     rank: int = 0
     at: int = 0
+    device: str = ""
 
     @property
     def name(self) -> str:
@@ -417,11 +424,13 @@ class Rows:
 class State:
     """The fold of a journal: the core, and the rows beside it."""
 
-    __slots__ = ("core", "rows")
+    __slots__ = ("core", "rows", "writer")
 
     def __init__(self, core: Core | None = None, rows: Rows | None = None) -> None:
         self.core = core or Core()
         self.rows = rows or Rows()
+        self.writer = ""
+        """The chain whose event takes effect now; empty while there is but one."""
 
     def step(self, key: str) -> Step | None:
         row = self.rows.get("step", key)
@@ -441,6 +450,8 @@ class State:
 
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""
+        if row.device != self.writer:
+            row = replace(row, device=self.writer)
         old = self.rows.get(table, row.name)
         self._count(table, old, row)
         if _is_phase(row):

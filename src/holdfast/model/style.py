@@ -76,7 +76,9 @@ def _head(known: Known, goal: str) -> str:
 
 
 def _goal(known: Known, limit: int) -> str:
-    entry = said(known, "goal", known.core.goal, known.core.goal_by)
+    entry = said(
+        known, "goal", known.core.goal, known.by(known.core.goal_by, known.core.goal_device)
+    )
     tail = one_line(entry.tail)
 
     def whole(text: str) -> str:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.choice import COMMAND_STATUSES, PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
@@ -37,7 +38,9 @@ from holdfast.model.state import (
 from holdfast.model.summary import FAILED, died, plain_outcome, plan, subject
 from holdfast.timing import Progress, long
 
-UNCONFIRMED = ("file:", "transcript:", "import:")
+PERSON = "person:"
+"""Begins who said something, where that is someone else than the user."""
+UNCONFIRMED = ("file:", "transcript:", "import:", PERSON)
 """Actors whose words nobody has confirmed."""
 
 LOG, SHOW, VERIFY = "holdfast log", "holdfast show", "holdfast verify"
@@ -55,6 +58,8 @@ TIGHT = 200
 _MOST = 300
 """How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
+_SHOWN = 8
+"""How much of a chain's id is shown where its device has no name."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Fence = Callable[[str, str, str, bool], str]
@@ -87,6 +92,14 @@ class Surroundings(Struct, kw_only=True):
     damage: list[str] = []
     fence: Fence | None = None
     device_names: dict[str, str] = {}
+    device: str = ""
+    """The chain that is written here."""
+    persons: dict[str, str] = {}
+    """Chains of others than the user, with who they are."""
+    came_from: str = ""
+    """The chain that was written last, if it is not the one of this device."""
+    lacking: list[tuple[str, str, str]] = []
+    """What is not here as it was there: what, in words, the command that helps."""
     window: int = 128_000
     proofs: dict[str, str] = {}
     """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
@@ -154,6 +167,22 @@ class Known(Struct):
         rows = (row for row in self.state.rows.select(table, **how) if isinstance(row, kind))
         return [row for row in rows if not self.state.is_heading(row)]
 
+    def writer(self, device: str) -> str:
+        """The chain that a row or line is of; what tells of none is of the first there was."""
+        return device or next(iter(self.core.chains), "")
+
+    def by(self, actor: str, device: str) -> str:
+        """Who said something: the actor, or the person whose device it was said on."""
+        person = self.around.persons.get(self.writer(device), "")
+        return f"{PERSON}{person}" if person else actor
+
+    def on(self, device: str) -> str:
+        """Which device, where several took part and it is not this one."""
+        chain = self.writer(device)
+        if len(self.core.chains) < 2 or chain == self.around.device or self.budget < ROOMY:
+            return ""
+        return f" (on {self.around.device_names.get(chain, chain[:_SHOWN])})"
+
     def when(self, at: int) -> str:
         return f" ({stamp(at)})" if at and self.budget >= ROOMY else ""
 
@@ -186,7 +215,7 @@ def said(known: Known, id: str, text: str, by: str, *, tail: str = "", label: st
     block = _fenced(known, text, label, by) if label else ""
     if not is_unconfirmed(by):
         return Entry(id, text, tail=tail, block=block)
-    origin = by if known.budget >= ROOMY else by.partition(":")[0]
+    origin = by.removeprefix(PERSON) if known.budget >= ROOMY else by.partition(":")[0]
     mark = f'" (from {origin}, unconfirmed)'
     return Entry(id, text.replace('"', "'"), lead='"', tail=mark + tail, block=block)
 
@@ -308,7 +337,14 @@ def _is_dead(agent: Agent, gone: set[str]) -> bool:
 def _for_next(known: Known) -> Topic:
     notes = known.newest("note", Note)
     found = [
-        said(known, short(n.event), n.text, n.by, tail=_when_by(known, n), label="note")
+        said(
+            known,
+            short(n.event),
+            n.text,
+            known.by(n.by, n.device),
+            tail=_when_by(known, n),
+            label="note",
+        )
         for n in notes
     ]
     return Topic("for_next", "For whoever comes next", found, known.state.count("note"), LOG)
@@ -325,20 +361,37 @@ def _spoken(known: Known) -> Topic:
 def _last_words(known: Known, name: str, title: str, line: Line | None, role: str) -> Topic:
     if line is None:
         return Topic(name, title, [], 0)
-    tail = known.when(line.at)
-    entry = said(known, short(line.event), line.text, line.by, tail=tail, label=name)
+    tail, by = known.on(line.device) + known.when(line.at), known.by(line.by, line.device)
+    entry = said(known, short(line.event), line.text, by, tail=tail, label=name)
     total = known.state.count(f"message.{role}")
     return Topic(name, title, [entry], min(1, total), LOG)
 
 
 def _when_by(known: Known, said: Note | Line) -> str:
-    plain = said.by in ("", "cli", "user", "mcp") or is_unconfirmed(said.by)
-    return ("" if plain else f" (by {said.by})") + known.when(said.at)
+    by = known.by(said.by, said.device)
+    plain = by in ("", "cli", "user", "mcp") or is_unconfirmed(by)
+    return ("" if plain else f" (by {by})") + known.on(said.device) + known.when(said.at)
 
 
 def _verify(known: Known) -> Topic:
     found = [entry for doubts in _DOUBTS for entry in doubts(known)]
     return Topic("verify", "Verify before trusting", found, len(found), floor=2)
+
+
+def _arrived(known: Known) -> Topic:
+    """What is not here as it was on the device where the session was last worked on."""
+    around = known.around
+    if not around.came_from:
+        return Topic("arrival", "", [], 0)
+    found = [
+        Entry(what, text, tail=f"; to get it: {command}" if command else "")
+        for what, text, command in around.lacking
+    ]
+    name = around.device_names.get(around.came_from, around.came_from[:_SHOWN])
+    person = around.persons.get(around.came_from, "")
+    who = f"{name} of {person}" if person else name
+    title = f"Last worked on at {who}; here it is otherwise"
+    return Topic("arrival", title, found, len(found), floor=2)
 
 
 def _damage(known: Known) -> Iterator[Entry]:
@@ -355,8 +408,10 @@ def _interrupted(known: Known) -> Iterator[Entry]:
 
 
 def _unconfirmed_goal(known: Known) -> Iterator[Entry]:
-    if is_unconfirmed(known.core.goal_by):
-        yield Entry("goal", f"nobody has confirmed the goal; it came from {known.core.goal_by}")
+    by = known.by(known.core.goal_by, known.core.goal_device)
+    if is_unconfirmed(by):
+        origin = by.removeprefix(PERSON)
+        yield Entry("goal", f"nobody has confirmed the goal; it came from {origin}")
 
 
 def _claims(known: Known) -> Iterator[Entry]:
@@ -470,7 +525,16 @@ def _sides(dispute: Dispute, names: dict[str, str]) -> str:
 
 def _decisions(known: Known) -> Topic:
     rows = known.newest("decision", Decision)
-    found = [said(known, d.id, _decided(d), d.by, tail=known.when(d.at)) for d in rows]
+    found = [
+        said(
+            known,
+            d.id,
+            _decided(d),
+            known.by(d.by, d.device),
+            tail=known.on(d.device) + known.when(d.at),
+        )
+        for d in rows
+    ]
     return Topic("decisions", "Decisions", found, known.state.count("decision"), floor=2)
 
 
@@ -523,7 +587,9 @@ def _failure(point: Checkpoint) -> str:
 
 def _errors(known: Known) -> Topic:
     rows = known.newest("error", Problem)
-    found = [Entry(short(p.event), _problem(p), tail=known.when(p.at)) for p in rows]
+    found = [
+        Entry(short(p.event), _problem(p), tail=known.on(p.device) + known.when(p.at)) for p in rows
+    ]
     return Topic("errors", "Errors", found, known.state.count("error"), LOG)
 
 
@@ -553,7 +619,9 @@ def _agents(known: Known) -> Topic:
     rows = sorted(known.still_open("agent", Agent), key=_is_idle)
     rows += [row for row in known.newest("agent", Agent) if not row.is_open]
     dead = {agent.id for agent in known.dead}
-    found = [Entry(a.id, _agent(a, known)) for a in rows if a.id not in dead]
+    found = [
+        Entry(a.id, _agent(a, known), tail=known.on(a.device)) for a in rows if a.id not in dead
+    ]
     return Topic("agents", "Agents", found, known.state.count("agent") - len(dead))
 
 
@@ -598,7 +666,7 @@ def _proofs(known: Known) -> Iterator[Entry]:
 def _done(known: Known) -> Topic:
     total = known.state.tasks("done")
     rows = known.newest("step", Step) if total else []
-    found = [Entry(s.id, _finished(s)) for s in rows if s.status == "done"]
+    found = [Entry(s.id, _finished(s), tail=known.on(s.device)) for s in rows if s.status == "done"]
     return Topic("done", "Done", found, total)
 
 
@@ -608,7 +676,7 @@ def _finished(step: Step) -> str:
 
 
 def _files(known: Known) -> Topic:
-    found = [Entry(f.path, _file(f)) for f in known.newest("file", File)]
+    found = [Entry(f.path, _file(f), tail=known.on(f.device)) for f in known.newest("file", File)]
     return Topic("files", "Files touched", found, known.state.count("file"))
 
 
@@ -623,7 +691,13 @@ def _file(row: File) -> str:
 
 def _lines(known: Known, lines: Iterable[Line]) -> list[Entry]:
     return [
-        said(known, short(line.event), line.text, line.by, tail=_when_by(known, line))
+        said(
+            known,
+            short(line.event),
+            line.text,
+            known.by(line.by, line.device),
+            tail=_when_by(known, line),
+        )
         for line in reversed(list(lines))
     ]
 
@@ -654,7 +728,7 @@ def _compaction(known: Known) -> Topic:
 
 def _pauses(known: Known) -> Topic:
     plain = {reason: _word(reason) for reason in PAUSE_REASONS}
-    lines = [Line(p.event, p.at, p.by, plain.get(p.text, p.text)) for p in known.core.pauses]
+    lines = [replace(line, text=plain.get(line.text, line.text)) for line in known.core.pauses]
     found = _lines(known, lines)
     return Topic("pauses", "Pauses", found, len(found), LOG)
 
@@ -677,6 +751,21 @@ def _journal(known: Known) -> Topic:
     )
     found = [Entry(name, text) for name, present, text in facts if present]
     return Topic("journal", "History", found, len(found), LOG)
+
+
+def _took_part(known: Known) -> Topic:
+    """The devices and persons that wrote, where it was more than one."""
+    chains, around = known.core.chains, known.around
+    if len(chains) < 2:
+        return Topic("who", "", [], 0)
+    found = []
+    for device, chain in chains.items():
+        name = around.device_names.get(device, device[:_SHOWN])
+        here = " (here)" if device == around.device else ""
+        person = f", of {around.persons[device]}" if device in around.persons else ""
+        count = max((n for n, _, _ in chain.heads), default=0)
+        found.append(Entry(device, f"{name}{here}{person}: {many(count, 'event')}"))
+    return Topic("who", "Took part", found, len(found), LOG)
 
 
 # -- true only now -----------------------------------------------------------------------------
@@ -756,6 +845,7 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _asked,
     _for_next,
     _verify,
+    _arrived,
     _disputes,
     _decisions,
     _rejected,
@@ -773,6 +863,7 @@ _TOPICS: tuple[Callable[[Known], Topic], ...] = (
     _pauses,
     _redacted,
     _journal,
+    _took_part,
     _drift,
     _holders,
     _timing,

@@ -14,11 +14,13 @@ from holdfast.errors import HoldfastError, InvalidInput
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from holdfast.store.local import Tables
 
+_PERSON, _SHARED = "person ", "shared "
+"""Begin the keys of what is told of chains, and of sessions."""
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _CHAIN = "device, n, hash, circle, name"
@@ -248,6 +250,46 @@ class Remotes:
             )
         )
 
+    # -- who is there --------------------------------------------------------------------------
+
+    def persons(self) -> dict[str, str]:
+        """Chains that others than the user wrote, with who they are."""
+        return {device: told[0] for device, told in self._told(_PERSON).items()}
+
+    def met(self, persons: Mapping[str, str]) -> None:
+        """Keep whose chains are; a power cut may take it back, then it is told again."""
+        known = self.persons()
+        self._tell(_PERSON, {d: [one] for d, one in persons.items() if known.get(d) != one})
+
+    def shared(self, session: str) -> list[str]:
+        """The persons that a session is shared with: addresses, or fingerprints of keys."""
+        return self._told(_SHARED).get(session.lower(), [])
+
+    def share(self, session: str, people: Sequence[str]) -> None:
+        """Keep whom a session is shared with now."""
+        if self.shared(session) != list(people):
+            self._tell(_SHARED, {session.lower(): list(people)})
+
+    def _told(self, about: str) -> dict[str, list[str]]:
+        rows = self._read("SELECT key, value FROM meta WHERE key >= ? AND key < ?", _span(about))
+        if not rows:
+            return {}
+        import json  # not for those who have no remote
+
+        return {key.removeprefix(about): json.loads(value) for key, value in rows}
+
+    def _tell(self, about: str, values: Mapping[str, list[str]]) -> None:
+        if not values:
+            return
+        import json
+
+        rows = [(about + key, json.dumps(value)) for key, value in values.items()]
+        self._store.write_soon(
+            lambda connection: connection.executemany(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", rows
+            )
+        )
+
     # -- what waits ----------------------------------------------------------------------------
 
     def waiting(self, session: str = "") -> int | None:
@@ -269,6 +311,11 @@ class Remotes:
             if "no such table" in str(error.__cause__):
                 return []
             raise
+
+
+def _span(beginning: str) -> tuple[str, str]:
+    """All keys that begin so."""
+    return beginning, beginning[:-1] + chr(ord(beginning[-1]) + 1)
 
 
 def _values(one: Packed) -> tuple[object, ...]:

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from holdfast.arrival import Pulled
     from holdfast.home import Holdfast
     from holdfast.keychain import Asking, Changed
+    from holdfast.layout import Travel
     from holdfast.remote.circle import Circle
     from holdfast.store.remotes import Known
     from holdfast.sync import Checked, Report
@@ -52,6 +54,26 @@ class TravelVerbs:
         from holdfast.who import name_of
 
         return name_of(self._home, id)
+
+    def travel(self, session: str) -> Travel | None:
+        """How a session stands with other devices; None while there is no remote."""
+        if not self._home.store.remotes.all():
+            return None
+        from holdfast.who import travel
+
+        return travel(self._home, session)
+
+    def arrive(self, session: str = "") -> Pulled:
+        """Take what other devices put on remotes before a session is taken up; offline is fine."""
+        from holdfast.arrival import pull
+
+        return pull(self._home, session)
+
+    def last_on(self, device: str) -> str:
+        """The open session that was worked on last on a device, by its name."""
+        from holdfast.arrival import last_on
+
+        return last_on(self._home, device)
 
     # -- keys ----------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@
     pending_tasks     sentences: all other steps
     decisions_made, files_modified      logs: entries are added and filled in, never removed
     context_usage     tokens, in all and by agent
-    teleportation     what is known of other devices; attributes `craft.teleportation.*`
+    teleportation     what is known of other devices: the truth, where this machine has remotes;
+                      else attributes `craft.teleportation.*`
     metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
 
 An attribute that stands for a list holds its elements as lines.
@@ -21,7 +22,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, stamps
+from holdfast.layout import (
+    Bundle,
+    Finding,
+    Layout,
+    Reading,
+    Salvaged,
+    Travel,
+    Tree,
+    Where,
+    stamps,
+)
 from holdfast.layout import jsonform as form
 from holdfast.layout.craft.rules import (
     ACTIONS,
@@ -214,10 +225,12 @@ def _get_file(value: Any, where: Where) -> FileFact | None:
     return FileFact(of["path"], text(action), **form.get_fields(of, _CHANGE, where))
 
 
-def _get_attributes(root: Node) -> dict[str, Scalar]:
+def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
+    # What is true of one machine is no part of what the session says.
+    sections = ("metadata",) if where.travel else ("teleportation", "metadata")
     return {
         name: said
-        for section in ("teleportation", "metadata")
+        for section in sections
         for name, (key, kind) in _ATTRIBUTES[RULES.keys[section].req].items()
         if (said := kind.read(mapping(root.get(section)).get(key))) is not None
     }
@@ -237,7 +250,7 @@ def _get(name: str, root: Node, where: Where) -> Facts:
         decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
         files=form.seen(root.get("files_modified"), partial(_get_file, where=where)),
         tokens_by_agent=spent,
-        attributes=_get_attributes(root),
+        attributes=_get_attributes(root, where),
         **form.get_fields(root, _SESSION, where),
         **form.get_fields(mapping(root.get("context_usage")), _USAGE, where),
         **form.get_fields(mapping(root.get("metadata")), _GIT, where),
@@ -306,7 +319,9 @@ def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     for section, (names, put) in parts.items():
         if not form.unchanged(was, facts, *names):
             form.put_section(root, section, put, ROOT)
-    if root.get("device") != device:
+    if where.travel is not None:
+        form.put_section(root, "teleportation", partial(_put_travel, travel=where.travel), ROOT)
+    elif root.get("device") != device:
         _add_device(root)
 
 
@@ -484,6 +499,24 @@ def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
         new = kind.write(facts.attributes[name])
         if new is not None or (rule.keys[key].null and facts.attributes[name] is None):
             form.insert(section, key, new, tuple(rule.keys))
+
+
+def _put_travel(section: Node, travel: Travel) -> None:
+    """The truth about other devices; a session's own words on that are out of date."""
+    synced = stamps.write(travel.last_sync, milliseconds=True) if travel.last_sync else None
+    truth = {
+        "enabled": travel.enabled,
+        "last_sync": synced,
+        "sync_status": travel.status or None,
+        "sync_error": travel.error or None,
+        "devices": list(travel.devices),
+        "storage_backend": travel.backend,
+        "encrypted": travel.encrypted,
+        "shared_with": list(travel.shared_with) or None,
+    }
+    for key, value in truth.items():
+        if key not in section or not form.alike(section[key], value):
+            form.insert(section, key, value, tuple(TELEPORTATION.keys))
 
 
 def _add_device(root: Node) -> None:

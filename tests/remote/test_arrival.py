@@ -1,0 +1,176 @@
+"""A session is taken up on another device: what came along, what is missing, and what is told."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import InvalidInput, arrival
+from holdfast.home import Holdfast
+from holdfast.session import Session
+from tests.remote.travelling import Travellers, travel
+
+
+@pytest.fixture
+def travellers(tmp_path: Path) -> Iterator[Travellers]:
+    made = Travellers(tmp_path)
+    yield made
+    for home in made.homes:
+        home.close()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+class Move:
+    """A laptop where work was done, and a desktop with a checkout of the same project."""
+
+    def __init__(self, travellers: Travellers) -> None:
+        self.travellers = travellers
+        self.laptop, self.desktop = self.device("laptop"), self.device("desktop")
+
+    def device(self, name: str) -> Holdfast:
+        made = self.travellers.make(name)
+        made.config("device_name", name)
+        folder = self.folder(name)
+        folder.mkdir(parents=True)
+        git(folder, "init", "-q", "-b", "main")
+        made.close()
+        home = Holdfast(self.travellers.reopen(name).settings, cwd=str(folder))
+        self.travellers.homes.append(home)
+        return home
+
+    def folder(self, name: str) -> Path:
+        return self.travellers.folder / f"{name}-files" / "app"
+
+    def begin(self) -> Session:
+        folder = self.folder("laptop")
+        (folder / "a.py").write_text("a = 1\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "one")
+        session = self.laptop.start("Fix the login", id="login")
+        session.file(str(folder / "a.py"))
+        session.artifact(str(folder / "a.py"))
+        session.pause()
+        travel(self.laptop)
+        return session
+
+
+@pytest.fixture
+def move(travellers: Travellers) -> Move:
+    return Move(travellers)
+
+
+def lacking(home: Holdfast) -> dict[str, str]:
+    return {what: text for what, text, _ in home.session("login").brief().lacking}
+
+
+@pytest.mark.req("S2-2", "X2-5", "X2-8")
+def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
+    move.begin()
+    pulled = move.desktop.arrive()
+    assert pulled.asked and pulled.events and not pulled.why
+    brief = move.desktop.session("login").resume(fenced=False)
+    assert "Last worked on at laptop; here it is otherwise" in brief.text
+    assert "missing here: a.py" in brief.text and "lacking" in brief.attention
+    assert move.desktop.session("login").brief().lacking == [], "now it was worked on here"
+
+
+@pytest.mark.req("X2-8")
+def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> None:
+    move.begin()
+    move.desktop.arrive()
+    remote = move.travellers.folder / "remote"
+    remote.rename(remote.with_name("unplugged"))
+    pulled = move.desktop.arrive("login")
+    assert pulled.asked and "usb" in pulled.why
+    session = move.desktop.session("login")
+    session.resume()
+    session.note("offline")
+    remote.with_name("unplugged").rename(remote)
+    travel(move.desktop)
+    assert travel(move.laptop).down > 0
+
+
+@pytest.mark.req("X2-5")
+def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: Move) -> None:
+    move.begin()
+    move.desktop.arrive()
+    assert "is not here" in lacking(move.desktop)["commit"]
+    there, here = move.folder("laptop"), move.folder("desktop")
+    git(here, "pull", "-q", str(there), "main")
+    assert "commit" not in lacking(move.desktop) and "file" not in lacking(move.desktop)
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    travel(move.laptop)
+    move.desktop.arrive()
+    git(here, "fetch", "-q", str(there), "main")
+    assert "the checkout lacks 1 commits" in lacking(move.desktop)["commit"]
+
+
+@pytest.mark.req("X2-5")
+def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    move.begin()
+    move.desktop.arrive()
+    assert "tool" not in lacking(move.desktop)
+    monkeypatch.setattr(arrival, "__version__", "99.0")
+    assert lacking(move.desktop)["tool"].endswith("here it is 99.0")
+
+
+def test_a_session_that_stayed_is_not_looked_at(move: Move) -> None:
+    session = move.begin()
+    brief = session.brief()
+    assert (brief.came_from, brief.lacking) == ("", [])
+
+
+def test_where_there_is_no_remote_no_tools_are_recorded(travellers: Travellers) -> None:
+    home = travellers.make("alone")
+    home.store.remotes.remove(home.store.remotes.all()[0])
+    session = home.start("Stay")
+    session.pause()
+    session.resume()
+    assert "attribute.set" not in [line.event.kind for line in session.log()]
+
+
+@pytest.mark.req("X2-8")
+def test_the_last_session_of_a_device_is_found_by_its_name(move: Move) -> None:
+    move.begin()
+    move.desktop.start("Something of its own", id="own")
+    move.desktop.arrive()
+    assert move.desktop.last_on("laptop") == "login"
+    assert move.desktop.last_on("desktop") == "own"
+    with pytest.raises(InvalidInput, match="nobody"):
+        move.desktop.last_on("nobody")
+
+
+def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Move) -> None:
+    session = move.begin()
+    hook = move.folder("laptop") / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    session.artifact(str(hook))
+    travel(move.laptop)
+    move.desktop.arrive()
+    there, place = move.desktop.session("login"), move.folder("desktop") / "a.py"
+
+    def restored(*, force: bool = False) -> dict[str, str]:
+        return {one.path: one.word for one in there.artifact_restore(force=force)}
+
+    assert restored() == {"a.py": "written", ".git/hooks/post-checkout": "refused"}
+    assert place.read_text() == "a = 1\n"
+    assert not (move.folder("desktop") / ".git" / "hooks" / "post-checkout").exists()
+    assert restored()["a.py"] == "same"
+    place.write_text("mine\n")
+    assert restored()["a.py"] == "differs" and place.read_text() == "mine\n"
+    assert restored(force=True)["a.py"] == "written" and place.read_text() == "a = 1\n"

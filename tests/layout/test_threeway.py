@@ -1,9 +1,12 @@
-"""Texts that could not be kept whole: found again among those that came, in little time."""
+"""Three-way: texts that could not be kept whole, and which version an edit was made from."""
 
 import random
+from typing import Any
+
+import pytest
 
 from holdfast.intake import remains
-from holdfast.layout.threeway import _substitutes
+from holdfast.layout.threeway import _substitutes, was_read
 from holdfast.redact import Redactor
 
 REDACTOR = Redactor()
@@ -56,3 +59,36 @@ def test_thousands_of_edited_texts_are_each_looked_at_once() -> None:
     new = dict.fromkeys(text.strip() for text in old)
     assert _substitutes(old, new, once) == {text: text.strip() for text in old}
     assert len(asked) == len(old)
+
+
+# -- which version was read --------------------------------------------------------------------
+
+T1, T2, T3 = (f"2027-01-15T08:00:0{second}Z" for second in (1, 2, 3))
+NEWEST = {"updated": T2, "status": "paused", "tasks": ["a", "b"], "x": {"deep": 1}, "in": {"n": 2}}
+OLDER = {"updated": T1, "status": "active", "tasks": ["a"], "in": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    "found, is_newest",
+    [
+        ({**OLDER, "updated": T2}, False),
+        ({key: value for key, value in NEWEST.items() if key != "x"}, True),
+        ({"updated": T2, "status": "failed", "tasks": ["a", "c"]}, True),
+        ({**NEWEST, "updated": T3}, False),
+        ({**NEWEST, "updated": T1}, False),
+        ({**NEWEST, "in": {"n": 1}}, False),
+        ({"status": "paused", "tasks": ["a", "b"]}, False),
+        (OLDER, False),
+        ({}, False),
+    ],
+)
+def test_an_edit_with_a_time_of_the_newest_version_and_nothing_of_the_older_was_made_from_it(
+    found: dict[str, Any], is_newest: bool
+) -> None:
+    assert was_read(NEWEST, OLDER, found) is is_newest
+
+
+def test_an_element_that_only_the_older_version_has_tells_that_it_was_read() -> None:
+    newest, older = {"at": T2, "tasks": ["b"]}, {"at": T1, "tasks": ["a"]}
+    assert not was_read(newest, older, {"at": T2, "tasks": ["a", "c"]})
+    assert was_read(newest, older, {"at": T2, "tasks": ["b", "c"]})

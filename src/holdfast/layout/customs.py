@@ -57,5 +57,8 @@ CUSTOMS: dict[str, Custom] = {
 }
 
 
+_NONE = Custom()
+
+
 def custom(layout: str) -> Custom:
-    return CUSTOMS.get(layout, Custom())
+    return CUSTOMS.get(layout, _NONE)

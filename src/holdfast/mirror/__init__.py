@@ -258,8 +258,10 @@ class Mirror:
         try:
             return [job for job in jobs if self._tried(job, self._put)]
         finally:
-            files.sync_folders({os.path.dirname(path) for path in written})
-            self._renderer.let_go(plans)
+            try:
+                files.sync_folders({os.path.dirname(path) for path in written})
+            finally:
+                self._renderer.let_go(plans)
 
     def _remember(self, plans: list[Plan]) -> None:
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]

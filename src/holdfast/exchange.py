@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from holdfast import parcel, restore
@@ -42,11 +43,13 @@ from holdfast.model.merge import position
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import (
+    Link,
     Missing,
     Pack,
     Plan,
     Stretch,
     Told,
+    back,
     by_chain,
     crowded,
     missing,
@@ -326,16 +329,29 @@ class Exchange:
         told = [Told(one.device, one.n, one.hash, here=True) for one in self.reaches]
         for one in opened:
             told += [Told(device, *head) for device, head in one.claim.heads.items()]
-        shown = [*found.there, *(one.stretch for one in opened)]
-        return missing(shown, dict.fromkeys(told), self._hashes)
+        new = {one.stretch: one for one in opened}
+        shown = [*found.there, *new]
+        return missing(shown, dict.fromkeys(told), lambda on, n: self._on(on, n, new.get(on)))
+
+    def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
+        """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""
+        if opened is not None:
+            row, _ = self._at_hand(opened)
+            return {row.hashes[n - stretch.first]}
+        held = self._hashes(stretch.device, n)
+        return held if len(held) < 2 else held & set(back(stretch, self._links))
 
     def _hashes(self, device: str, n: int) -> set[str]:
         """The hashes of the events held here under a number; looked up only where it matters."""
         if self._held is None:
             self._held = {}
-            for header, hash in self._headers():
-                self._held.setdefault((header.device, header.n), set()).add(hash)
+            for hash, (of, number, _) in self._links.items():
+                self._held.setdefault((of, number), set()).add(hash)
         return self._held.get((device, n), set())
+
+    @cached_property
+    def _links(self) -> dict[str, Link]:
+        return {hash: (one.device, one.n, one.prev) for one, hash in self._headers()}
 
     def _headers(self) -> list[tuple[ev.Header, str]]:
         try:

@@ -51,8 +51,8 @@ spans = st.lists(
 )
 
 
-def held(device: str, n: int) -> list[str]:
-    return [f"a{n}"] if device == "d" and 1 <= n <= LENGTH else []
+def held(on: Stretch, n: int) -> list[str]:
+    return [f"a{n}"] if on.device == "d" and 1 <= n <= LENGTH else []
 
 
 # --- how far a chain is there -------------------------------------------------------------------
@@ -123,6 +123,8 @@ def test_another_history_in_the_place_of_a_told_head_is_told_as_such() -> None:
     assert one.instead == ("b8",)
     (inside,) = missing([stretch(1, 12, "b", fork=4)], told, lambda *_: ["b8"])
     assert inside.instead == ("b8",)
+    both = [stretch(1, 12, "b", fork=4), stretch(1, 9)]
+    assert not missing(both, told, lambda on, _: ["b8" if on.after == "b12" else "a8"])
 
 
 def test_both_branches_of_a_copied_home_are_there_without_a_lie() -> None:

@@ -53,8 +53,8 @@ class Missing(NamedTuple):
     instead: tuple[str, ...] = ()
 
 
-Hashes = Callable[[str, int], Iterable[str]]
-"""Hashes of the events held here under a device and a number: more than one where it forked."""
+Hashes = Callable[[Stretch, int], Iterable[str]]
+"""The hash of the event that has a number on a stretch; none where nobody here knows it."""
 
 
 def whole(stretches: Iterable[Stretch]) -> int:
@@ -92,13 +92,14 @@ def _others(chain: Sequence[Stretch], told: Told, held: Hashes) -> tuple[str, ..
 
     Where a stretch goes on beyond the number, only the events themselves can tell.
     """
-    ends = {one.after for one in chain if one.last == told.n}
-    if told.hash in ends:
-        return ()
-    if any(one.first <= told.n < one.last for one in chain):
-        inside = set(held(told.device, told.n))
-        return () if not inside or told.hash in inside else tuple(sorted(inside))
-    return tuple(sorted(ends))
+    others: set[str] = set()
+    for one in chain:
+        if one.first <= told.n <= one.last:
+            found = {one.after} if one.last == told.n else set(held(one, told.n))
+            if not found or told.hash in found:
+                return ()
+            others |= found
+    return tuple(sorted(others))
 
 
 # --- what is to go there ----------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Coverage:
         self._spans = {device: _joined(each) for device, each in chains.items()}
         self._branching = {device for device, _, _ in links.values()}
         branches = [one for device in self._branching for one in chains.get(device, ())]
-        self._hashes = {hash for one in branches for hash in _back(one, links)}
+        self._hashes = {hash for one in branches for hash in back(one, links)}
 
     def has(self, device: str, n: int, hash: str) -> bool:
         if device in self._branching:
@@ -141,7 +142,7 @@ def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
     return found
 
 
-def _back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
+def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
     """The events of a stretch, from its last one back."""
     hash = stretch.after
     while hash in links and links[hash][1] >= stretch.first:

@@ -76,7 +76,7 @@ ALLOWED = {
     "chore": "holdfast errors files home layout.* sha store.bound",
     "revisit": "holdfast errors chore clock essay files home layout.* model.* place sha store.bound"
     " verb",
-    "prove": "holdfast errors child clock config home inputs model.* place sha text verb",
+    "prove": "holdfast errors child clock config files home inputs model.* place sha text verb",
     "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
     " store.bound text",
     "glance": "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,12 +14,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import child, inputs, prove
-from holdfast.errors import InvalidInput, Refused
+from holdfast import child, files, inputs, prove
+from holdfast.clock import derived_id
+from holdfast.errors import Busy, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.model.event import EvidenceObserved
 from holdfast.session import Session
 from tests.surface.support import command, environment
+from tests.test_child import gone
 
 SECRET = "ghp_" + "a1B2" * 9
 
@@ -342,11 +343,46 @@ def test_a_death_while_it_runs_is_an_unknown_outcome(
     assert held.doing.startswith("proving slow: ")
     process.kill()
     process.wait()
-    os.kill(int(started.read_text()), signal.SIGKILL)
+    assert gone(int(started.read_text())), "it was left behind"
     brief = session.resume(fenced=False)
     assert "- interrupted: its process died at: proving slow" in brief.text
     assert brief.unknown_outcomes == 1
     assert not session.prove_list()
+
+
+def test_two_at_once_under_one_key_run_their_command_once(
+    session: Session, tmp_path: Path, project: Path
+) -> None:
+    ran = project / "ran"
+    argv = ["sh", "-c", f"echo once >> {ran}; sleep 0.5"]
+    told: list[str] = []
+
+    def other() -> None:
+        with holdfast.open(str(tmp_path / "home"), cwd=str(project)) as home:
+            told.append(home.session(session.id).prove(argv, name="slow", key="k").id)
+
+    threads = [threading.Thread(target=other) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert ran.read_text() == "once\n"
+    assert len(told) == 3 and len(set(told)) == 1
+    assert not list((tmp_path / "home/proving").iterdir())
+
+
+def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "_PATIENCE", 0.0)
+    folder = tmp_path / "home/proving"
+    folder.mkdir(mode=0o700)
+    with files.locked(str(folder / derived_id(session.id, "k")), create=True):
+        with pytest.raises(Busy, match="is being proven under this key") as caught:
+            session.prove(["true"], name="quick", key="k")
+    assert caught.value.retryable and "same key" in caught.value.hint
+    assert not session.prove_list()
+    assert ran(session, "true", name="quick", key="k").exit == 0
 
 
 def test_whoever_held_the_session_still_does_after_a_proof(session: Session) -> None:

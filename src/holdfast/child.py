@@ -8,6 +8,8 @@ and nothing else. Ctrl-C and an order to end are passed on in the same way, so t
 the command is known even then.
 
 A process that the command left behind keeps nobody waiting: what it prints later is not heard.
+Should this process be killed itself, a *guard* ends the group: a shell that waits for a pipe of
+ours to close.
 """
 
 from __future__ import annotations
@@ -71,10 +73,12 @@ def run(
     with _Orders(stop) as orders:
         child = _start(argv, folder, environ)
         watch = _Watch(child, clock, orders, sink, began, timeout, grace)
+        guard = _guard(child.pid, grace)
         try:
             watch.hear()
         finally:
             watch.close()
+            _dismiss(guard)
     code = child.returncode
     return Ended(
         exit=128 - code if code < 0 else code,
@@ -102,6 +106,32 @@ def _start(argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> subp
         )
     except (OSError, ValueError) as error:
         raise _not_started(argv, folder, error) from error
+
+
+_GUARD = 'read -r _; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- "-$1"'
+
+
+def _guard(group: int, grace: float) -> subprocess.Popen[bytes] | None:
+    """Someone who outlives this process; where nobody can, the command is run all the same."""
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "sh", str(group), str(max(1, round(grace)))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
+def _dismiss(guard: subprocess.Popen[bytes] | None) -> None:
+    if guard is not None and guard.stdin is not None:
+        # Before the pipe closes: it must not take this for our death.
+        guard.kill()
+        guard.wait()
+        guard.stdin.close()
 
 
 def _not_started(argv: Sequence[str], folder: str, error: OSError | ValueError) -> InvalidInput:

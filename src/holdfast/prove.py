@@ -16,14 +16,15 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
 
-from holdfast import child, inputs, place
+from holdfast import child, files, inputs, place
 from holdfast.clock import derived_id
 from holdfast.config import child_environment, user_environment
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.errors import Busy, HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.model.event import Event, EvidenceObserved
 from holdfast.model.number import UNITS, number_of
@@ -36,6 +37,9 @@ MAX_COMMAND = 6000
 MAX_TIMEOUT = 7 * 24 * 3600
 _TAIL = 2000
 _DOING = 200
+_LOCKS = "proving"
+"""A folder of the home: a file for each key under which a command runs now."""
+_PATIENCE = 10.0
 
 
 class Wanted(Struct, frozen=True):
@@ -142,8 +146,45 @@ def prove(
 ) -> Event:
     """Run a command and keep how it ended, whatever that was.
 
-    With a `key` that was used before nothing is run.
+    With a `key` that was used before nothing is run; while another process runs it under that
+    key, it is waited for a while, and then that is said.
     """
+    if not key or _is_used(session, key):
+        return _proved(session, what, sink, stop, key)
+    with _alone(session, what, key):
+        return _proved(session, what, sink, stop, key)
+
+
+@contextmanager
+def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
+    """While nobody else proves something under the same key."""
+    home = session.home
+    path = os.path.join(home.store.home, _LOCKS, derived_id(session.id.lower(), key))
+    files.make_private_dir(os.path.dirname(path))
+    lock = files.locked(path, timeout=_PATIENCE, clock=home.clock, create=True)
+    try:
+        lock.__enter__()
+    except Busy:
+        raise _under_way(what) from None
+    try:
+        yield
+        # Not if it failed: who waits for it would be alone with a file that nobody else sees.
+        files.remove(path)
+    finally:
+        lock.__exit__()
+
+
+def _under_way(what: Wanted) -> Busy:
+    return Busy(
+        f"{what.proof} is being proven under this key by another process",
+        why="nothing was run",
+        hint="ask again with the same key: it answers when that one has ended",
+    )
+
+
+def _proved(
+    session: Recorder, what: Wanted, sink: child.Sink | None, stop: child.Stop | None, key: str
+) -> Event:
     home = session.home
     probe = _asked(session, what)
     if key and _is_used(session, key):

@@ -300,6 +300,16 @@ def test_a_session_that_a_stranger_forgot_is_kept(home: Home, other: Home) -> No
         other.journal.absorb("s-1", home.events(), entitled=lambda by, of: False)
 
 
+def test_a_tombstone_is_never_taken_in_passing(home: Home, other: Home) -> None:
+    """Where events simply go on nothing is folded anew; a tombstone has to be looked at."""
+    busy(home)
+    other.absorb(home.export())
+    home.journal.forget("s-1", actor="user")
+    stone = home.events()[-1]
+    assert not other.journal.go_on("s-1", [(stone, ev.read(stone))])
+    assert holds(other) and len(other.events()) == 7
+
+
 # -- any order -----------------------------------------------------------------------------------
 
 

@@ -53,7 +53,8 @@ ALLOWED = {
     "exchange": "holdfast errors bunch clock derived journal model.* pack packed parcel remote.*"
     " restore store store.remotes text",
     "errand": "holdfast errors config files home verb.travel",
-    "sync": "holdfast errors bunch exchange files home keychain remote.* store.remotes text",
+    "sync": "holdfast errors bunch erasure exchange files home keychain remote.* store.remotes"
+    " text",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
     "move": "errors backup derived model.* sha soundness store store.carry",

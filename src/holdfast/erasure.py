@@ -9,7 +9,7 @@ the files that the session is bound to. What cannot be looked into is named, nev
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -74,7 +74,7 @@ class Reach(NamedTuple):
 
 def forget(home: Holdfast, session: str, *, actor: str, force: bool = False) -> Forgotten:
     """Erase everything that a session says; once it is forgotten, look through the rest again."""
-    known = around(home, session)
+    known = _known(home, session)
     late = None
     try:
         if not _is_forgotten(home, session):
@@ -89,17 +89,28 @@ def forget(home: Holdfast, session: str, *, actor: str, force: bool = False) -> 
     return done._replace(events=known.events)
 
 
-def follow(home: Holdfast, session: str, known: Known, hashes: Sequence[str] | None) -> Forgotten:
-    """After another device's tombstone was taken: do here what forgetting does.
+def prepare(home: Holdfast, session: str) -> Callable[[], Forgotten | None]:
+    """Before tombstones of other devices are taken: what has to be done when they were.
 
-    `known` is what `around` answered before that; `hashes` name events, None means all.
+    What they made the journal erase goes from the places around it too; the answer says what
+    could not be looked into. None if nothing was erased.
     """
-    if hashes is None:
-        return _sweep(home, session, known, force=False)
-    return _cleanse(home, session, known.said(hashes), hashes)
+    known = _known(home, session)
+    before = [event for event in known.events if not isinstance(event.body, Erased)]
+
+    def follow() -> Forgotten | None:
+        now = {event.hash: event for event in _events(home, session)}
+        gone = [event for event in before if isinstance(now[event.hash].body, Erased)]
+        if not gone:
+            return None
+        if _is_forgotten(home, session):
+            return _sweep(home, session, known, force=False)._replace(events=gone)
+        return _cleanse(home, session, gone, [event.hash for event in gone])
+
+    return follow
 
 
-class Known(NamedTuple):
+class _Known(NamedTuple):
     """What has to be asked before a session is forgotten: its files, its agents, its events."""
 
     owned: list[Owned]
@@ -107,20 +118,11 @@ class Known(NamedTuple):
     events: list[Event]
     at: int
 
-    def said(self, hashes: Sequence[str]) -> list[Event]:
-        wanted = set(hashes)
-        return [event for event in self.events if event.hash in wanted]
 
-
-def around(home: Holdfast, session: str) -> Known:
-    """What `follow` has to know from before."""
-    return _known(home, session)._replace(events=_events(home, session))
-
-
-def _known(home: Holdfast, session: str) -> Known:
+def _known(home: Holdfast, session: str) -> _Known:
     owned = home.mirror.owned(session) if home.store.local.is_bound(session) else []
     natives = [run.native for run in home.store.runs.of(session) if run.native]
-    return Known(owned, natives, [], home.clock.now())
+    return _Known(owned, natives, _events(home, session), home.clock.now())
 
 
 def _events(home: Holdfast, session: str) -> list[Event]:
@@ -136,7 +138,7 @@ def _is_forgotten(home: Holdfast, session: str) -> bool:
         return home.journal.state(view).core.forgotten
 
 
-def _sweep(home: Holdfast, session: str, known: Known, *, force: bool) -> Forgotten:
+def _sweep(home: Holdfast, session: str, known: _Known, *, force: bool) -> Forgotten:
     purged = backup.purge(home.backup_folder, session, clock=home.clock)
     cleaned, left = _purge_aside(home, session, None)
     removed, stayed = home.mirror.remove(known.owned, force=force)
@@ -147,7 +149,7 @@ def _sweep(home: Holdfast, session: str, known: Known, *, force: bool) -> Forgot
     return Forgotten([], removed, [*purged.rewritten, *cleaned], left)
 
 
-def _beside_essays(home: Holdfast, known: Known) -> list[str]:
+def _beside_essays(home: Holdfast, known: _Known) -> list[str]:
     """What lies in an essay's own folder: written by its author, and about nothing else."""
     roots = [one.binding.root for one in known.owned if one.binding.layout == "essay"]
     found = [path for root in roots for path in files.entries(root)]
@@ -231,7 +233,7 @@ def _words(event: Event) -> list[object]:
 
 def reach(home: Holdfast, session: str, *, force: bool = False) -> Reach:
     """Where a session lies beside the store; changes nothing."""
-    known = around(home, session)
+    known = _known(home, session)
     ours: list[str] = []
     edited: list[str] = []
     for one in known.owned:
@@ -251,7 +253,7 @@ def _names(path: str, session: str) -> bool:
     return session.lower() in {id.lower() for id, _ in manifest.sessions}
 
 
-def _spooled(home: Holdfast, known: Known) -> Iterator[str]:
+def _spooled(home: Holdfast, known: _Known) -> Iterator[str]:
     """Payloads that name a conversation of the session, from before it was forgotten.
 
     What was set aside may be torn before it names any: what it says is enough.

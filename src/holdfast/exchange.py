@@ -77,6 +77,8 @@ _NAME = 60
 _LOOK_THERE = "nothing of it was taken; look at the storage"
 _LATE = "a storage that lists late shows it after a while: try again"
 
+Obey = Callable[[str], Callable[[], object]]
+
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -97,13 +99,18 @@ class Trip:
         again: bool = False,
         patience: Sequence[float] = PATIENCE,
         tell: Callable[[str, int], None] | None = None,
+        obey: Obey | None = None,
     ) -> None:
-        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved."""
+        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved.
+
+        `obey` is asked before tombstones are taken, and answers what is to be done when they were.
+        """
         self.journal, self.store = journal, journal.store
         self.known, self.remote, self.identity = known, remote, identity
         self.clock, self.pool, self.device_name = clock, pool, device_name
         self.again, self.patience = again, patience
         self._tell = tell
+        self.obey = obey
         self.stopped = False
         self._hashes: dict[str, set[str]] = {}
 
@@ -187,6 +194,8 @@ class Moved:
         self.disputes = self.loose = self.replaced = 0
         self.new = False
         self.error: HoldfastError | None = None
+        self.after: list[Callable[[], object]] = []
+        """What is to be done in this home because of tombstones that were taken."""
 
 
 class Exchange:
@@ -197,6 +206,9 @@ class Exchange:
         self._device = trip.store.device
         self._sent: list[Packed] = []
         self._gone: list[str] = []
+        self._heeds = False
+        self._looked: dict[str, bool] = {}
+        """Of packs that were read: whether they hold what is erased here."""
         remotes = trip.store.remotes
         self.there = remotes.session(trip.known, session) or There(session, place)
         self.known = {one.name: one for one in remotes.objects(trip.known, session)}
@@ -455,6 +467,7 @@ class Exchange:
             self.known[one.name] = one.packed
         for name in gone:
             del self.known[name]
+        self._look_for_erased(taken)
         if opened or gone or self.keys.epoch != self.there.epoch:
             self._meet([one.claim for one in taken])
             self._remember(self._mark_after(seq), found=[one.packed for one in taken], gone=gone)
@@ -468,6 +481,27 @@ class Exchange:
         remotes.met({device: _person(circle, people) for device, circle in others.items()})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
         remotes.share(self.session, [_person(one.circle, people) for one in shared])
+
+    def _look_for_erased(self, taken: Sequence[Opened]) -> None:
+        """Whether packs still hold what was forgotten: whoever put them there did not know."""
+        try:
+            with self.trip.store.view(self.session) as view:
+                gone = self._erased_in(view) if taken and self._is_erased(view) else {}
+        except NoSession:
+            return
+        for one in taken:
+            there = {header.n for header, _ in one.erased}
+            self._looked[one.name] = bool(_within(gone, one.stretch) - there)
+
+    def _erased_in(self, view: View) -> dict[str, set[int]]:
+        """The numbers of the events of each chain whose content is gone here."""
+        found: dict[str, set[int]] = {}
+        for stored in view.events():
+            if stored.data is None:
+                header = ev.parse_header(stored.header)
+                if header.kind not in STONES:
+                    found.setdefault(header.device, set()).add(header.n)
+        return found
 
     def _take(self, opened: Sequence[Opened]) -> set[str]:
         """Take packs through the journal; returns the names of those that wait for others."""
@@ -498,6 +532,10 @@ class Exchange:
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
         """Give events to the journal; returns the hashes of those that wait for others."""
+        if any(header.kind in STONES for row in rows for header in row.headers):
+            self._heeds = True
+            if self.trip.obey is not None:
+                self.moved.after.append(self.trip.obey(self.session))
         content = list({blob.digest: blob.data for blob in blobs}.items())
         sealed = [one for row in rows for one in row.range.events]
         arrived = list(zip(sealed, (one for row in rows for one in row.events()), strict=True))
@@ -542,6 +580,11 @@ class Exchange:
         """How far the session is there after events were taken from there."""
         there = self.there
         pushed, hash, beyond = there.pushed, there.hash, there.beyond + self.moved.down
+        if any(self._looked.values()):
+            # Nothing counts as done before these packs are replaced.
+            return There(self.session, self.place, self.keys.epoch, 0, "", pushed + beyond)
+        if self._heeds:
+            return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
         if there.pushed + there.beyond == seq and self.moved.down:
             try:
                 with self.trip.store.view(self.session) as view:
@@ -607,7 +650,8 @@ class Exchange:
             mine = (one for one in found if self._is_mine(one.row.device))
             stone = self._newest_stone(view)
             self._send(mine, stone)
-            self._replace_erased(view, stone)
+            if stone and self._has_news_of_stones(view, after):
+                self._replace_erased(view, stone)
             self._put_together(view, stone)
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = There(self.session, self.place, self.keys.epoch, view.seq, as_sealed(last).hash)
@@ -664,15 +708,28 @@ class Exchange:
 
     def _replace_erased(self, view: View, stone: str) -> None:
         """Packs that hold what was forgotten become their erased twins, which name a tombstone."""
-        if not stone:
-            return
-        events = ((stored, ev.parse_header(stored.header)) for stored in view.events())
-        gone = [(h.device, h.n) for one, h in events if one.data is None and h.kind not in STONES]
+        gone = self._erased_in(view)
+        sent = {one.name for one in self._sent}
         for one in list(self.known.values()):
-            inside = any(one.device == device and one.first <= n <= one.last for device, n in gone)
-            if inside and one.tombstone != stone and self._is_mine(one.device):
+            inside = _within(gone, _stretch(one)) if self._is_mine(one.device) else set()
+            if inside and one.name not in sent and self._holds_any(one, inside):
                 self._replace(view, [one], stone)
                 self.moved.replaced += 1
+
+    def _has_news_of_stones(self, view: View, after: int) -> bool:
+        """Whether a tombstone came after what is known to be there, and was heeded there."""
+        return any(b".forgotten" in stored.header for stored in view.events(after=after))
+
+    def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
+        """Whether a pack holds the content of any of these events."""
+        if one.name not in self._looked:
+            found = names.as_pack(one.name)
+            if not one.tombstone or found is None:
+                return True  # without a tombstone nothing may be erased in it
+            self.keys.ready()
+            there = self._opened(found, self.trip.get(one.name)).erased
+            self._looked[one.name] = bool(numbers - {header.n for header, _ in there})
+        return self._looked[one.name]
 
     def _put_together(self, view: View, stone: str) -> None:
         """Many small packs of this device's chain become few; a sync now and then leaves many."""
@@ -756,6 +813,10 @@ class _Sending:
         there = [_stretch(one) for one in self._exchange.known.values()]
         heads = heads_of([*there, last.stretch])
         self._exchange.note(self._exchange.put(last, heads, self._stone))
+
+
+def _within(numbers: dict[str, set[int]], stretch: Stretch) -> set[int]:
+    return {n for n in numbers.get(stretch.device, ()) if stretch.first <= n <= stretch.last}
 
 
 def _is_inside(one: Packed, others: Iterable[Packed]) -> bool:

@@ -389,14 +389,18 @@ class Journal:
         """Take events, in merge order, that simply go on from what is held; True if it was so.
 
         Each has seen everything before it, so nothing need be folded anew, and each was checked
-        by itself. Where that is not so nothing is taken, and `absorb` has to look closer.
+        by itself. Where that is not so nothing is taken, and `absorb` has to look closer: at
+        tombstones too, which may have to erase something.
         """
         taken: list[bool] = [False]
+        if any(event.kind in tombstone.KINDS for _, event in arrived):
+            return False
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
             state, fresh = self._state(view)
-            if not _goes_on(view, state.core, [event for _, event in arrived]):
+            is_over = state.core.forgotten
+            if is_over or not _goes_on(view, state.core, [event for _, event in arrived]):
                 return None
             for _, event in arrived:
                 if not follows(state, event):

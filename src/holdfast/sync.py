@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast import files, keychain
+from holdfast import erasure, files, keychain
 from holdfast.bunch import Bunch, Identity
 from holdfast.errors import (
     Busy,
@@ -196,6 +196,7 @@ class _Visit:
                 again=self._manner.again,
                 patience=self._manner.patience,
                 tell=self._tell,
+                obey=lambda session: erasure.prepare(self._home, session),
             )
             found, foreign = self._places(trip)
             waiting: list[Future[Moved]] = []
@@ -212,9 +213,16 @@ class _Visit:
         return Report(self._known.name, moved, foreign, self._remotes.waiting() or 0)
 
     def _done(self, moved: Moved) -> Moved:
+        for act in moved.after:
+            self._home.afterwards(lambda act=act: self._tell_left(act()))  # type: ignore[misc]
         if moved.down:
             self._home.reflect(moved.session)
         return moved
+
+    def _tell_left(self, done: object) -> None:
+        """What another device forgot and could not be looked for here is named."""
+        for path in done.left if isinstance(done, erasure.Forgotten) else ():
+            self._home.say(f"may still hold something that was forgotten elsewhere: {path}")
 
     def _exchange(self, trip: Trip, session: str, place: str, listed: Sequence[Object]) -> Moved:
         moved = Moved(session)

@@ -1,0 +1,209 @@
+"""Forgetting travels: what one device forgot is gone from the remote and from every device."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import pack
+from holdfast.errors import Tampered
+from holdfast.exchange import Exchange
+from holdfast.home import Holdfast
+from holdfast.model.event import NoteAdded
+from holdfast.model.fold import fold
+from holdfast.testing.histories import image
+from tests.remote.travelling import Travellers, folder_of, hashes, travel
+
+WORD, OTHER = "Zimtschnecke", "Muskatnuss"
+
+
+@pytest.fixture
+def us(tmp_path: Path) -> Iterator[Travellers]:
+    some = Travellers(tmp_path)
+    yield some
+    for home in some.homes:
+        home.close()
+
+
+@pytest.fixture
+def both(us: Travellers) -> tuple[Holdfast, Holdfast]:
+    """Two devices that hold one session, which says a word in several events of both."""
+    a, b = us.make("a"), us.make("b")
+    session = a.start("a plan", id="s-1")
+    session.note(f"{WORD} one")
+    session.note(f"{WORD} and more " * 900)
+    session.decide(f"take {WORD}")
+    session.note("this stays")
+    travel(a)
+    travel(b)
+    b.session("s-1").note(f"{WORD} of another device")
+    travel(b)
+    travel(a)
+    return a, b
+
+
+def holding(folder: Path, word: str = WORD) -> list[str]:
+    """The files below a folder that hold a word, as bytes or packed."""
+    found = subprocess.run(
+        ["grep", "-rlia", word, str(folder)], capture_output=True, text=True
+    ).stdout.split()
+    for path in folder.rglob("*.hfpack"):
+        items = pack.Reader([path.read_bytes()])
+        said = [s.data or b"" for i in items if isinstance(i, pack.Range) for s in i.events]
+        found += [str(path)] if any(word.lower().encode() in one.lower() for one in said) else []
+    return found
+
+
+def on_remote(home: Holdfast, session: str = "s-1") -> bytes:
+    """All that a device with the keys can read of a session there."""
+    seen: list[bytes] = []
+
+    def read(self: Exchange, name: object, data: bytes) -> object:
+        _, body = self.keys.open(name.name, data)  # type: ignore[attr-defined]
+        for item in pack.Reader([body]):
+            if isinstance(item, pack.Blob):
+                seen.append(item.data)
+            else:
+                seen.extend(sealed.data or b"" for sealed in item.events)
+        return _opened(self, name, data)  # type: ignore[arg-type]
+
+    _opened = Exchange._opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exchange, "_opened", read)
+        travel(home, push=False)
+    return b"\n".join(seen)
+
+
+def numbers(home: Holdfast, word: str = WORD) -> list[int]:
+    """The events that say the word."""
+    lines = home.session("s-1").log()
+    return [line.event.seq for line in lines if word in str(line.event.body)]
+
+
+def state(home: Holdfast) -> dict[tuple[str, str], bytes]:
+    with home.store.view("s-1") as view:
+        return image(fold(home.journal.events(view)))
+
+
+def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
+    us: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
+    a, b = both
+    a.backup()
+    b.backup()
+    old = us.folder / "b-before"
+    b.close()
+    shutil.copytree(us.folder / "b", old)
+    b = us.reopen("b")
+    a.session("s-1").forget(*numbers(a), because="too sweet")
+    assert holding(us.folder / "a") == []
+    (moved,) = travel(a).sessions
+    assert moved.replaced >= 2
+    fresh = us.make("c")
+    there = on_remote(fresh)
+    assert WORD.encode() not in there and b"this stays" in there
+    assert holding(us.folder / "b") != []
+    travel(b)
+    assert holding(us.folder / "b") == [] and holding(us.folder / "c") == []
+    assert state(a) == state(b) == state(fresh)
+    for home in (a, b, fresh):
+        assert home.session("s-1").verify().ok
+        assert (travel(home).up, travel(home).down) == (0, 0)
+    # A copy of b from before, put back: it learns of the tombstone before it says anything.
+    b.close()
+    shutil.rmtree(us.folder / "b")
+    shutil.copytree(old, us.folder / "b")
+    shutil.rmtree(old)
+    b = us.reopen("b")
+    assert holding(us.folder / "b") != []
+    travel(b)
+    assert holding(us.folder / "b") == []
+    travel(a)
+    assert state(a) == state(b)
+    assert WORD.encode() not in on_remote(us.make("d"))
+
+
+def test_a_session_that_one_device_forgets_is_gone_everywhere(
+    us: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
+    a, b = both
+    b.session("s-1").note(f"{WORD} meanwhile")
+    travel(b)
+    a.session("s-1").forget()
+    travel(a)
+    travel(b)
+    travel(a)
+    for name in "ab":
+        assert holding(us.folder / name) == []
+    assert hashes(a, "s-1") == hashes(b, "s-1")
+    assert b.store.catalogue() == []
+    assert WORD.encode() not in on_remote(us.make("c"))
+
+
+@pytest.fixture
+def late(both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same message, taken up on both devices: one forgets it and says so, the other does not
+    see that yet and pushes it."""
+    a, b = both
+    for home in both:
+        home.journal.append("s-1", NoteAdded(text=f"{OTHER} told"), actor="hook", key="told")
+    a.session("s-1").forget(*numbers(a, OTHER))
+    travel(a)
+    with monkeypatch.context() as patch:
+        patch.setattr(Exchange, "_has_more_of_ours", lambda self: False)
+        travel(b, pull=False)
+
+
+@pytest.mark.usefixtures("late")
+def test_what_is_pushed_too_late_is_replaced_by_whoever_forgot_it(
+    us: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
+    a, b = both
+    assert OTHER.encode() in on_remote(us.make("c"))
+    travel(a)
+    assert OTHER.encode() not in on_remote(us.make("d"))
+    travel(b)
+    assert [holding(us.folder / name, OTHER) for name in "ab"] == [[], []]
+    assert state(a) == state(b)
+    assert [(travel(home).up, travel(home).down) for home in both] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.usefixtures("late")
+def test_what_is_pushed_too_late_is_replaced_by_whoever_did_so(
+    us: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
+    _, b = both
+    travel(b, push=False)
+    assert holding(us.folder / "b", OTHER) == []
+    travel(b, pull=False)
+    assert OTHER.encode() not in on_remote(us.make("c"))
+
+
+def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
+    us: Travellers, both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = both
+    a.session("s-1").forget(numbers(a)[0])
+    # A device that erases more than it says.
+    a.store.write(  # type: ignore[attr-defined]
+        lambda connection: connection.execute(
+            "UPDATE event SET salt = NULL, data = NULL WHERE position & 4294967295 = 5"
+        )
+    )
+    travel(a)
+    (moved,) = travel(us.make("c"), push=False).sessions
+    assert isinstance(moved.error, Tampered) and "nobody who may forget it" in str(moved.error)
+
+
+def test_the_storage_sees_nothing_of_it(us: Travellers, both: tuple[Holdfast, Holdfast]) -> None:
+    a, _ = both
+    names = {one.name for one in folder_of(us).list("s/")}
+    a.session("s-1").forget(*numbers(a))
+    travel(a)
+    assert holding(us.folder / "remote", "forgotten") == []
+    left = {one.name for one in folder_of(us).list("s/")}
+    assert len(names - left) >= 2  # the packs that held it are gone from there

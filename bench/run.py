@@ -29,6 +29,7 @@ from hashlib import sha256
 
 import hooking
 import msgspec
+import travelling
 import yaml
 
 import holdfast
@@ -484,6 +485,19 @@ def fill(journal: Journal, session: str, count: int) -> None:
         note(journal, session)
 
 
+# -- between devices ---------------------------------------------------------------------------
+
+
+def travel(folder: str, pairs: int) -> None:
+    """Ten thousand events to a folder and from it; raw: the same bytes, copied durably."""
+    os.makedirs(folder)
+    found = travelling.measured(os.path.join(folder, "travel"), EVENTS, max(pairs // 5, 5))
+    for what, (ours, limit) in found.items():
+        report(f"{what} of {EVENTS:,} events, beside copying the bytes", ours, limit, 3.0)
+    each = travelling.merged(os.path.join(folder, "merge"), EVENTS)
+    print(f"{'merge of two devices that went on apart, per event':<52}{each:>9.2f} µs", flush=True)
+
+
 ROWS: dict[str, Callable[[str, int], None]] = {
     "event": one_event,
     "layouts": layouts_bound,
@@ -491,6 +505,7 @@ ROWS: dict[str, Callable[[str, int], None]] = {
     "check": checking,
     "processes": whole_processes,
     "hooks": hooks_of_agents,
+    "travel": travel,
 }
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ ALLOWED = {
     "journal": "errors clock derived intake redact sha soundness text model.* store store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
-    "parcel": "holdfast errors derived model.* pack store",
+    "parcel": "holdfast errors derived model.* pack packed store",
     "packed": "holdfast errors model.* pack",
     "bunch": "errors model.travel remote.*",
     "exchange": "holdfast errors bunch clock derived journal model.* pack packed parcel remote.*"
@@ -120,7 +120,6 @@ ALLOWED = {
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     "keychain": "holdfast errors files home process remote remote.*",
-    "sharing": "holdfast errors bunch home keychain remote remote.* store.remotes sync text",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
     "arrival": "holdfast errors config files git home model.* place sha sync verb who",
@@ -129,9 +128,9 @@ ALLOWED = {
     " text workflow",
     "verb.agent": "model.event session text",
     "verb.travel": "holdfast arrival errand home keychain layout remote.circle"
-    " remote.code sharing store.remotes sync who",
+    " remote.code store.remotes sync who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
-    " revisit store touch verb.* who",
+    " revisit store touch verb.* who keychain remote.circle remote.code",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
     " hooks.spool hooks.survey ingest journal"
@@ -155,8 +154,7 @@ ALLOWED = {
     " arrival child errand exchange expiry prove recover restore revisit soundness store.bound"
     " store.remotes choice sync model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
-    " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code"
-    " sharing",
+    " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",
@@ -167,7 +165,7 @@ THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
     " arrival erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
-    " orchestrator pack packed phase pipeline praxis_workflow"
+    " orchestrator pack packed parcel phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
     " mcp.* retell remote.*",
     "yaml": "layout.guarded",

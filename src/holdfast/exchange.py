@@ -642,7 +642,8 @@ class Exchange:
             there = [_stretch(one) for one in self.known.values()]
             forked = [device for device, heads in self._ends.items() if len(heads) > 1]
             after = self._mark(view)
-            if after == view.seq and not self.trip.again:
+            met = self.moved.packs_down > 0 and self._is_erased(view)
+            if after == view.seq and not self.trip.again and not met:
                 return
             coverage = parcel.coverage(view, there, forked)
             after = 0 if self.trip.again else after

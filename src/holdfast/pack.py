@@ -66,7 +66,6 @@ _MAX_MANIFEST = 16 << 20
 _MAX_EVENT = 1 << 20
 _LEAST_EVENT = 64
 _LEVEL = 6
-_QUICKLY = 1
 # Little in, not much out: a step of the inflater copies what it has not used yet.
 _STEP_IN = 1 << 14
 _STEP_OUT = 1 << 18
@@ -240,17 +239,6 @@ def write(
     piece = squeeze.flush()
     total.update(piece)
     yield piece + total.digest()
-
-
-def dump(
-    items: Iterable[Item], *, created: int, tool: str, what: str, level: int = _QUICKLY
-) -> bytes:
-    """The bytes of a pack whose items are at hand, made in one go."""
-    tally = _Tally()
-    records = b"".join(tally.records(items))
-    opening = _encode(Manifest(created, tool, what, list(tally.counts.items()), tally.size))
-    whole = MAGIC + zlib.compress(_framed(b"M", opening) + records, level)
-    return whole + sha256(whole).digest()
 
 
 class _Tally:

@@ -1,4 +1,4 @@
-"""A pack of one stretch that is at hand as a whole, read in one go.
+"""A pack of one stretch that is at hand as a whole, read or made in one go.
 
 Packs that travel are small, and a device that comes late reads many: here every event is parsed
 once and hashed once, and what was found out is kept for whoever takes it. Nothing is trusted
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -25,9 +26,11 @@ from holdfast.pack import MAGIC, Blob, Manifest, Range
 _SUM = 32
 _RECORD = struct.Struct(">cI")
 _EVENT = struct.Struct(">cII")
+_QUICKLY = 1
 _MOST = 96 << 20
 """What is larger when it is inflated is read piece by piece."""
 
+_encode = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(Header).decode
 _decode_manifest = msgspec.json.Decoder(Manifest).decode
 _decode_place = msgspec.json.Decoder(pack.Place).decode
@@ -141,6 +144,28 @@ def _blobs(body: bytes, at: int, row: Row) -> list[Blob]:
         named.discard(digest.encode())  # nothing is there twice
         found.append(Blob(row.range.session, digest, data))
     return found
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def dump(row: Range, blobs: Sequence[Blob], *, created: int, tool: str, what: str) -> bytes:
+    """The bytes of a pack of one stretch, made in one go and compressed quickly."""
+    place = (row.session, row.device, row.first, row.last, row.before, row.after)
+    about = _encode(pack.Place(*place, ev.FORMAT))
+    parts = [_RECORD.pack(b"C", len(about)), about]
+    for sealed in row.events:
+        header, salt, data = sealed.header, sealed.salt or b"", sealed.data or b""
+        size = len(header)
+        parts += (_EVENT.pack(b"E", 4 + size + len(salt) + len(data), size), header, salt, data)
+    for blob in blobs:
+        parts += (_RECORD.pack(b"B", _SUM + len(blob.data)), bytes.fromhex(blob.digest), blob.data)
+    records = b"".join(parts)
+    manifest = Manifest(created, tool, what, [(row.session, len(row.events))], len(records))
+    opening = _encode(manifest)
+    start = _RECORD.pack(b"M", len(opening)) + opening
+    whole = MAGIC + zlib.compress(start + records, _QUICKLY)
+    return whole + sha256(whole).digest()
 
 
 def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:

@@ -8,16 +8,20 @@ is held in memory is one row for each chain, however long the journal is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast import __version__, pack
+import msgspec
+from msgspec import Struct
+
+from holdfast import __version__, pack, packed
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged
 from holdfast.model import event as ev
-from holdfast.model.content import blob_names, may_name
+from holdfast.model.content import blob_names, may_be_named
 from holdfast.model.event import Sealed
 from holdfast.model.travel import MOST_BYTES, MOST_EVENTS, Coverage, Link, Stretch
-from holdfast.pack import Blob, Item, Range
+from holdfast.pack import Blob, Range
 from holdfast.store import Store, Stored, View
 
 _TOOL = f"holdfast {__version__}"
@@ -40,21 +44,21 @@ class Parcel(NamedTuple):
         return any(sealed.data is None for sealed in self.row.events)
 
     def packed(self, created: int) -> bytes:
-        items: list[Item] = [self.row, *self.blobs]
-        return pack.dump(items, created=created, tool=_TOOL, what="sync")
+        return packed.dump(self.row, self.blobs, created=created, tool=_TOOL, what="sync")
 
 
 class _Row:
     """Events of one chain that follow each other, and what they weigh."""
 
+    __slots__ = ("blobs", "events", "range", "size")
+
     def __init__(self, first: Range) -> None:
-        self.range = first
+        self.range, self.events = first, first.events
         self.blobs: list[Blob] = []
         self.size = 0
 
     def is_full_with(self, more: int) -> bool:
-        count = len(self.range.events)
-        return count >= MOST_EVENTS or bool(count and self.size + more > MOST_BYTES)
+        return self.size + more > MOST_BYTES or len(self.events) >= MOST_EVENTS
 
 
 class Cutting:
@@ -65,20 +69,25 @@ class Cutting:
         self._rows: dict[tuple[str, str], _Row] = {}
         self._carried: set[str] = set()
 
-    def add(self, sealed: Sealed, header: ev.Header, hash: str) -> Iterator[Parcel]:
-        """Take the next event; yields the parcel that it completes, if any."""
-        blobs = list(self._content(sealed))
-        weight = len(sealed.header) + len(sealed.data or b"") + sum(len(b.data) for b in blobs)
-        row = self._rows.pop((header.device, header.prev), None)
+    def add(self, stored: Stored, head: _Head, hash: str) -> Parcel | None:
+        """Take the next event; the answer is the parcel that had no room for it, if any."""
+        sealed = Sealed(stored.header, stored.salt, stored.data)
+        weight = len(stored.header) + len(stored.data or b"")
+        blobs: list[Blob] = []
+        if stored.data is not None and may_be_named(head.kind, stored.data):
+            blobs = list(self._content(sealed))
+            weight += sum(len(blob.data) for blob in blobs)
+        full = None
+        row = self._rows.pop((head.device, head.prev), None)
         if row is not None and row.is_full_with(weight):
-            yield Parcel(row.range, row.blobs)
-            row = None
+            full, row = Parcel(row.range, row.blobs), None
         if row is None:
-            row = _Row(Range(self._session, header.device, header.n, header.prev, []))
-        row.range.events.append(sealed)
+            row = _Row(Range(self._session, head.device, head.n, head.prev, []))
+        row.events.append(sealed)
         row.blobs += blobs
         row.size += weight
-        self._rows[header.device, hash] = row
+        self._rows[head.device, hash] = row
+        return full
 
     def rest(self) -> Iterator[Parcel]:
         """What is left when no more events come."""
@@ -87,8 +96,6 @@ class Cutting:
         self._rows = {}
 
     def _content(self, sealed: Sealed) -> Iterator[Blob]:
-        if sealed.data is None or not may_name(sealed.data):
-            return
         for digest in blob_names(sealed):
             if digest not in self._carried and (data := self._kept(digest)) is not None:
                 self._carried.add(digest)
@@ -104,33 +111,70 @@ class Cutting:
 
 def parcels(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[Parcel]:
     """The events that arrived after a number and are not covered, as parcels."""
-    cutting = Cutting(store, view.session)
+    cutting, here = Cutting(store, view.session), there.is_empty
     for stored in view.events(after=after):
-        sealed, header = as_sealed(stored), ev.parse_header(stored.header)
-        hash = sealed.hash
-        if not there.has(header.device, header.n, hash):
-            yield from cutting.add(sealed, header, hash)
+        head, hash = _checked(stored, view.session)
+        if here or not there.has(head.device, head.n, hash):
+            full = cutting.add(stored, head, hash)
+            if full is not None:
+                yield full
     yield from cutting.rest()
+
+
+class _Head(Struct, gc=False):
+    """As much of a header as it takes to lay an event into a row."""
+
+    session: str
+    device: str
+    n: int
+    kind: str
+    digest: str
+    prev: str
+
+
+_decode = msgspec.json.Decoder(_Head).decode
+
+
+def _checked(stored: Stored, session: str) -> tuple[_Head, str]:
+    """What must be known of an event, and its hash; nothing leaves that is not as it was written.
+
+    That it follows the event before it shows where it is laid.
+    """
+    try:
+        head = _decode(stored.header)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _damaged(stored, session, str(error)) from error
+    whole = (stored.salt or b"") + (stored.data or b"")
+    if head.session != session or (whole and sha256(whole).hexdigest() != head.digest):
+        raise _damaged(stored, session, "it is not what was written")
+    return head, sha256(stored.header).hexdigest()
+
+
+def _damaged(stored: Stored, session: str, why: str) -> Damaged:
+    what = f"event {stored.seq} of session {session} is damaged, and does not travel"
+    return Damaged(what, why=why, hint="holdfast doctor --fix", session=session)
 
 
 def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[Parcel]:
     """The events of a stretch that is held, as parcels: what several packs there cover."""
     cutting = Cutting(store, view.session)
-    for stored, header, hash in _chain(view, wanted):
-        yield from cutting.add(as_sealed(stored), header, hash)
+    for one in _chain(view, wanted):
+        full = cutting.add(*one)
+        if full is not None:
+            yield full
     yield from cutting.rest()
 
 
-def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, ev.Header, str]]:
+def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
     """The events of one branch, found from its end backwards."""
-    found: list[tuple[Stored, ev.Header, str]] = []
+    found: list[tuple[Stored, _Head, str]] = []
     next_hash = wanted.after
     for stored in view.events(newest=True):
-        header = ev.parse_header(stored.header)
-        if header.device == wanted.device and (hash := as_sealed(stored).hash) == next_hash:
-            found.append((stored, header, hash))
-            next_hash = header.prev
-            if header.n <= wanted.first:
+        head, hash = _checked(stored, view.session)
+        if hash == next_hash:
+            found.append((stored, head, hash))
+            next_hash = head.prev
+            if head.n <= wanted.first:
                 break
     if not found or found[-1][1].n != wanted.first or found[-1][1].prev != wanted.before:
         raise Damaged(

@@ -21,6 +21,7 @@ _FIELD = {
     "checkpoint.overridden": "blob",
     "checkpoint.rolled_back": "blob",
 }
+_QUOTED = {kind: f'"{field}"'.encode() for kind, field in _FIELD.items()}
 _PROMISES = frozenset(_FIELD) - {"artifact.versioned"}
 
 
@@ -45,6 +46,14 @@ def blob_names(sealed: Sealed) -> list[str]:
 def may_name(data: bytes) -> bool:
     """Whether an event that says this could name anything: a quick look, seldom true."""
     return _MAY_NAME.search(data) is not None
+
+
+def may_be_named(kind: str, data: bytes) -> bool:
+    """The same where the kind is known, which costs next to nothing."""
+    field = _QUOTED.get(kind)
+    if field is not None:
+        return field in data
+    return kind not in ev.KINDS and may_name(data)
 
 
 def is_promise(sealed: Sealed) -> bool:

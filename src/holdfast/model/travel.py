@@ -123,6 +123,10 @@ class Coverage:
         branches = [one for device in self._branching for one in chains.get(device, ())]
         self._hashes = {hash for one in branches for hash in back(one, links)}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._spans
+
     def has(self, device: str, n: int, hash: str) -> bool:
         if device in self._branching:
             return hash in self._hashes

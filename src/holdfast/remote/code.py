@@ -14,6 +14,7 @@ case, spaces, dashes, and of O for 0, I and L for 1. Age writes its keys in Bech
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -173,6 +174,7 @@ def secret_of(raw: bytes) -> str:
     return _bech32(_SECRET, raw).upper()
 
 
+@lru_cache(maxsize=1024)
 def recipient_bytes(recipient: str) -> bytes:
     """The raw public key of an age recipient; InvalidInput for what is none."""
     head, _, tail = recipient.rpartition("1")

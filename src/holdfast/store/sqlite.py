@@ -235,7 +235,11 @@ class SqliteView(View):
     def _stream(self, cursor: sqlite3.Cursor) -> Iterator[Stored]:
         try:
             for found in cursor:
-                yield self._stored(found)
+                position, header, salt, data = found
+                if type(header) is bytes is type(salt) is type(data):
+                    yield Stored(position & _LAST_SEQ, header, salt, data)
+                else:
+                    yield self._stored(found)
         except sqlite3.ProgrammingError:
             raise RuntimeError("the view has ended") from None
         except DRIVER_ERRORS as error:

@@ -1,0 +1,214 @@
+"""What it costs to travel: ten thousand events to a folder and from it, and a merge.
+
+Beside each stands the raw limit: the same rows read from SQLite and written into one file, durably;
+that file read and its rows inserted in one durable transaction. What is sent is sealed, signed,
+compressed and checked on both sides, and what arrives is a session with all that is derived.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sqlite3
+import statistics
+import struct
+import time
+from collections.abc import Callable
+
+import holdfast
+from holdfast.home import Holdfast
+from holdfast.model.event import NoteAdded
+
+REMOTE = "usb"
+_AT_ONCE = 100
+_SIZES = struct.Struct(">III")
+
+Row = tuple[bytes, bytes, bytes]
+
+
+class Devices:
+    """Two devices of one circle; the first has a long session, both know a short one."""
+
+    def __init__(self, folder: str, events: int) -> None:
+        self.folder = folder
+        self.first = _opened(os.path.join(folder, "first"))
+        self.first.key_init()
+        short = self.first.start("a short one")
+        self.first.remote_add(REMOTE, f"folder:{folder}/remote")
+        self.first.sync()
+        self._join()
+        self.long = self.first.start("measure how fast this is").id
+        fill(self.first, self.long, events)
+        self.short = short.id
+
+    def _join(self) -> None:
+        """The second device is let in, takes the short session, and is kept to be copied."""
+        second = _opened(os.path.join(self.folder, "second"))
+        second.remote_add(REMOTE, f"folder:{self.folder}/remote")
+        asked = second.devices_add()
+        changed = self.first.devices_approve(getattr(asked, "code", ""))
+        second.devices_add(confirm=changed.circle.fingerprint)
+        second.sync()
+        second.close()
+        self.first.sync()
+
+    def push(self, turn: int) -> Callable[[], None]:
+        """A push of the long session to a remote that has only the short one."""
+        target, name = os.path.join(self.folder, f"remote{turn}"), f"r{turn}"
+        shutil.copytree(os.path.join(self.folder, "remote"), target)
+        self.first.remote_add(name, f"folder:{target}")
+        self.first.sync(name, sessions=[self.short])
+        return lambda: _well(self.first.push(name, sessions=[self.long]))
+
+    def pull(self, turn: int) -> tuple[Callable[[], None], Holdfast]:
+        """A pull of the long session into a home that has only the short one."""
+        path = os.path.join(self.folder, f"second{turn}")
+        shutil.copytree(os.path.join(self.folder, "second"), path)
+        home = _opened(path)
+        home.session(self.short).note("the first write of a copied home")
+        return lambda: _well(home.pull(REMOTE, sessions=[self.long])), home
+
+
+def _well(reports: list[object]) -> None:
+    for one in reports:
+        if getattr(one, "worst", None) is not None:
+            raise SystemExit(f"it went wrong: {getattr(one, 'worst', '')}")
+
+
+def _opened(path: str) -> Holdfast:
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    with open(os.path.join(path, "config.toml"), "w", encoding="utf-8") as file:
+        file.write('auto_sync = "off"\nbackup_every_minutes = 0\n')
+    return holdfast.open(path, cwd=path, trust_env=False)
+
+
+def fill(home: Holdfast, session: str, events: int) -> None:
+    body = NoteAdded(text=("a remark of usual length " * 20)[:285])
+    for _ in range(events // _AT_ONCE):
+        home.journal.append(session, *[body] * _AT_ONCE, actor="bench")
+
+
+# --- the raw limit ----------------------------------------------------------------------------
+
+
+class Raw:
+    """The rows of the long session in a database of their own, and as one file."""
+
+    def __init__(self, folder: str, rows: list[Row]) -> None:
+        self.folder, self.file = folder, os.path.join(folder, "raw.rows")
+        self.database = _database(os.path.join(folder, "raw.db"))
+        _insert(self.database, rows)
+        self.push()
+
+    def push(self) -> None:
+        """Read the rows, and write them into one file, durably."""
+        rows = self.database.execute("SELECT header, salt, data FROM event ORDER BY position")
+        parts: list[bytes] = []
+        for header, salt, data in rows:
+            parts += (_SIZES.pack(len(header), len(salt), len(data)), header, salt, data)
+        aside = f"{self.file}.new"
+        with open(aside, "wb") as file:
+            file.write(b"".join(parts))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(aside, self.file)
+        _sync_folder(self.folder)
+
+    def pull(self, turn: int) -> Callable[[], None]:
+        target = _database(os.path.join(self.folder, f"raw{turn}.db"))
+        return lambda: _insert(target, _rows(self.file))
+
+
+def _database(path: str) -> sqlite3.Connection:
+    made = sqlite3.connect(path, isolation_level=None)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        made.execute(f"PRAGMA {pragma}")
+    made.execute(
+        "CREATE TABLE event (position INTEGER PRIMARY KEY, header BLOB, salt BLOB, data BLOB)"
+    )
+    return made
+
+
+def _insert(target: sqlite3.Connection, rows: list[Row]) -> None:
+    target.execute("BEGIN IMMEDIATE")
+    for place, row in enumerate(rows):
+        target.execute("INSERT INTO event VALUES (?, ?, ?, ?)", (place, *row))
+    target.execute("COMMIT")
+
+
+def _rows(path: str) -> list[Row]:
+    with open(path, "rb") as file:
+        data = file.read()
+    found, at = [], 0
+    while at < len(data):
+        a, b, c = _SIZES.unpack_from(data, at)
+        at += _SIZES.size
+        found.append(
+            (data[at : at + a], data[at + a : at + a + b], data[at + a + b : at + a + b + c])
+        )
+        at += a + b + c
+    return found
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+# --- measuring --------------------------------------------------------------------------------
+
+
+def measured(folder: str, events: int, turns: int) -> dict[str, tuple[float, float]]:
+    """What → (ours, raw), medians in milliseconds of turns taken alternately."""
+    os.makedirs(folder)
+    devices = Devices(folder, events)
+    with devices.first.store.view(devices.long) as view:
+        rows = [(one.header, one.salt or b"", one.data or b"") for one in view.events()]
+    raw = Raw(folder, rows)
+    found: dict[str, tuple[list[float], list[float]]] = {"push": ([], []), "pull": ([], [])}
+    for turn in range(turns + 1):
+        _take_turn(devices, raw, turn, found, counts=turn > 0)
+    devices.first.close()
+    middle = statistics.median
+    return {what: (middle(ours), middle(limit)) for what, (ours, limit) in found.items()}
+
+
+def _take_turn(
+    devices: Devices,
+    raw: Raw,
+    turn: int,
+    found: dict[str, tuple[list[float], list[float]]],
+    *,
+    counts: bool,
+) -> None:
+    push = devices.push(turn)
+    acts = [("push", 0, push), ("push", 1, raw.push)]
+    if turn == 0:
+        devices.first.push(REMOTE)
+    pull, home = devices.pull(turn)
+    acts += [("pull", 0, pull), ("pull", 1, raw.pull(turn))]
+    for what, which, act in acts:
+        gc.collect()
+        began = time.perf_counter()
+        act()
+        if counts:
+            found[what][which].append((time.perf_counter() - began) * 1000)
+    home.close()
+
+
+def merged(folder: str, events: int) -> float:
+    """Microseconds for each event of a merge: two devices that each went on for long."""
+    os.makedirs(folder)
+    devices = Devices(folder, 0)
+    second = _opened(os.path.join(folder, "second"))
+    for home in (devices.first, second):
+        fill(home, devices.short, events // 2)
+    devices.first.sync()
+    began = time.perf_counter()
+    _well(second.pull(REMOTE, sessions=[devices.short]))
+    spent = time.perf_counter() - began
+    for home in (devices.first, second):
+        home.close()
+    return spent * 1e6 / events

@@ -1,0 +1,147 @@
+"""What is forgotten goes from the remote too, and from whoever took it; nobody else can erase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from holdfast import sync
+from holdfast.bunch import Bunch
+from holdfast.errors import Tampered
+from holdfast.home import Holdfast
+from holdfast.model.event import Sealed
+from holdfast.model.travel import Stretch
+from holdfast.packed import dump, load
+from holdfast.remote import names as named
+from holdfast.testing.storage import MemoryRemote
+from tests.remote.travelling import Travellers, hashes, travel
+
+CANARY = "canary in a note"
+
+
+@pytest.fixture
+def travellers(tmp_path: Path) -> Iterator[Travellers]:
+    made = Travellers(tmp_path)
+    yield made
+    for home in made.homes:
+        home.close()
+
+
+@pytest.fixture
+def remote() -> MemoryRemote:
+    return MemoryRemote()
+
+
+def bunch(home: Holdfast, session: str, remote: MemoryRemote) -> Bunch:
+    listed = {name: len(data) for name, data in remote.objects.items()}
+    made = Bunch(sync.identity(home), session, listed, get=remote.get)
+    made.ready()
+    return made
+
+
+def packs(remote: MemoryRemote) -> list[str]:
+    return [name for name in sorted(remote.objects) if named.as_pack(name)]
+
+
+def said(home: Holdfast, session: str, remote: MemoryRemote) -> bytes:
+    """All that the packs of a session say, opened."""
+    keys = bunch(home, session, remote)
+    rows = [load(keys.open(name, remote.objects[name])[1])[0] for name in packs(remote)]
+    return b"".join(sealed.data or b"" for row in rows for sealed in row.range.events)
+
+
+def held(home: Holdfast, session: str) -> bytes:
+    with home.store.view(session) as view:
+        return b"".join(stored.data or b"" for stored in view.events())
+
+
+def test_a_forgotten_event_goes_from_every_pack_and_every_home(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b, c = (travellers.make(name) for name in "abc")
+    session = a.start("x")
+    session.note("before")
+    wrong = session.note(CANARY)
+    session.note("after")
+    for home in (a, b):
+        travel(home, remote=remote)
+    assert CANARY.encode() in said(a, session.id, remote)
+    assert CANARY.encode() in held(b, session.id)
+    session.forget(wrong.hash)
+    report = travel(a, remote=remote)
+    assert report.sessions[0].replaced == 1
+    assert CANARY.encode() not in said(a, session.id, remote)
+    for home in (b, c):
+        assert not travel(home, remote=remote).problems
+        assert CANARY.encode() not in held(home, session.id)
+        assert b"after" in held(home, session.id)
+        assert hashes(home, session.id) == hashes(a, session.id)
+    assert travel(a, remote=remote).sessions[0].replaced == 0
+
+
+def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: MemoryRemote) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    wrong = session.note(CANARY)
+    for home in (a, b):
+        travel(home, remote=remote)
+    stale = {name: remote.objects[name] for name in packs(remote)}
+    session.forget(wrong.hash)
+    travel(a, remote=remote)
+    remote.objects.update(stale)
+    for home in (b, a, b):
+        travel(home, remote=remote)
+        assert home is not a or CANARY.encode() not in held(a, session.id)
+    assert CANARY.encode() not in held(b, session.id)
+    # Whoever meets the old pack there once more replaces it once more.
+    assert CANARY.encode() not in said(a, session.id, remote)
+
+
+def test_a_pack_that_lost_content_nobody_forgot_is_tampering(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    """Only who holds the keys can make such a pack: a device that went mad, or was taken."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    session.note("keep this")
+    travel(a, remote=remote)
+    for stone in ("", "0" * 64):
+        twin = dict(remote.objects)
+        (name,) = packs(remote)
+        keys = bunch(a, session.id, remote)
+        claim, body = keys.open(name, remote.objects[name])
+        whole = load(body)[0].range
+        blank = [Sealed(one.header, None, None) for one in whole.events]
+        row = structs.replace(whole, events=blank)
+        erased = dump(row, [], created=1, tool="t", what="sync")
+        stretch = Stretch(claim.device, claim.first, claim.last, claim.before, claim.after)
+        made, data = keys.seal(stretch, erased, heads=claim.heads, now=1, tombstone=stone)
+        del twin[name]
+        twin[made] = data
+        (problem,) = travel(b, remote=MemoryRemote(twin)).problems
+        assert type(problem.error) is Tampered
+        assert not hashes(b, session.id)
+    assert not travel(b, remote=remote).problems
+
+
+def test_a_session_that_was_forgotten_is_forgotten_by_the_others(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    session.note(CANARY)
+    for home in (a, b):
+        travel(home, remote=remote)
+    session.forget()
+    assert not travel(a, remote=remote).problems
+    assert CANARY.encode() not in said(a, session.id, remote)
+    assert not travel(b, remote=remote).problems
+    assert CANARY.encode() not in held(b, session.id)
+    assert not b.list(all=True)
+    for home in (a, b, a):
+        report = travel(home, remote=remote)
+        assert not report.problems
+        assert (report.up, report.down) == (0, 0)

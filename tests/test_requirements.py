@@ -208,6 +208,9 @@ def test_every_verb_that_records_is_among_them() -> None:
         "disputes",
         "devices",
         "artifact_restore",
+        "size",
+        "forgettable",
+        "reach",
     ]
     assert {name for name in dir(Session) if name[0] != "_"} - tried == {*others, *looking}
 

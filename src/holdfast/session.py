@@ -661,6 +661,15 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
         return look(self.home, self.id)
 
+    def size(self) -> int:
+        """How many bytes the session holds: its events, and the artifacts kept with it."""
+        with self.home.store.view(self.id) as view:
+            parts = (part or b"" for s in view.events() for part in (s.header, s.salt, s.data))
+            events = sum(map(len, parts))
+            state = self.home.journal.state(view)
+            rows: list[Any] = state.rows.select("artifact") if state.count("artifact") else []
+        return int(events + sum(row.size for row in rows if row.kept))
+
     def expiry(self) -> Idle:
         """How long nobody worked on it and what that means; with the choices once it matters."""
         from holdfast import expiry

@@ -145,6 +145,9 @@ def visit(
         wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
         result = "failed" if report.problems else "done"
         home.store.remotes.synced(known, home.clock.now(), result, wrong)
+        for one in report.sessions:
+            if one.up:
+                home.reflect(one.session)  # its files tell when it was synced
         return report
 
 

@@ -92,6 +92,8 @@ INSTEAD |= {
     f"resume {option}": "`Holdfast.arrive()` before it, or not"
     for option in ("--sync", "--no-sync")
 }
+INSTEAD["ingest --discard"] = "`Holdfast.ingest_discard()`"
+INSTEAD["list --size"] = "`Session.size()` of each"
 INSTEAD["resume --device"] = "`hf.session(hf.last_on(NAME))`"
 INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")

@@ -28,6 +28,13 @@ decide W --because R --option A --option B --chosen A
 error M --category transient
 undo
 undo E
+settle
+settle D --prefer S --because R
+settle --merge
+settle D --keep-both
+resume S --device D --sync false
+resume --no-sync --restore --force
+list --size
 task
 task list
 task add T --id I --phase P --agent A

@@ -91,7 +91,7 @@ def test_an_aborted_session_stays_aborted(cli: Cli) -> None:
     assert answer.json["error"]["legal"] == [f'start "GOAL" --from {cli.json("status")["session"]}']
 
 
-@pytest.mark.req("S0-63")
+@pytest.mark.req("S0-63", "X2-7")
 def test_archive_hides_from_the_list_and_unarchive_brings_back(cli: Cli) -> None:
     session = cli.start()
     cli.ok("complete")
@@ -105,7 +105,7 @@ def test_archive_hides_from_the_list_and_unarchive_brings_back(cli: Cli) -> None
 # -- forget ------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("S0-64")
+@pytest.mark.req("S0-64", "X2-7")
 def test_forget_refuses_without_being_told_and_names_what_would_go(cli: Cli) -> None:
     cli.start("Secret plan", "--id", "plan")
     cli.ok("note", "x")

@@ -54,7 +54,10 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     hf.catch_up()
     pulled = _pull(options, hf)
     named = options.chosen or (hf.last_on(options.device) if options.device else "")
-    session = _meant(named, hf, open_only=True)
+    try:
+        session = _meant(named, hf, open_only=True)
+    except NoSession as error:
+        raise _not_found(error, named, pulled, hf) from None
     others = at_work(session)
     idle = _idle(session, hf)
     restored = session.artifact_restore(force=options.force) if options.restore else []
@@ -85,6 +88,22 @@ def _pull(options: Namespace, hf: Holdfast) -> Pulled | None:
         return None
     found = hf.store.resolve(options.chosen) if options.chosen else []
     return hf.arrive(found[0] if len(found) == 1 else "")
+
+
+def _not_found(error: NoSession, named: str, pulled: Pulled | None, hf: Holdfast) -> NoSession:
+    """A session that is not here may be elsewhere: why it did not come, and how it would."""
+    if not named or not hf.store.remotes.all():
+        return error
+    asked = ", ".join(one.name for one in hf.store.remotes.all())
+    if pulled is None:
+        why, hint = "no remote was asked", f"holdfast resume {named}"
+    elif pulled.why:
+        why, hint = f"not every remote could be asked: {pulled.why}", "holdfast remote check NAME"
+    else:
+        why = f"{asked} has none that this device may read"
+        hint = "on the device where it is: holdfast push"
+    hint = f"{hint}; what is here: holdfast list --all"
+    return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
 
 
 def _arrival(
@@ -309,7 +328,6 @@ COMMANDS = {
     "resume": Command(
         _resume_arguments,
         run_resume,
-        "holdfast resume",
         "holdfast resume fix-login --budget 500",
         "holdfast resume --device laptop --restore",
         "holdfast resume --strict && run-the-agent",

@@ -197,7 +197,6 @@ COMMANDS = {
         _arguments,
         run_settle,
         "holdfast settle",
-        "holdfast settle 1 --prefer 2",
         'holdfast settle t1 --prefer laptop --because "its tests ran"',
         "holdfast settle --merge",
     ),

@@ -216,6 +216,7 @@ def since(stamp: str | None, now: int) -> str:
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="every project, archived ones too")
     parser.add_argument("--archived", action="store_true", help="those that were archived")
+    parser.add_argument("--size", action="store_true", help="how much each holds, and all together")
     parser.add_argument("--status", choices=STATUSES, default="", metavar="WORD", help=_one_of())
     parser.add_argument(
         "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
@@ -232,18 +233,49 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     found = hf.list(**which, limit=most + 1 if most > 0 else -1)
     shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
     current = _current(hf)
-    screen.answer({"sessions": shown, "current": current or None, "more": more})
+    totals = _measured(shown, hf) if options.size else {}
+    screen.answer({"sessions": shown, "current": current or None, "more": more, **totals})
     screen.long()
     if shown:
-        screen.table(list(_rows(shown, current, hf, with_project=options.all)), right="3")
+        right = "34" if options.size else "3"
+        screen.table(list(_rows(shown, current, hf, with_project=options.all)), right=right)
     elif not screen.json:
         _tell_nothing(options, hf, screen)
+    if totals and shown:
+        _tell_totals(totals["totals"], screen)
     if any("damaged" in one["attention"] for one in shown):
         screen.line(("What is listed of some is damaged: ", "red"), "holdfast doctor --fix")
     if any(one["attention"] for one in shown):
         screen.line(("! needs attention: holdfast status --session SESSION", "dim"))
     if more:
         screen.line(("… and more; all of them: holdfast list -n 0", "dim"))
+
+
+def _measured(shown: list[dict[str, Any]], hf: Holdfast) -> dict[str, Any]:
+    """Say of each session how many bytes it holds; returns what they are together."""
+    for one in shown:
+        one["size"] = hf.session(one["session"]).size()
+    count: dict[str, int] = {}
+    for one in shown:
+        count[one["status"]] = count.get(one["status"], 0) + 1
+    whole = {"sessions": len(shown), "events": sum(one["seq"] for one in shown)}
+    return {"totals": {**whole, "size": sum(one["size"] for one in shown), "by_status": count}}
+
+
+def _tell_totals(totals: dict[str, Any], screen: Screen) -> None:
+    statuses = ", ".join(f"{n} {word}" for word, n in totals["by_status"].items())
+    screen.line(
+        f"{plural(totals['sessions'], 'session')} ({statuses}), "
+        f"{totals['events']:,} events, {_bytes(totals['size'])} in all"
+    )
+
+
+def _bytes(count: float) -> str:
+    for word in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {word}" if word == "bytes" else f"{count:.1f} {word}"
+        count /= 1000
+    return f"{count:.1f} GB"
 
 
 def _current(hf: Holdfast) -> str:
@@ -257,7 +289,9 @@ def _rows(
     sessions: list[dict[str, Any]], current: str, hf: Holdfast, *, with_project: bool
 ) -> Iterator[list[Part]]:
     now = hf.clock.now()
-    head = ["", "SESSION", "STATUS", "DONE", "LAST EVENT", *["PROJECT"] * with_project, "GOAL"]
+    sized = ["SIZE"] * any("size" in one for one in sessions)
+    project = ["PROJECT"] * with_project
+    head = ["", "SESSION", "STATUS", "DONE", *sized, "LAST EVENT", *project, "GOAL"]
     yield [(word, "dim") for word in head]
     for one in sessions:
         is_current = one["session"] == current
@@ -266,6 +300,7 @@ def _rows(
             (one["session"], "bold" if is_current else ""),
             _listed_status(one),
             "" if one["progress_from"] == "none" else f"{one['progress']:.0%}",
+            *([_bytes(one["size"])] if sized else []),
             (since(one["updated_at"], now), "dim"),
             *[one.get("project", "")] * with_project,
             one["goal"],

@@ -1,0 +1,94 @@
+"""Syncs that run by themselves: when one is wished for, how often, and what is set for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import errand
+from holdfast.clock import FakeClock
+from holdfast.config import load
+from holdfast.home import Holdfast
+from holdfast.session import Session
+from tests.remote.travelling import Travellers, hashes, travel
+
+
+@pytest.fixture
+def travellers(tmp_path: Path) -> Iterator[Travellers]:
+    made = Travellers(tmp_path)
+    yield made
+    for home in made.homes:
+        home.close()
+
+
+class Wished:
+    """A home that syncs by itself, but for the process that would do it."""
+
+    def __init__(self, travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began = 0
+        monkeypatch.setattr(errand, "_start", self._begin)
+        path = str(Path(travellers.make("laptop").settings.home))
+        self.clock = FakeClock(start_ms=1_900_000_000_000)
+        settings = load(path, trust_env=False, overrides={"backup_every_minutes": 0})
+        self.home = Holdfast(settings, cwd=path, clock=self.clock)
+        travellers.homes.append(self.home)
+        self.session = self.home.start("Fix the login", id="login")
+
+    def _begin(self, home: Holdfast) -> None:
+        self.began += 1
+
+    def after(self, act: Callable[[Session], object]) -> bool:
+        before = self.began
+        act(self.session)
+        return self.began > before
+
+
+@pytest.fixture
+def wished(travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> Wished:
+    return Wished(travellers, monkeypatch)
+
+
+@pytest.mark.req("X2-2")
+def test_moments_that_matter_are_synced_at_once(wished: Wished) -> None:
+    moments: list[Callable[[Session], object]] = [
+        lambda s: s.agent_start("a1"),
+        lambda s: s.agent_done("a1"),
+        lambda s: s.decide("cookies"),
+        lambda s: s.error("boom"),
+        lambda s: s.pause(),
+    ]
+    assert [wished.after(act) for act in moments] == [True] * len(moments)
+
+
+@pytest.mark.req("X2-2", "X2-3")
+def test_all_else_is_synced_at_most_every_ten_seconds(wished: Wished) -> None:
+    wished.after(lambda s: s.decide("cookies"))
+    assert not wished.after(lambda s: s.note("one"))
+    wished.clock.sleep(9)
+    assert not wished.after(lambda s: s.note("two"))
+    wished.clock.sleep(2)
+    assert wished.after(lambda s: s.note("three"))
+
+
+@pytest.mark.req("X2-3")
+def test_the_settings_have_the_values_of_the_document(wished: Wished) -> None:
+    settings = wished.home.settings
+    assert (settings.auto_sync, settings.sync_seconds) == ("on", 10)
+    wished.home.config("auto_sync", "off")
+    off = Holdfast(load(settings.home, trust_env=False), cwd=settings.home, clock=wished.clock)
+    off.session("login").decide("by hand")
+    off.close()
+    assert wished.began == 1, "the one that began the session"
+
+
+@pytest.mark.req("X2-2")
+def test_an_errand_takes_what_was_recorded_to_other_devices(
+    wished: Wished, travellers: Travellers
+) -> None:
+    other = travellers.make("desktop")
+    wished.session.note("tried cookies")
+    assert errand.run(wished.home) == 0
+    travel(other)
+    assert hashes(other, "login") == hashes(wished.home, "login")

@@ -17,6 +17,7 @@ import os
 import stat
 
 from holdfast import files
+from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
 
 TYPE_CHECKING = False
@@ -126,7 +127,25 @@ def git_operation(tree: Tree) -> str:
     """What git is in the middle of in this tree (merge, rebase, …), or an empty string."""
     if tree.git_dir is None:
         return ""
-    there = (w for n, w in _OPERATIONS.items() if os.path.lexists(os.path.join(tree.git_dir, n)))
+    try:
+        facts = os.stat(tree.git_dir)
+    except OSError:
+        return ""
+    # All of them are names in one folder: while that is as it was, so are they.
+    stamp = files.stamp_of(facts)
+    if _CALM.get(tree.git_dir) == stamp:
+        return ""
+    operation = _operation(tree.git_dir)
+    if not operation and _settled(facts, Clock().now()):
+        _CALM[tree.git_dir] = stamp
+    return operation
+
+
+_CALM: dict[str, str] = {}
+
+
+def _operation(git_dir: str) -> str:
+    there = (w for n, w in _OPERATIONS.items() if os.path.lexists(os.path.join(git_dir, n)))
     return next(there, "")
 
 

@@ -33,7 +33,7 @@ from holdfast.layout.translate import Move
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
-from holdfast.mirror.desk import Desk, Suspended, is_real, paths_of
+from holdfast.mirror.desk import Desk, Suspended, above, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer
@@ -80,6 +80,8 @@ class Mirror:
         self._archive = Archive(self._desk)
         self._quiet: dict[int, bool] = {}
         self._seen: tuple[str, list[Binding]] = ("", [])
+        self._last: tuple[str, list[Binding]] = ("", [])
+        self._above: set[str] = {os.sep}
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -97,6 +99,7 @@ class Mirror:
         def retire(other: Binding) -> list[str]:
             return self._guarded(other, self._retire)
 
+        self._last = ("", [])
         return owner.bind(self._desk, session, kind, native, root, found=found, retire=retire)
 
     def require_place(self, session: str, kind: str, native: str = "") -> None:
@@ -125,6 +128,7 @@ class Mirror:
 
     def unbind(self, binding: Binding) -> None:
         """Let go of a place; its files stay as they are."""
+        self._last = ("", [])
         self._bound.unbind(binding)
 
     def owned(self, session: str) -> list[Owned]:
@@ -186,7 +190,9 @@ class Mirror:
     def absorb(self, session: str) -> list[str]:
         """Record what others wrote into a session's files; says what was found."""
         said = []
-        self._seen = (session, self.bindings(session))
+        # Those of the last time will do: whoever writes afterwards sees what others changed.
+        last = self._last[1] if self._last[0] == session else []
+        self._seen = (session, last or self.bindings(session))
         for binding in self._seen[1]:
             is_new = not self._looker.unchanged(binding)
             if is_new and os.path.isdir(os.path.dirname(binding.place)):
@@ -212,11 +218,12 @@ class Mirror:
             chosen = [_Job(binding) for binding in new if loud or not self._is_quiet(binding)]
             found = [b for batch in _apart(chosen) for b in self._write_at_once(batch)]
             jobs += chosen
+        self._last = (session, found)
         return [line for job in jobs for line in job.said]
 
     def _write_at_once(self, jobs: list[_Job]) -> list[Binding]:
         """Write bindings of different folders; returns all that the session has."""
-        calm = {os.sep}
+        calm = set(self._above)
         current: list[Binding] = []
         with ExitStack() as locks:
             todo = [job for job in jobs if self._tried(job, lambda j: self._open(j, locks, calm))]
@@ -357,10 +364,12 @@ class Mirror:
     def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
         """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and
         trees, that were looked at just now."""
-        known = {os.sep} if calm is None else calm
+        known = set(self._above) if calm is None else calm
         if not is_real(binding.root, known):
             raise Suspended(f"a symbolic link leads away from {binding.root}")
         tree = self._desk.tree_of(binding.root)
+        # What the project lies in is nothing that comes with it: looked at once.
+        self._above.update(known & above(tree.root))
         if f"git {tree.root}" in known:
             return
         if operation := git_operation(tree):

@@ -173,6 +173,12 @@ def is_real(folder: str, known: set[str]) -> bool:
     return True
 
 
+@lru_cache(maxsize=8)
+def above(folder: str) -> frozenset[str]:
+    """What a folder lies in."""
+    return frozenset(_parts(folder)[1:])
+
+
 @lru_cache(maxsize=64)
 def _parts(folder: str) -> tuple[str, ...]:
     """A folder, and all that it is in."""

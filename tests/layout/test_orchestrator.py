@@ -312,6 +312,22 @@ def test_context_usage_is_read_and_written() -> None:
     ]
 
 
+@pytest.mark.req("X4-2")
+@pytest.mark.parametrize(
+    ("mode", "agents", "percent"),
+    [("default", 2, 70), ("debug", 1, 90), ("optimize", 4, 60), ("release", 4, 85)],
+)
+def test_more_than_a_mode_is_meant_for_is_told(mode: str, agents: int, percent: int) -> None:
+    def told(running: int, used: int) -> list[str]:
+        many = [{**RUNNING, "id": f"agent-{number}"} for number in range(running)]
+        usage = {"estimated_tokens": used * 1280, "percentage": used, "last_compression": None}
+        return [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
+
+    assert told(agents, percent) == []
+    assert told(agents + 1, percent) == ["many-agents"]
+    assert told(agents, percent + 1) == ["compress-due"]
+
+
 def test_modes_and_limits_are_those_of_the_companion() -> None:
     assert {name: (mode.agents, mode.compress_at) for name, mode in MODES.items()} == {
         "default": (2, 70),

@@ -710,6 +710,7 @@ def _look_closer(root: Node, where: Where) -> Iterator[Finding]:
             yield _warn("duplicate-agent", f"two agents are called {id[:60]!r}", at, "S4-17")
         ids.add(id)
     yield from _look_at_usage(root, where)
+    yield from _look_at_mode(root, where)
     for at, words in _texts(root):
         if signs := misread(words):
             says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
@@ -747,6 +748,22 @@ def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
     if tokens is not None and told is not None and told != percentage(tokens):
         says = f"{tokens} tokens are {percentage(tokens)} % of {WINDOW}, not {told} %"
         yield _warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+
+
+def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
+    """Whether more is going on than the mode is meant for: to be known, and no fault."""
+    name = text(root.get("mode"))
+    if name not in MODES:
+        return
+    mode, agents = MODES[name], map(mapping, sequence(root.get("agents")))
+    running = sum(unit_status(ID, text(one.get("status"))) == "running" for one in agents)
+    if running > mode.agents:
+        says = f"{running} agents are running; {name} mode is for {mode.agents}"
+        yield _warn("many-agents", says, "agents", "X4-2", INFO)
+    tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
+    if percentage(tokens) > mode.compress_at:
+        says = f"{percentage(tokens)} % are used; {name} mode compresses at {mode.compress_at} %"
+        yield _warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
 
 
 def _texts(root: Node) -> Iterator[tuple[str, str]]:

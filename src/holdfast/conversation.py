@@ -468,6 +468,12 @@ class Conversation:
         except InvalidInput:
             return self._known_folder()[3] or self.run.folder or os.sep
 
+    def scan_now(self, told: Told, since: int) -> None:
+        """The same before this run ends: what it did comes before its end."""
+        self._flush()
+        self.scan(told, since)
+        self.shell = None
+
     def scan(self, told: Told, since: int) -> None:
         """Which files shell commands changed until this one; their agent tells nothing of it."""
         from holdfast.hooks import scan

@@ -233,6 +233,8 @@ class _Taking:
         try:
             conversation = Conversation(self._home, said[0], change, on_start)
             for told in said:
+                if told.heard.what == "end":
+                    self._look_first(conversation)
                 conversation.play(told)
             conversation.save(said)
             self._remember_shell(conversation)
@@ -249,6 +251,13 @@ class _Taking:
             run, (told, since) = conversation.run, conversation.shell
             _, before = self._shells.get((run.agent, run.native), (told, since))
             self._shells[run.agent, run.native] = told, min(since, before)
+
+    def _look_first(self, conversation: Conversation) -> None:
+        """What shell commands did belongs before the end of who ran them."""
+        self._remember_shell(conversation)
+        shell = self._shells.pop((conversation.run.agent, conversation.run.native), None)
+        if shell is not None:
+            conversation.scan_now(*shell)
 
     def _look_around(self) -> None:
         """Once all is taken up: what shell commands did, for each conversation that ran some."""

@@ -309,6 +309,18 @@ def test_files_that_a_shell_command_changed_are_found(hooks: Hooks) -> None:
     assert [gist for kind, gist in hooks.events() if kind == "file.changed"] == changed
 
 
+def test_what_a_shell_command_changed_comes_before_the_end_of_who_ran_it(hooks: Hooks) -> None:
+    subprocess.run(["git", "init", "-q", str(hooks.project)], check=True)
+    hooks.ask("Build it")
+    hooks.begin("t1", "make")
+    (hooks.project / "made.txt").write_text("new")
+    hooks.answer("t1", "make")
+    hooks.end()
+    with hooks.open() as home:
+        home.ingest()
+    assert kinds(hooks)[-3:] == ["command.ran", "file.changed", "session.paused"]
+
+
 def test_secret_in_a_command_line_is_not_kept_in_flight(hooks: Hooks) -> None:
     secret = "ghp_" + "a1B2" * 9
     hooks.ask("Go")

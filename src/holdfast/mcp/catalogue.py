@@ -151,7 +151,13 @@ RESUME = Tool(
     examples=[{}, {"budget": 500}],
     takes={**_SESSION, **_BUDGET, "reopen": _text("why it is taken up again"), **_KEY},
     needs=[],
-    gives={"session": _TEXT, "briefing": _TEXT, "attention": _LIST, "unknown_outcomes": _COUNT},
+    gives={
+        "session": _TEXT,
+        "briefing": _TEXT,
+        "next": _TEXT,
+        "attention": _LIST,
+        "unknown_outcomes": _COUNT,
+    },
     hints=(False, False, True, False),
 )
 

@@ -148,12 +148,14 @@ def _resume(home: Holdfast, given: Arguments) -> Values:
         session.reopen(given["reopen"], key=_part(given, "reopen"))
     others = _others(session)
     told = session.resume(budget=given.get("budget"), key=given.get("key", ""))
-    return {"session": session.id, **_briefed(told), "others": others}
+    return {"session": session.id, **_briefed(session, told), "others": others}
 
 
-def _briefed(told: Any) -> Values:
+def _briefed(session: Session, told: Any) -> Values:
+    """The briefing is as it is for everyone, within its budget; what is next, in calls of ours."""
     return {
         "briefing": told.text,
+        "next": answer.by_tool(session.status()["next"]),
         "tokens": told.tokens,
         "attention": list(told.attention),
         "unknown_outcomes": told.unknown_outcomes,
@@ -323,7 +325,7 @@ def _workflows(home: Holdfast, given: Arguments) -> Values:
 
 
 def _brief(session: Session, given: Arguments) -> Values:
-    return _briefed(session.brief(budget=given.get("budget")))
+    return _briefed(session, session.brief(budget=given.get("budget")))
 
 
 def _status(session: Session, given: Arguments) -> Values:

@@ -36,9 +36,9 @@ from holdfast.remote import names as named
 from holdfast.remote.names import PackName
 from holdfast.testing.storage import Lying, MemoryRemote
 from tests.remote.travelling import hashes, known, travel
-from tests.remote.world import FRESH, FULL, KNOWING, World
+from tests.remote.world import FRESH, FRIEND, FULL, KNOWING, World
 
-WHO = (FRESH, KNOWING, FULL)
+WHO = (FRESH, KNOWING, FULL, FRIEND)
 _TAMPERED = (Tampered, RolledBack, Truncated, Replayed, Swapped, Downgraded)
 
 
@@ -58,8 +58,11 @@ class Storage:
     def packs(self) -> list[PackName]:
         return [one for one in map(named.as_pack, sorted(self.truth.objects)) if one]
 
-    def rings(self, epoch: int) -> list[str]:
-        return [name for name in sorted(self.truth.objects) if named.epoch_of(name) == epoch]
+    def rings(self) -> list[list[str]]:
+        """The keys of each session, the newest last."""
+        every = [name for name in sorted(self.truth.objects) if named.epoch_of(name)]
+        places = sorted({named.place_of(name) for name in every})
+        return [[name for name in every if named.place_of(name) == place] for place in places]
 
     def pack(self) -> PackName:
         return self.chance.choice(self.packs())
@@ -107,7 +110,7 @@ def hide_a_pack(storage: Storage) -> None:
 
 def hide_keys(storage: Storage) -> None:
     """The newest keys of a session: those of before a device was put out are shown."""
-    storage.lying.hide(storage.chance.choice(storage.rings(2)))
+    storage.lying.hide(storage.chance.choice(storage.rings())[-1])
 
 
 def hide_some(storage: Storage) -> None:
@@ -173,14 +176,13 @@ def unsealed(storage: Storage) -> None:
 
 def older_keys(storage: Storage) -> None:
     """Under the name of the newest keys lie those of before."""
-    newest = storage.chance.choice(storage.rings(2))
-    older = [each for each in storage.rings(1) if named.place_of(each) == named.place_of(newest)]
-    storage.lying.replay(older[0], newest)
+    *older, newest = storage.chance.choice(storage.rings())
+    storage.lying.replay(storage.chance.choice(older), newest)
 
 
 def keys_of_another(storage: Storage) -> None:
-    one, other = storage.rings(2)
-    storage.lying.swap(one, other)
+    one, other = storage.rings()
+    storage.lying.swap(one[-1], other[-1])
 
 
 def another_mark(storage: Storage) -> None:
@@ -200,7 +202,10 @@ def hide_circle(storage: Storage) -> None:
 
 def _newest_circle(storage: Storage) -> str:
     known = storage.world.stages[0]
-    return next(n for n in sorted(storage.truth.objects) if n.startswith("c/") and n not in known)
+    prefix = next(name for name in known if name.startswith("c/"))[:-32]
+    return next(
+        name for name in storage.truth.objects if name.startswith(prefix) and name not in known
+    )
 
 
 def rubbish(storage: Storage) -> None:
@@ -249,6 +254,8 @@ ATTACKS = [
     Attack(hide_circle, ()),  # what a device knows of the others it does not unlearn
     Attack(rubbish, (Tampered, Downgraded, Locked)),  # it may name a key that is not here
 ]
+# What these change may be something that nobody looks at again.
+_BY_CHANCE = (flip, cut, hide_some)
 
 
 # --- what became of it --------------------------------------------------------------------------
@@ -266,19 +273,20 @@ def attempt(world: World, who: str, attack: Attack, seed: int) -> Outcome:
     """Lie to someone once, hold what became of it against the truth, and be honest again."""
     storage = Storage(world, random.Random(seed))
     attack.lie(storage)
+    truth = world.shown_to(who)
     with world.victim(who) as home:
-        before = {id: hashes(home, id) for id in world.events}
+        before = {id: hashes(home, id) for id in truth}
         must = _must_notice(storage, home)
         errors, foreign = _lied_to(home, storage.lying)
-        after = {id: hashes(home, id) for id in world.events}
-        _require_truth(world, home, before, after, errors)
+        after = {id: hashes(home, id) for id in truth}
+        _require_truth(truth, home, before, after, errors)
         # A session that nobody here knows yet, and whose keys are not sound, is counted as foreign.
         assert errors or foreign or not (must or storage.lying.believed), "nobody noticed"
         wrong = {id: repr(e) for id, e in errors.items() if type(e) not in attack.told}
         assert not wrong, f"told by another name: {wrong}"
         storage.lying.tell_the_truth()
-        assert not travel(home, remote=storage.lying).problems
-        assert {id: hashes(home, id) for id in world.events} == world.events
+        assert not travel(home, remote=storage.lying, push=who != FRIEND).problems
+        assert {id: hashes(home, id) for id in truth} == truth
     lying = storage.lying
     return Outcome(who, attack.lie.__name__, errors, lying.believed, bool(lying.fired))
 
@@ -305,15 +313,15 @@ def _lied_to(home: Holdfast, lying: Lying) -> tuple[dict[str, HoldfastError], in
 
 
 def _require_truth(
-    world: World,
+    truth: dict[str, set[str]],
     home: Holdfast,
     before: dict[str, set[str]],
     after: dict[str, set[str]],
     errors: dict[str, HoldfastError],
 ) -> None:
-    assert {str(row["id"]) for row in home.store.catalogue()} <= world.events.keys()
+    assert {str(row["id"]) for row in home.store.catalogue()} <= truth.keys()
     for id, found in after.items():
-        assert before[id] <= found <= world.events[id], f"{id}: not of the truth"
+        assert before[id] <= found <= truth[id], f"{id}: not of the truth"
         if id in errors or "" in errors:
             assert found == before[id], f"{id}: something was taken although it was noticed"
 
@@ -343,8 +351,8 @@ def run(world: World, count: int, seed: int, ends: float = float("inf")) -> Coun
 def test_lies_are_noticed_by_their_names_or_have_no_effect(world: World) -> None:
     """Every lie to everyone, once."""
     tally = run(world, len(ATTACKS) * len(WHO), seed=4)
-    noticed = {one.removesuffix(" noticed") for one in tally if one.endswith(" noticed")}
-    assert noticed == {attack.lie.__name__ for attack in ATTACKS if attack.told}
+    certain = [one.lie.__name__ for one in ATTACKS if one.told and one.lie not in _BY_CHANCE]
+    assert [name for name in certain if not tally[f"{name} noticed"]] == []
 
 
 @pytest.mark.soak
@@ -365,7 +373,17 @@ def test_thousands_of_lies_are_noticed_or_have_no_effect(
 
 
 def test_nothing_that_was_recorded_can_be_read_in_the_storage_or_its_names(world: World) -> None:
-    words = [b"canary", b"tower", b"laptop", b"note", b"goal", b"session", b"command"]
+    words = [
+        b"canary",
+        b"friend",
+        b"example",
+        b"tower",
+        b"laptop",
+        b"note",
+        b"goal",
+        b"session",
+        b"command",
+    ]
     for name, data in world.truth.items():
         for word in [form for each in words for form in _forms(each)]:
             assert word not in data.lower() and word not in name.encode(), (name, word)

@@ -1,4 +1,4 @@
-"""A world to be lied to: three devices of one person, two sessions, and all that a storage saw.
+"""A world to be lied to: devices of one person, a friend, two sessions, and all a storage saw.
 
 Made once; each instance of an attack begins with a copy of one device's home. A *stage* is the
 storage after some work, whole. Everything that must not be readable there has a canary in it.
@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.bunch import Bunch
 from holdfast.home import Holdfast
 from holdfast.keychain import folder as keys_folder
-from holdfast.remote import circle, keys
+from holdfast.remote import circle, keys, names, ring
 from holdfast.session import Session
+from holdfast.sync import identity
 from holdfast.testing.storage import MemoryRemote, snapshot
 from tests.remote.travelling import Travellers, hashes, opened, travel
 
-FRESH, KNOWING, FULL = "fresh", "knowing", "full"
-"""Who is lied to: one that never looked, one that saw all but the last stage, one that saw all."""
+FRESH, KNOWING, FULL, FRIEND = "fresh", "knowing", "full", "friend"
+"""Who is lied to: one that never looked, one that saw all but the last stage, one that saw all; and
+someone else, with whom one session is shared, who saw all of it but the last stage."""
+EMAIL = "canary-friend@example.org"
 
 
 class World:
@@ -35,12 +39,21 @@ class World:
         assert travellers.circle is not None
         for home in (a, b):
             circle.keep(keys_folder(home), travellers.circle, keys.load(keys_folder(home)))
+        (folder / "others").mkdir()
+        others = Travellers(folder / "others")
+        self.friend = others.make("canary-friend")
         self._work(a, b, lost, fresh)
         self.events = {one.id: hashes(a, one.id) for one in self.sessions}
-        for name, home in ((FULL, a), (KNOWING, b), (FRESH, fresh)):
+        kept = {FULL: a, KNOWING: b, FRESH: fresh, FRIEND: self.friend}
+        for name, home in kept.items():
             self._keep(name, home)
-        for home in travellers.homes:
+        for home in (*travellers.homes, *others.homes):
             home.close()
+
+    def shown_to(self, who: str) -> dict[str, set[str]]:
+        """The events that someone may have, by session."""
+        mine = [one.id for one in self.sessions[: 1 if who == FRIEND else None]]
+        return {id: self.events[id] for id in mine}
 
     def _work(self, a: Holdfast, b: Holdfast, lost: Holdfast, fresh: Holdfast) -> None:
         self.sessions = [a.start(f"canary goal {n}", id=f"canary-session-{n}") for n in (1, 2)]
@@ -52,7 +65,9 @@ class World:
         self._stage(lost, b, a)
         _busy(self.sessions[0], 2)
         self._revoke(a, lost)
-        self._stage(a, b, fresh=fresh)
+        assert not travel(a, remote=self.remote).problems
+        self._share(a, self.sessions[0].id)
+        self._stage(a, b, self.friend, fresh=fresh)
         for one in self.sessions:
             _busy(one, 2)
         self._stage(a)
@@ -75,6 +90,20 @@ class World:
         assert known is not None
         ended = circle.revoke(known, key, keys.load(keys_folder(lost)).id, made=3)
         circle.keep(keys_folder(a), ended, key)
+
+    def _share(self, a: Holdfast, session: str) -> None:
+        me, friend = identity(a), identity(self.friend)
+        listed = {one.name: one.size for one in self.remote.list("")}
+        place = names.place(me.circle.name_key, session)
+        of_it = {name: size for name, size in listed.items() if names.place_of(name) == place}
+        held = Bunch(me, session, of_it, get=self.remote.get).ring
+        assert held is not None
+        person = friend.circle.person
+        change = ring.share(held, person, mode=ring.READ, made=4, email=EMAIL, name="canary")
+        packs = [one.hash for one in map(names.as_pack, of_it) if one]
+        wider = ring.rotated(held, me.key, made=4, packs=packs, change=change)
+        data = ring.encode(wider, me.key)
+        assert self.remote.put(names.ring_name(place, wider.epoch, data), data)
 
     def _keep(self, name: str, home: Holdfast) -> None:
         home.close()

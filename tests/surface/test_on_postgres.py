@@ -1,0 +1,116 @@
+"""The command line does the same with its sessions on a server: a sample of its other tests.
+
+They are those tests, imported; what is different here is the home they get.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.surface.support import Cli
+from tests.surface.test_cli_brief import (
+    test_after_the_death_of_an_agent_resume_exits_7,
+    test_brief_changes_nothing_and_resume_records_it,
+)
+from tests.surface.test_cli_care import (
+    test_config_shows_no_password,
+    test_export_and_import_carry_a_session_with_its_artifacts,
+    test_verify_says_what_it_checked,
+)
+from tests.surface.test_cli_choice import (
+    test_an_ambiguous_id_is_a_question,
+    test_resume_takes_the_only_open_session,
+)
+from tests.surface.test_cli_layouts import (
+    test_a_session_is_saved_loaded_resumed_and_found_in_the_history,
+    test_what_was_taken_up_is_counted_in_words,
+)
+from tests.surface.test_cli_life import (
+    test_archive_hides_from_the_list_and_unarchive_brings_back,
+    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
+    test_start_makes_the_session_current,
+    test_use_chooses_by_a_shortened_id_and_shows_it,
+)
+from tests.surface.test_cli_look import (
+    test_another_folder_has_its_own_list_and_all_shows_both,
+    test_list_filters_and_stops_where_it_is_told,
+    test_log_shows_every_event_in_order,
+    test_looking_into_a_fresh_home_makes_nothing,
+    test_search_finds_words_and_says_where,
+    test_show_goes_back_to_any_point,
+)
+from tests.surface.test_cli_record import (
+    test_a_key_makes_repeating_a_start_harmless,
+    test_undo_takes_back_all_that_a_command_recorded,
+)
+
+_numbers = itertools.count()
+SAMPLE = [
+    test_a_key_makes_repeating_a_start_harmless,
+    test_a_session_is_saved_loaded_resumed_and_found_in_the_history,
+    test_after_the_death_of_an_agent_resume_exits_7,
+    test_an_ambiguous_id_is_a_question,
+    test_another_folder_has_its_own_list_and_all_shows_both,
+    test_archive_hides_from_the_list_and_unarchive_brings_back,
+    test_brief_changes_nothing_and_resume_records_it,
+    test_config_shows_no_password,
+    test_export_and_import_carry_a_session_with_its_artifacts,
+    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
+    test_list_filters_and_stops_where_it_is_told,
+    test_log_shows_every_event_in_order,
+    test_looking_into_a_fresh_home_makes_nothing,
+    test_resume_takes_the_only_open_session,
+    test_search_finds_words_and_says_where,
+    test_show_goes_back_to_any_point,
+    test_start_makes_the_session_current,
+    test_undo_takes_back_all_that_a_command_recorded,
+    test_use_chooses_by_a_shortened_id_and_shows_it,
+    test_verify_says_what_it_checked,
+    test_what_was_taken_up_is_counted_in_words,
+]
+"""So that none of them is imported for nothing."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_url: str) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    schema = f"cli{os.getpid()}_{next(_numbers)}"
+    monkeypatch.setenv("HOLDFAST_STORE", f"{pg_url}&schema={schema}")
+    return path
+
+
+def test_the_doctor_says_what_it_cannot_see(cli: Cli) -> None:
+    cli.start()
+    told = cli("doctor")
+    assert "sessions are kept in postgresql://" in told.out
+    assert "its files, and their backups, are looked after there" in told.out
+    # The server of the tests may forget, and is told apart from one that does not.
+    assert ("fsync = off" in told.out) == (told.code != 0)
+    assert not (Path(os.environ["HOLDFAST_HOME"]) / "backups").exists()
+
+
+def test_a_server_that_is_not_there_is_named_and_what_helps(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STORE", "postgresql://me:s3cret@127.0.0.1:1/db")
+    for argv in (["status"], ["start", "x"], ["list"], ["doctor"]):
+        told = cli(*argv)
+        assert told.code == 1 and "postgresql://me@127.0.0.1:1/db cannot be reached" in told.err
+        assert "s3cret" not in told.err + told.out and "→" in told.err
+
+
+def test_without_the_driver_one_is_told_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("holdfast.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    told = cli("status")
+    assert told.code == 2 and "pip install 'holdfast[postgres]'" in told.err

@@ -29,6 +29,7 @@ from hashlib import sha256
 
 import hooking
 import msgspec
+import server
 import travelling
 import yaml
 
@@ -456,6 +457,35 @@ def taking_up(folder: str, project: str, times: int) -> None:
     report(f"taking up {PAYLOADS:,} payloads of hooks", mine, limit, 4)
 
 
+# -- a store on a server -----------------------------------------------------------------------
+
+
+def on_a_server(folder: str, pairs: int) -> None:
+    os.makedirs(folder)
+    for above in (folder, os.path.dirname(folder)):
+        os.chmod(above, 0o755)  # the server may run as somebody else
+    try:
+        with server.served(folder, EVENT_BYTES) as (journal, raw, version):
+            start(journal, "s")
+            for count in (100, EVENTS):
+                grow(journal, "s", count)
+                ours, limit = alternate(lambda: note(journal, "s"), raw, pairs * 2)
+                report(f"an event on PostgreSQL {version}, after {count:,}", ours, limit, 2)
+    except server.NotRun as error:
+        print(f"{'an event on PostgreSQL':<52}not run: {error}")
+
+
+def grow(journal: Journal, session: str, count: int) -> None:
+    """Bring a session to so many events, many at a time."""
+    with journal.store.view(session) as view:
+        left = count - view.seq
+    text = ("a remark of usual length " * 20)[:285]
+    while left > 0:
+        some = min(left, 500)
+        journal.append(session, *[NoteAdded(text=text)] * some, actor="bench")
+        left -= some
+
+
 # -- parts -------------------------------------------------------------------------------------
 
 
@@ -506,6 +536,7 @@ ROWS: dict[str, Callable[[str, int], None]] = {
     "processes": whole_processes,
     "hooks": hooks_of_agents,
     "travel": travel,
+    "postgres": on_a_server,
 }
 
 if __name__ == "__main__":

@@ -56,12 +56,13 @@ def binaries(version: int = 18) -> Path:
 class PgServer:
     """One server with one cluster of its own, in a folder that goes away with it."""
 
-    def __init__(self, version: int = 18, **settings: str) -> None:
+    def __init__(self, version: int = 18, data: str = "", **settings: str) -> None:
+        """`data` is the folder for its files where they must not be in memory."""
         self._bin = binaries(version)
         self._settings = {**_QUICK, **settings}
         self._as = _somebody()
-        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=_memory()))
-        self._data = self.folder / "data"
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=None if data else _memory()))
+        self._data = Path(data) / "data" if data else self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._copy_cluster(version)
@@ -115,6 +116,7 @@ class PgServer:
     def close(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._data, ignore_errors=True)
 
     def _copy_cluster(self, version: int) -> None:
         made = Path(sys.prefix) / f"postgres-{version}-cluster"
@@ -131,7 +133,7 @@ class PgServer:
                 os.rename(kept, made)
             except OSError:
                 shutil.rmtree(kept)  # another process was faster
-            aside.rename(self._data)
+            shutil.move(aside, self._data)
         else:
             shutil.copytree(made, self._data)
         os.chmod(self._data, 0o700)
@@ -140,9 +142,10 @@ class PgServer:
     def _hand_over(self) -> None:
         """Give the folder to whom the server runs as; it does not run as root."""
         if "user" in self._as:
-            for place, _, names in os.walk(self.folder):
-                for path in (place, *(os.path.join(place, name) for name in names)):
-                    os.chown(path, self._as["user"], self._as["group"])
+            for top in {self.folder, self._data}:
+                for place, _, names in os.walk(top):
+                    for path in (place, *(os.path.join(place, name) for name in names)):
+                        os.chown(path, self._as["user"], self._as["group"])
 
     def _run(self, program: str, *arguments: str) -> None:
         self._hand_over()

@@ -26,7 +26,7 @@ from tests.surface.test_cli_choice import (
     test_resume_takes_the_only_open_session,
 )
 from tests.surface.test_cli_layouts import (
-    test_a_session_is_saved_loaded_resumed_and_found_in_the_history,
+    test_start_says_where_the_files_of_a_layout_are,
     test_what_was_taken_up_is_counted_in_words,
 )
 from tests.surface.test_cli_life import (
@@ -51,7 +51,7 @@ from tests.surface.test_cli_record import (
 _numbers = itertools.count()
 SAMPLE = [
     test_a_key_makes_repeating_a_start_harmless,
-    test_a_session_is_saved_loaded_resumed_and_found_in_the_history,
+    test_start_says_where_the_files_of_a_layout_are,
     test_after_the_death_of_an_agent_resume_exits_7,
     test_an_ambiguous_id_is_a_question,
     test_another_folder_has_its_own_list_and_all_shows_both,

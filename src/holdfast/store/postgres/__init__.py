@@ -5,10 +5,13 @@ is true of one machine only stays on it (`beside`). Here is what is kept, and in
 become true.
 
 An append takes two round trips: one locks the session's row and reads it, then the plan decides,
-and one writes everything and commits. Arrival numbers are given under that lock, so they have
-no gaps and no two writers share one. When the connection breaks, the append is done again: the
-row lock makes it wait for what became of the first try, and the event that was sent is looked for
-before anything is sent again. So it counts once, whatever was lost.
+and one writes everything and commits. A process that writes on takes one: it decides by what it
+left there itself, and the statement writes only if that is still so. Arrival numbers are given
+under the lock of the row either way, so they have no gaps and no two writers share one.
+
+When the connection breaks, the append is done again: the row lock makes it wait for what became
+of the first try, and the event that was sent is looked for before anything is sent again. So it
+counts once, whatever was lost.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from holdfast.store.postgres.beside import (
     put_stubs,
 )
 from holdfast.store.postgres.server import Lost, NotThere, Place, Server
-from holdfast.store.postgres.view import LINE, LOAD, PgView, folded
+from holdfast.store.postgres.view import LINE, LOAD, LOCK, OLDEST, PgView, folded
 from holdfast.store.schema import SEALED
 from holdfast.store.sqlite import SqliteStore, no_such_session
 
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 _MOST = 1 << 62
 _MOST_RESOLVED = 20
 _MOST_KNOWN = 1000
+_MOST_AT_HAND = 64
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LIST = f"SELECT line_sum, {LINE} FROM @session"
@@ -112,6 +116,7 @@ class PostgresStore(Store):
         self.shown = self._server.place.shown
         self._beside: Beside | None = None
         self._numbers: dict[str, int] = {}
+        self._known: dict[str, Sequence[Any]] = {}
         self._planning: set[int] = set()
         self.opens_sealed = False
         self.hears_itself: bool | None = None
@@ -199,6 +204,11 @@ class PostgresStore(Store):
         also: Callable[[Connection, PgView], None] | None,
         sent: list[Doubt],
     ) -> PgView:
+        if not (sent or create or blobs or chores or also):
+            view = self._try_at_once(session, plan, sent)
+            if view is not None:
+                return view
+
         def act(connection: Connection) -> PgView:
             view = self._lock(connection, session)
             try:
@@ -221,15 +231,58 @@ class PostgresStore(Store):
 
         return self._server.use(act, "update")
 
+    def _try_at_once(
+        self, session: str, plan: Callable[[View], Batch | None], sent: list[Doubt]
+    ) -> PgView | None:
+        """Append in one round trip to a session as this process left it.
+
+        What is decided so becomes true only if nobody wrote meanwhile. In any other case, also
+        when the plan refuses, it is decided again under the lock: None.
+        """
+        known = self._known.pop(_known_text(session), None)
+        if known is None:
+            return None
+        view = PgView(self._server.read, session, self._set_up().sqlite.device, known)
+        view.remembered = self._recall(view.number, session)
+        try:
+            batch = plan(view)
+        except Exception:
+            return None
+        finally:
+            view.end()
+        if batch is None or not save.is_plain(batch):
+            return None
+        work = save.Saving(self._sql, view, batch)
+        sent.append(work.doubt())
+        told = channel(self._server.place)
+        found = self._server.use(
+            lambda connection: work.write(connection, told, known).fetchone(), "update"
+        )
+        if found is None:
+            sent.clear()
+            return None
+        self._keep(work, found)
+        self._remember(view, batch)
+        return view
+
+    def _keep(self, work: save.Saving, answer: Sequence[Any]) -> None:
+        """Know a session as it is now, for whoever appends to it next."""
+        if len(self._known) >= _MOST_AT_HAND:
+            self._known.clear()
+        found = work.found(answer[0], answer[1])
+        self._known[folded(str(found[7]))] = found
+
     def _lock(self, connection: Connection, session: str) -> PgView:
         """The session, its row locked until the transaction ends."""
-        key, wait = _known_text(session), max(1, int(self._timeout * 1000))
+        key = _known_text(session)
         with connection.pipeline():
             connection.execute(_BEGIN)
-            connection.execute(f"SET LOCAL lock_timeout = {wait}")
-            found = connection.execute(self._sql(f"{LOAD} FOR UPDATE"), (key,), binary=True)
+            if not self._server.place.prepares:
+                # Otherwise it was said when we connected; who shares connections forgets it.
+                connection.execute(f"SET LOCAL lock_timeout = {self._server.patience}")
+            found = connection.execute(self._sql(LOCK), (key,), binary=True)
             # After the lock: who seals the store waits for those that have one.
-            oldest = connection.execute(self._sql(save.OLDEST), binary=True)
+            oldest = connection.execute(self._sql(OLDEST), binary=True)
         self._require_current(oldest.fetchone())
         view = PgView(
             self._reader(connection), session, self._set_up().sqlite.device, found.fetchone()
@@ -250,7 +303,7 @@ class PostgresStore(Store):
     ) -> None:
         if not view.exists and len(view.session.encode()) > LONGEST_ID:
             raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
-        sql, place = self._sql, self._server.place
+        sql = self._sql
         work = save.Saving(sql, view, batch)
         named: list[str] = []
         if batch.erased is not None:
@@ -260,7 +313,7 @@ class PostgresStore(Store):
         sent.append(work.doubt())
         try:
             with connection.pipeline():
-                written = work.write(connection)
+                written = work.write(connection, channel(self._server.place))
                 if blobs:
                     save.put_blobs(connection, sql, view, blobs)
                 if batch.erased is not None:
@@ -272,15 +325,14 @@ class PostgresStore(Store):
                 if also is not None:
                     also(connection, view)
                 connection.execute("COMMIT")
-                connection.execute(
-                    "SELECT pg_notify(%s, %s)", (channel(place), folded(view.session))
-                )
         except pgerrors.UniqueViolation as error:
             if error.diag.constraint_name == "session_key":
                 raise save.Taken from error
             raise
-        ((view.number,),) = written.fetchall()
-        view.exists = True
+        (answer,) = written.fetchall()
+        view.number, view.exists = answer[0], True
+        if also is None and batch.erased is None:
+            self._keep(work, answer)
 
     def _remember(self, view: PgView, batch: Batch) -> None:
         """After the commit: what this machine keeps of it."""
@@ -475,6 +527,8 @@ class PostgresStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        self._known.clear()
+
         def also(connection: Connection, view: PgView) -> None:
             # Content that another session takes up meanwhile must not go.
             connection.execute(self._sql(save.LOCK_BLOBS.format("")))
@@ -671,6 +725,7 @@ class PostgresStore(Store):
         self._server.close()
         beside, self._beside = self._beside, None
         self._numbers.clear()
+        self._known.clear()
         if beside is not None:
             beside.close()
 

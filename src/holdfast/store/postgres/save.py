@@ -6,6 +6,7 @@ import zlib
 
 from holdfast.errors import Damaged
 from holdfast.store import SHOWN, sum_of_line
+from holdfast.store.postgres import schema
 from holdfast.store.postgres.view import (
     SUM_BITS,
     folded,
@@ -32,26 +33,37 @@ if TYPE_CHECKING:
 UNUSED = (
     "DELETE FROM @blob b WHERE NOT EXISTS (SELECT 1 FROM @blob_use u WHERE u.digest = b.digest)"
 )
-OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
 LOCK_BLOBS = "SELECT pg_advisory_xact_lock{}(hashtext('@blob'), 0)"
 _COLUMNS = (
     *("event_sum", "fold", "core", "core_sum", "line_sum", "seq"),
     *SHOWN,
 )
 _M = 1 << SUM_BITS
-# A role or database may be set to answer before the disk has it: for us that would be no answer.
-_DURABLE = """
-    SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
-        THEN set_config('synchronous_commit', 'on', true) END
-"""
 _UPDATE = f"""
     UPDATE @session SET {", ".join(f"{name} = %({name})s" for name in _COLUMNS)}, row_sum = {{}}
-    WHERE number = %(number)s RETURNING number
+    WHERE number = {{}} RETURNING number, row_sum
+"""
+# Where nobody has written since, nobody writes now, and the store is open to us.
+_UNCHANGED = """
+    (SELECT number FROM @session WHERE number = %(number)s AND seq = %(was_seq)s
+        AND event_sum = %(was_event_sum)s AND row_sum = %(was_row_sum)s
+        AND core_sum = %(was_core_sum)s AND line_sum = %(was_line_sum)s
+        AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= %(format)s
+        FOR UPDATE SKIP LOCKED)
+"""
+# A role or database may be set to answer before the disk has it: for us that would be no answer.
+# Telling that a session has grown is one at a time on the whole server, so only who waits is told.
+_ANSWER = """
+    SELECT number, row_sum, CASE WHEN current_setting('synchronous_commit') = 'off'
+        THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN EXISTS
+        (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
+        THEN pg_notify(%(channel)s, %(key)s)::text END
+    FROM s
 """
 _INSERT = f"""
     INSERT INTO @session (id, key, row_sum, {", ".join(_COLUMNS)})
     VALUES (%(id)s, %(key)s, %(rows)s, {", ".join(f"%({name})s" for name in _COLUMNS)})
-    RETURNING number
+    RETURNING number, row_sum
 """
 _ROW_SUM = f"""
     mod(row_sum + %(rows)s + {_M} - mod(coalesce((SELECT sum(r.sum) FROM @row r
@@ -68,6 +80,9 @@ _ROWS = """
     ON CONFLICT (session, kind, key) DO UPDATE
     SET open = excluded.open, rank = excluded.rank, sum = excluded.sum, value = excluded.value
 """
+_WAS = ("was_event_sum", "was_row_sum", "was_core_sum", "was_line_sum", "was_seq")
+_WAS_AT = (1, 2, 5, 6, 8)
+"""Where these are in what `LOAD` finds."""
 _NUMBER = "(SELECT number FROM @session WHERE key = %s)"
 _PUT_PARTS = """
     INSERT INTO @blob SELECT %s, u.* FROM unnest(%s::integer[], %b::bytea[]) u
@@ -93,6 +108,12 @@ class Doubt:
         return found == [self.batch.entries[0].header]
 
 
+def is_plain(batch: Batch) -> bool:
+    """Whether a batch only adds events and rows, so that one statement is all of it."""
+    more = (batch.fresh_rows, batch.resum, batch.device, batch.lost, batch.erased is not None)
+    return bool(batch.entries) and not any(more)
+
+
 class Saving:
     """One batch on its way in, in the transaction that has the session's row."""
 
@@ -114,29 +135,43 @@ class Saving:
         after = enumerate(self._batch.entries, start=self._before + 1)
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
-    def write(self, connection: Connection) -> Cursor:
-        """Send it, inside a pipeline; the answer is the number of the session."""
+    def write(
+        self, connection: Connection, channel: str, known: Sequence[Any] | None = None
+    ) -> Cursor:
+        """Send it; the answer is the number of the session, and the sum over its rows.
+
+        Without its row, which must be as it was `known`; or the answer is nothing.
+        """
         view, batch = self._view, self._batch
-        connection.execute(_DURABLE)
         if batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
-        rows = self._rows()
-        values = {**self._line(), **rows, **self._events()}
-        if not view.exists:
-            head = _INSERT
-        elif batch.fresh_rows:
-            head = _UPDATE.format("%(rows)s")
-        else:
-            head = _UPDATE.format(_ROW_SUM if batch.rows else "row_sum")
-        parts = [f"s AS ({head})"]
+        values = {**self.line(), **self._rows(), **self._events(), "channel": channel}
+        if known is not None:
+            values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
+            values["format"] = schema.FORMAT
+        parts = [f"s AS ({self._head(known is not None)})"]
         if batch.entries:
             parts.append(f"e AS ({_EVENTS})")
         if batch.rows:
             parts.append(f"r AS ({_ROWS})")
-        whole = f"WITH {', '.join(parts)} SELECT number FROM s"
+        whole = f"WITH {', '.join(parts)} {_ANSWER}"
         return connection.execute(self._sql(whole), values, binary=True)
 
-    def _line(self) -> dict[str, object]:
+    def _head(self, is_known: bool) -> str:
+        if not self._view.exists:
+            return _INSERT
+        where = _UNCHANGED if is_known else "%(number)s"
+        if self._batch.fresh_rows:
+            return _UPDATE.format("%(rows)s", where)
+        return _UPDATE.format(_ROW_SUM if self._batch.rows else "row_sum", where)
+
+    def found(self, number: int, row_sum: int) -> tuple[Any, ...]:
+        """The session as `LOAD` would find it now."""
+        line = self.line()
+        names = ("event_sum", "row_sum", "fold", "core", "core_sum", "line_sum", "id", "seq")
+        return (number, *({**line, "row_sum": row_sum}[name] for name in (*names, *SHOWN)))
+
+    def line(self) -> dict[str, object]:
         view, batch = self._view, self._batch
         line = (view.seq, *(batch.listing[name] for name in SHOWN))
         return {

@@ -63,9 +63,13 @@ class Place:
         self.password = str(given.get("password") or "")
         self.shown = _shown(given, self.schema)
 
-    def connect(self) -> Connection:
+    def connect(self, patience: int = 0) -> Connection:
+        """A connection that waits so many milliseconds for a lock, unless others share it."""
+        given = {"connect_timeout": _PATIENCE, **self._given}
+        if patience and self.prepares:
+            given["options"] = f"{given.get('options') or ''} -c lock_timeout={patience}".strip()
         return psycopg.connect(
-            conninfo.make_conninfo(**{"connect_timeout": _PATIENCE, **self._given}),
+            conninfo.make_conninfo(**given),
             autocommit=True,
             prepare_threshold=5 if self.prepares else None,
         )
@@ -127,6 +131,7 @@ class Server:
         self.place = place
         self.clock = clock
         self.timeout = timeout
+        self.patience = max(1, int(timeout * 1000))
         self._idle: list[Connection] = []
         self._lent = 0
         self._turn = allocate_lock()
@@ -215,7 +220,7 @@ class Server:
 
     def _connect(self) -> Connection:
         try:
-            connection = self.place.connect()
+            connection = self.place.connect(self.patience)
         except psycopg.Error as error:
             # A server that comes up again refuses for a while; one that never was there is told.
             if self._was_there or _is_starting(error):

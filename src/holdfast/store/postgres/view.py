@@ -31,6 +31,11 @@ LOAD = f"""
     SELECT number, event_sum, row_sum, fold, core, core_sum, line_sum, {LINE}
     FROM @session WHERE key = %s
 """
+LOCK = f"""
+    SELECT number, event_sum, row_sum, fold, core, core_sum, line_sum, {LINE}
+    FROM @session WHERE key = %s FOR UPDATE
+"""
+OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
 # What the sum over the events takes of one; `sum_of_event` is the same on our side.
 _SUM = f"""
     SELECT count(*), coalesce(max(seq), 0), coalesce(mod(sum(('x' || encode(substr(sha256(

@@ -2,7 +2,8 @@
 
 Not every server tells (a pooler that shares connections swallows it, some that speak the same
 protocol refuse to listen). So it is tried once whether one hears oneself; who does not looks
-again now and then, and so does, less often, who does.
+again now and then, and so does, less often, who does. A *watcher* is written down while it waits:
+only then is a session's growth told at all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 _RARELY = 2.0
 _OFTEN = 0.25
 _ECHO = 0.5
+# Nothing of it has to survive a power cut, so nobody waits for the disk.
+_ENLIST = """
+    INSERT INTO @watcher SELECT %s, %s, now() + %s * interval '1 second'
+    FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon
+"""
+_DELIST = """
+    WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+    DELETE FROM @watcher USING soon WHERE who = %s OR until < now()
+"""
 
 
 def watch(store: PostgresStore, server: Server, key: str, after: int, timeout: float) -> bool:
@@ -25,12 +35,15 @@ def watch(store: PostgresStore, server: Server, key: str, after: int, timeout: f
     if timeout <= 0:
         return False
     deadline = server.clock.monotonic() + timeout
-    connection = _listening(store, server) if store.capabilities.notifies else None
+    who = server.clock.random(8).hex()
+    connection = None
+    if store.capabilities.notifies:
+        connection = _listening(store, server, (key, who, timeout + _RARELY))
     try:
         return _wait(store, server, key, after, deadline, connection)
     finally:
         if connection is not None:
-            _stop(server, connection)
+            _stop(server, connection, who)
 
 
 def _wait(
@@ -63,7 +76,9 @@ def _heard(connection: Connection, seconds: float) -> bool:
     return True
 
 
-def _listening(store: PostgresStore, server: Server) -> Connection | None:
+def _listening(
+    store: PostgresStore, server: Server, watcher: tuple[str, str, float]
+) -> Connection | None:
     from holdfast.store.postgres import channel
 
     name = channel(server.place)
@@ -73,19 +88,21 @@ def _listening(store: PostgresStore, server: Server) -> Connection | None:
         if store.hears_itself is None:
             connection.execute("SELECT pg_notify(%s, '')", (name,))
             store.hears_itself = any(connection.notifies(timeout=_ECHO, stop_after=1))
+        connection.execute(server.sql(_ENLIST), watcher)
     except psycopg.Error:
         store.hears_itself = False
     if not store.hears_itself:
         store.capabilities.notifies = False
-        _stop(server, connection)
+        _stop(server, connection, watcher[1])
         return None
     return connection
 
 
-def _stop(server: Server, connection: Connection) -> None:
+def _stop(server: Server, connection: Connection, who: str) -> None:
     try:
         if not connection.closed:
             connection.execute("UNLISTEN *")
+            connection.execute(server.sql(_DELIST), (who,))
     except psycopg.Error:
         connection.close()
     server.give_back(connection)

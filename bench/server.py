@@ -1,0 +1,49 @@
+"""What a store on a server costs: one event beside a raw insert that is as durable."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from holdfast.clock import Clock
+from holdfast.journal import Journal
+from holdfast.redact import Redactor
+from holdfast.store import open_store
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class NotRun(Exception):
+    """There is no server here, and why."""
+
+
+@contextmanager
+def served(folder: str, size: int) -> Iterator[tuple[Journal, Callable[[], None], str]]:
+    """A journal on a server with its files on the measured disk, and a raw insert of that size."""
+    try:
+        import psycopg
+
+        from tests.pgserver import NoServer, PgServer
+    except ImportError as error:
+        raise NotRun(str(error)) from error
+    try:
+        durable = {"fsync": "on", "full_page_writes": "on", "wal_level": "replica"}
+        server = PgServer(data=folder, **durable)
+    except (NoServer, OSError) as error:
+        raise NotRun(str(error)) from error
+    try:
+        store = open_store(server.url, os.path.join(folder, "home"), clock=Clock(), machine="bench")
+        with psycopg.connect(server.url, autocommit=True) as raw:
+            raw.execute("CREATE TABLE raw (id bigserial PRIMARY KEY, data bytea)")
+            row = raw.execute("SHOW server_version").fetchone()
+            data = b"x" * size
+
+            def insert() -> None:
+                raw.execute("INSERT INTO raw (data) VALUES (%b)", (data,))
+
+            yield Journal(store, Clock(), Redactor()), insert, str(row and row[0])
+        store.close()
+    finally:
+        server.close()

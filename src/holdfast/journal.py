@@ -83,7 +83,7 @@ class Journal:
         # write takes its entry out and puts it back when it is done: one that fails may have
         # run ahead of what is stored.
         self._cache: dict[str, tuple[bytes, State]] = {}
-        self._news: tuple[str, list[tuple[int, int, News]]] = ("", [])
+        self._news: tuple[str, list[tuple[int, int, News, Sequence[Event]]]] = ("", [])
         self._actors: dict[str, str] = {}
 
     # -- appending -----------------------------------------------------------------------------
@@ -209,18 +209,20 @@ class Journal:
 
     def _keep_news(self, session: str, events: Sequence[Event], news: News) -> None:
         whose, known = self._news
-        one = (events[0].seq - 1, events[-1].seq, news)
+        one = (events[0].seq - 1, events[-1].seq, news, events)
         self._news = (session, [*known[-_MOST_NEWS:], one] if whose == session else [one])
 
-    def news(self, session: str, after: int, upto: int) -> News | None:
-        """The rows that some events changed; None unless this process recorded all of them."""
+    def news(self, session: str, after: int, upto: int) -> tuple[News, list[Event]] | None:
+        """The rows that some events changed, and these; None unless this process recorded them."""
         found: News = {}
-        for start, end, news in self._news[1] if self._news[0] == session else ():
+        events: list[Event] = []
+        for start, end, news, recorded in self._news[1] if self._news[0] == session else ():
             if start == after < upto:
                 after = end
+                events += recorded
                 for place, (before, now) in news.items():
                     found[place] = (found.get(place, (before,))[0], now)
-        return found if after == upto else None
+        return (found, events) if after == upto else None
 
     def redacted(self, text: str) -> str:
         """The text with every secret taken out."""

@@ -156,8 +156,9 @@ def test_facts_that_follow_the_rows_that_changed_are_those_made_anew(home: Holdf
         with home.store.view(id) as view:
             state, events = journal.state(view), list(journal.events(view, after=seq))
             anew = facts_of(state, events)
-            news = journal.news(id, seq, view.seq)
-            since = None if news is None else facts_since(facts, state, events, news)
+            known = journal.news(id, seq, view.seq)
+            since = None if known is None else facts_since(facts, state, known[1], known[0])
+            assert known is None or known[1] == events
             facts, seq = anew if since is None else since, view.seq
         told += since is not None
         assert facts == anew

@@ -81,12 +81,13 @@ class Desk:
         return self._told[1]
 
     def _tell(self, view: View, last: tuple[tuple[str, int, int], Told] | None, after: int) -> Told:
-        state, events = self.journal.state(view), list(self.journal.events(view, after=after))
-        facts = None
+        state, facts = self.journal.state(view), None
         if last is not None and last[0][:2] == (view.session, after):
-            news = self.journal.news(view.session, after, view.seq)
-            facts = facts_since(last[1].facts, state, events, news) if news is not None else None
-        return Told(facts or facts_of(state, events), view.seq, state.core.status)
+            known = self.journal.news(view.session, after, view.seq)
+            facts = facts_since(last[1].facts, state, known[1], known[0]) if known else None
+        if facts is None:
+            facts = facts_of(state, list(self.journal.events(view, after=after)))
+        return Told(facts, view.seq, state.core.status)
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""

@@ -120,6 +120,7 @@ ALLOWED = {
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     "keychain": "holdfast errors files home process remote remote.*",
+    "sharing": "holdfast errors bunch home keychain remote remote.* store.remotes sync text",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
     "arrival": "holdfast errors config files git home model.* place sha sync verb who",
@@ -128,9 +129,9 @@ ALLOWED = {
     " text workflow",
     "verb.agent": "model.event session text",
     "verb.travel": "holdfast arrival errand home keychain layout remote.circle"
-    " remote.code store.remotes sync who",
+    " remote.code sharing store.remotes sync who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
-    " revisit store touch verb.* who keychain remote.circle remote.code",
+    " revisit store touch verb.* who",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
     " hooks.spool hooks.survey ingest journal"
@@ -154,7 +155,8 @@ ALLOWED = {
     " arrival child errand exchange expiry prove recover restore revisit soundness store.bound"
     " store.remotes choice sync model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
-    " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code",
+    " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code"
+    " sharing",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
     "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",

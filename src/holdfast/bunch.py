@@ -7,7 +7,7 @@ is whose is told by the circles of those who take part, which prove themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from holdfast.remote import circle as circles
 from holdfast.remote import names, ring, sealed
 from holdfast.remote.circle import Circle
 from holdfast.remote.keys import Key
-from holdfast.remote.ring import Ring
+from holdfast.remote.ring import Member, Ring
 from holdfast.remote.sealed import Claim
 
 Get = Callable[[str], bytes]
@@ -67,16 +67,26 @@ class Bunch:
 
     @property
     def ring(self) -> Ring | None:
-        """The newest keys that are there; None before there are any."""
+        """The keys that are there, all of them merged; None before there are any.
+
+        Those of the newest epoch must open. They alone would not do: whoever was put out can
+        still make some, and only the others show that these do not count.
+        """
         if self._ring is None and self._rings:
-            self._add(name for name in self._rings if names.epoch_of(name) == self.epoch)
+            for name in reversed(self._rings):
+                self._add(name)
         return self._ring
 
-    def _add(self, rings: Iterable[str]) -> None:
-        for name in rings:
-            data = self._read(name)
-            found = ring.decode(data, self.me.circle, place=self.place, people=self._known)
-            self._ring = found if self._ring is None else ring.union(self._ring, found)
+    def _add(self, name: str) -> None:
+        try:
+            found = ring.decode(
+                self._read(name), self.me.circle, place=self.place, people=self._known
+            )
+        except Locked:
+            if names.epoch_of(name) == self.epoch:
+                raise
+            return  # from before it was shared with this person
+        self._ring = found if self._ring is None else ring.union(self._ring, found)
 
     def _read(self, name: str) -> bytes:
         data = self._get(name)
@@ -117,19 +127,10 @@ class Bunch:
 
     def open(self, name: str, data: bytes) -> tuple[Claim, bytes]:
         """A pack that someone sealed who might; else the error that says what is wrong."""
-        held = self._holding(data)
+        held = self.ready() if self._ring is None else self._ring
         claim, body = sealed.open_pack(data, held, self._verify)
         held.require_entitled(claim, name[-32:], self._known)
         return claim, body
-
-    def _holding(self, data: bytes) -> Ring:
-        held = self.ready() if self._ring is None else self._ring
-        try:
-            held.secret(sealed.key_of(data))
-        except Locked:
-            # Two devices turned the ring at once: a key may be in one that is not the newest.
-            self._add(name for name in self._rings if names.epoch_of(name) != self.epoch)
-        return self._ring or held
 
     def _verify(self, circle: str, signer: str) -> bytes | None:
         known = self._known(circle)
@@ -158,6 +159,21 @@ class Bunch:
             people = self._known
             held = ring.rotated(held, self.me.key, made=now, packs=self._packs, people=people)
             self._put_ring(held, put)
+        self._ring = held
+        if held.members:
+            self._tell_who(held, put)
+        return held
+
+    def turn(self, put: Put, now: int, change: Callable[[Ring], Member]) -> Ring:
+        """New keys with one change of whom the session is shared with; `prepare` came before."""
+        held = self.ready()
+        mine = self.me.circle
+        held = held.seen_by(mine) if held.owner.id == mine.id else held
+        people, said = self._known, change(held)
+        held = ring.rotated(
+            held, self.me.key, made=now, packs=self._packs, people=people, change=said
+        )
+        self._put_ring(held, put)
         self._ring = held
         if held.members:
             self._tell_who(held, put)

@@ -46,6 +46,9 @@ SPELLED = {
     "NAME|FILE": "which",
     "FILE|NAME": "which",
     "DEVICE": "which",
+    "--with": "person",
+    "--read": "mode",
+    "--continue": "mode",
 }
 # What only a person at the command line needs, or what stands for a value: how it is done.
 INSTEAD = {
@@ -70,6 +73,10 @@ INSTEAD = {
     "doctor --output": "`Holdfast.recover`",
     "doctor --choose": "`Holdfast.recover`",
     "layouts update FEATURE": "the session itself",
+    "ingest --discard": "`Holdfast.ingest_discard`",
+    "share SESSION": "`session`",
+    "unshare SESSION": "`session`",
+    "share --list": "`Holdfast.shares`",
     "--evidence-file": "`evidence`, read as you like",
     "phase total N": "`count`",
     "workflow show --schema": "`Holdfast.workflow_schema`",

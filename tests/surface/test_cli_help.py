@@ -199,6 +199,10 @@ pull R
 sync R --watch --every 5 --soon
 move --to U --dry-run
 move --unseal
+share S --with K --email A --read --yes
+share S --with K --continue
+share --list
+unshare S W
 """
 
 

@@ -149,6 +149,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "devices approve": ("key", "let in a device that shows its code"),
         "devices revoke": ("key", "put a device out; it reads nothing new"),
         "devices rename": ("key", "call a device by another name"),
+        "share": ("share", "let a person read a session, or continue it"),
+        "unshare": ("share", "let someone read no more of a session"),
     },
     "Other devices": {
         "sync": ("remote", "take what other devices pushed, and push what was recorded here"),

@@ -34,7 +34,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LINK = "link"
-_PLUGGED = "is the stick plugged in, the share mounted, the sync tool running?"
+_ASKED = "is the stick plugged in?"
+_PLUG_IN = "plug in the stick, mount the share or start the sync tool, then try again"
 
 _FULL = "there is no room left"
 _CLOSED = "it is read-only for this user"
@@ -194,17 +195,20 @@ class FolderRemote(Remote):
 
     def _gone(self, why: str) -> Unreachable:
         missing = os.path.dirname(self.path)
-        hint = (
-            _PLUGGED if self._known or os.path.isdir(missing) else f"{_PLUGGED} or: mkdir {missing}"
+        is_new = not self._known and not os.path.isdir(missing)
+        return Unreachable(
+            f"{self.path} is not there now",
+            why=f"{why}: {_ASKED}",
+            hint=f"plug it in, or make the folder: mkdir {missing}" if is_new else _PLUG_IN,
+            file=self.path,
         )
-        return Unreachable(f"{self.path} is not there now", why=why, hint=hint, file=self.path)
 
     def _failure(self, error: OSError, doing: str, name: str) -> HoldfastError:
         if isinstance(error, FileNotFoundError):
             return NotThere(f"no {name} in {self.path}", file=self.path)
         what = f"cannot {doing} {name or 'what is'} in {self.path}"
         if error.errno in _GONE:
-            return Unreachable(what, why=_said(error), hint=_PLUGGED, file=self.path)
+            return Unreachable(what, why=_said(error), hint=_PLUG_IN, file=self.path)
         kind, why, hint = _MEANING.get(error.errno or 0, (RemoteFailed, _said(error), ""))
         return kind(what, why=why, hint=hint.replace("PATH", self.path), file=self.path)
 

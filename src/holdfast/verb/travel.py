@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.keychain import Asking, Changed
     from holdfast.layout import Travel
     from holdfast.remote.circle import Circle
+    from holdfast.sharing import Shared
     from holdfast.store.remotes import Known
     from holdfast.sync import Checked, Report
 
@@ -225,3 +226,27 @@ class TravelVerbs:
     def unpushed(self, session: str = "") -> int | None:
         """How many events are on no remote yet, of one session or all; None without a remote."""
         return self._home.store.remotes.waiting(session)
+
+    # -- persons -------------------------------------------------------------------------------
+
+    def share(self, session: str, person: str, *, mode: str = "read", email: str = "") -> Shared:
+        """Let the person of a key read a session, or `continue` it, on every remote.
+
+        Compare the fingerprint of their key with them first.
+        """
+        from holdfast import sharing
+        from holdfast.remote.code import read_person_key
+
+        return sharing.share(self._home, session, read_person_key(person), mode=mode, email=email)
+
+    def unshare(self, session: str, who: str) -> Shared:
+        """Let someone read no more of a session; what they have read they still have."""
+        from holdfast import sharing
+
+        return sharing.unshare(self._home, session, who)
+
+    def shares(self, session: str) -> Shared:
+        """With whom a session is shared, as its remotes tell."""
+        from holdfast import sharing
+
+        return sharing.shares(self._home, session)

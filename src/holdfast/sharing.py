@@ -1,0 +1,162 @@
+"""Sharing: with whom a session travels, on every remote that has it.
+
+A session is pushed first, then its ring is turned: a new epoch, sealed to everyone who may read
+from now on. Each remote has a ring of its own, so a change is made on each; one that cannot be
+reached keeps the old keys until the same is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from holdfast import sync
+from holdfast.bunch import Bunch
+from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.home import Holdfast
+from holdfast.keychain import Spread
+from holdfast.remote import code, names
+from holdfast.remote import ring as rings
+from holdfast.remote.code import PersonKey, same_fingerprint
+from holdfast.remote.ring import CONTINUE, READ, Member, Ring
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.remote import Remote
+    from holdfast.store.remotes import Known
+
+Change = Callable[[Ring], Member]
+
+
+class Shared(NamedTuple):
+    """With whom a session is shared now, who owns it, and which remotes know of it."""
+
+    session: str
+    owner: str
+    members: list[Member]
+    spread: list[Spread]
+
+
+def share(
+    home: Holdfast, session: str, person: PersonKey, *, mode: str = READ, email: str = ""
+) -> Shared:
+    """Let a person read a session, or continue it; compare the fingerprint of the key first."""
+    now = home.clock.now()
+    return _everywhere(
+        home,
+        session,
+        lambda ring: rings.share(ring, person, mode=mode, made=now, email=_address(email)),
+    )
+
+
+def unshare(home: Holdfast, session: str, who: str) -> Shared:
+    """Let someone read no more of a session from now on; what they have read they still have."""
+    now = home.clock.now()
+    return _everywhere(
+        home, session, lambda ring: rings.unshare(ring, _meant(ring, who).circle, made=now)
+    )
+
+
+def shares(home: Holdfast, session: str) -> Shared:
+    """With whom a session is shared, as its remotes tell."""
+    found: list[Ring] = []
+    spread = []
+    for known in home.store.remotes.all():
+        try:
+            with _bunch(home, known, session) as (bunch, _):
+                found += [bunch.ready()] if bunch.ring else []
+            spread.append(Spread(known.name))
+        except HoldfastError as error:
+            spread.append(Spread(known.name, str(error)))
+    return _told(session, found, spread)
+
+
+def _everywhere(home: Holdfast, session: str, change: Change) -> Shared:
+    remotes = home.store.remotes.all()
+    if not remotes:
+        hint = "holdfast remote add usb folder:/media/usb/holdfast"
+        raise Refused("there is no remote that others could read", hint=hint, session=session)
+    found, spread, failed = [], [], []
+    for known in remotes:
+        try:
+            found.append(_turned(home, known, session, change))
+            spread.append(Spread(known.name))
+        except HoldfastError as error:
+            failed.append(error)
+            spread.append(Spread(known.name, str(error)))
+    if not found:
+        raise failed[0]
+    told = _told(session, found, spread)
+    home.store.remotes.share(session, [title(each) for each in told.members])
+    return told
+
+
+def _turned(home: Holdfast, known: Known, session: str, change: Change) -> Ring:
+    manner = sync.Manner(sessions=(session,))
+    report = sync.visit(home, known, manner)
+    for problem in report.problems:
+        if problem.error is not None:
+            raise problem.error
+    with _bunch(home, known, session) as (bunch, remote):
+        return bunch.turn(lambda name, data: _put(remote, name, data), home.clock.now(), change)
+
+
+def _put(remote: Remote, name: str, data: bytes) -> None:
+    remote.put(name, data)
+
+
+@contextmanager
+def _bunch(home: Holdfast, known: Known, session: str) -> Iterator[tuple[Bunch, Remote]]:
+    """The keys of a session as a remote shows them."""
+    me = sync.identity(home)
+    there = home.store.remotes.session(known, session)
+    place = (there.place if there else "") or names.place(me.circle.name_key, session)
+    remote = sync.reached(known)
+    try:
+        listed = {one.name: one.size for one in remote.list(f"s/{place}/")}
+        yield Bunch(me, session, listed, get=remote.get, place=place), remote
+    finally:
+        remote.close()
+
+
+def _told(session: str, found: list[Ring], spread: list[Spread]) -> Shared:
+    members = {each.circle: each for ring in found for each in ring.members}
+    owner = found[0].owner.id if found else ""
+    return Shared(session, owner, list(members.values()), spread)
+
+
+def _meant(ring: Ring, who: str) -> Member:
+    """The member that an address, a fingerprint, an id or a key means."""
+    if who.lower().startswith(code.PERSON):
+        circle = code.read_person_key(who).circle
+        found = [each for each in ring.members if each.circle == circle]
+    else:
+        found = [each for each in ring.members if _is_called(each, who)]
+    if len(found) == 1:
+        return found[0]
+    why = ", ".join(title(each) for each in found or ring.members) or "it is shared with nobody"
+    what = f"{who} may mean several persons" if found else f"it is not shared with {who}"
+    raise InvalidInput(what, why=why, hint="holdfast share --list", session=ring.session)
+
+
+def _is_called(member: Member, who: str) -> bool:
+    shown = code.grouped(member.circle)
+    named = bool(member.email) and member.email.casefold() == who.strip().casefold()
+    return (
+        named or same_fingerprint(who, shown) or (len(who) >= 8 and member.circle.startswith(who))
+    )
+
+
+def title(member: Member) -> str:
+    """How a person is called in lists."""
+    return member.email or code.grouped(member.circle)
+
+
+def _address(email: str) -> str:
+    from holdfast.text import clean_input
+
+    return clean_input(email, "the address", limit=200, lines=False) if email else ""
+
+
+__all__ = ["CONTINUE", "READ", "Shared", "share", "shares", "title", "unshare"]

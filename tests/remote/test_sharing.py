@@ -1,0 +1,286 @@
+"""Sharing and losing: what persons and devices can read and write, over a real folder remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import keychain, sync
+from holdfast.config import load
+from holdfast.errors import InvalidInput, Locked, NotEntitled, Refused
+from holdfast.home import Holdfast
+from holdfast.keychain import Asking, Changed
+from holdfast.model.event import NoteAdded
+from holdfast.remote import names
+from holdfast.remote import ring as rings
+
+
+class World:
+    """Homes of several devices and persons around one remote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.remote = folder, folder / "remote"
+        self.homes: list[Holdfast] = []
+
+    def home(self, name: str) -> Holdfast:
+        settings = load(str(self.folder / name), trust_env=False, overrides={"auto_sync": "off"})
+        hf = Holdfast(settings, cwd=str(self.folder))
+        hf.store.remotes.add("usb", f"folder:{self.remote}", "", 1)
+        self.homes.append(hf)
+        return hf
+
+    def person(self, name: str) -> Holdfast:
+        hf = self.home(name)
+        hf.key_init()
+        return hf
+
+    def device(self, name: str, by: Holdfast) -> Holdfast:
+        hf = self.home(name)
+        asking = hf.devices_add()
+        assert isinstance(asking, Asking)
+        changed = by.devices_approve(asking.code)
+        hf.devices_add(confirm=changed.circle.fingerprint)
+        return hf
+
+    def files(self, part: str) -> dict[str, bytes]:
+        found = (path for path in self.remote.rglob("*") if path.is_file())
+        return {str(path): path.read_bytes() for path in found if f"/{part}/" in str(path)}
+
+
+def synced(hf: Holdfast) -> sync.Report:
+    (known,) = hf.store.remotes.all()
+    manner = sync.Manner(patience=())
+    return sync.visit(hf, known, manner)
+
+
+def notes(hf: Holdfast, session: str) -> list[str]:
+    bodies = (line.event.body for line in hf.session(session).log())
+    return [body.text for body in bodies if isinstance(body, NoteAdded)]
+
+
+def person_of(hf: Holdfast) -> str:
+    return str(hf.key_show()["person"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for hf in made.homes:
+        hf.close()
+
+
+@pytest.fixture
+def ann(world: World) -> Holdfast:
+    hf = world.person("ann")
+    hf.start("Add login", id="login").note("canary one")
+    return hf
+
+
+# --- drills -------------------------------------------------------------------------------------
+
+
+def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Holdfast) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    ann.close()
+    # The desk never saw the session before the laptop was lost and put out.
+    desk.devices_revoke(ann.key_show()["id"])
+    synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+
+
+def test_losing_all_but_the_recovery_code_loses_nothing_that_was_pushed(world: World) -> None:
+    first = world.home("first")
+    code = first.key_init().recovery
+    first.start("Add login", id="login").note("canary one")
+    synced(first)
+    blank = world.home("blank")
+    blank.key_recover(code)
+    synced(blank)
+    assert notes(blank, "login") == ["canary one"]
+    blank.session("login").note("and on")
+    assert synced(blank).up == 1
+
+
+def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Holdfast) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+    ann.devices_revoke(desk.key_show()["id"])
+    ann.session("login").note("canary two")
+    synced(ann)
+    report = synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+    assert [type(one.error) for one in report.problems] == [Locked]
+
+
+def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Holdfast) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    ann.devices_revoke(desk.key_show()["id"])
+    ann.session("login").note("later")
+    before = world.files("s")
+    synced(ann)
+    # A storage that helps it shows it the session as it was before.
+    aside = world.folder / "aside"
+    aside.mkdir()
+    hidden = world.files("s").keys() - before.keys()
+    for path in hidden:
+        Path(path).rename(aside / Path(path).name)
+    desk.session("login").note("forged")
+    assert synced(desk).up == 1
+    for path in hidden:
+        (aside / Path(path).name).rename(path)
+    report = synced(ann)
+    assert notes(ann, "login") == ["canary one", "later"]
+    assert [type(one.error) for one in report.problems] == [NotEntitled]
+
+
+def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Holdfast) -> None:
+    desk, mallory = world.device("desk", by=ann), world.person("mallory")
+    synced(ann)
+    (held,) = world.files("k").items()
+    key, circle = keychain.own(desk)
+    ring = rings.decode(held[1], circle)
+    ann.devices_revoke(key.id)
+    ann.session("login").note("later")
+    synced(ann)
+    person = keychain.devices(mallory)[0].person
+    change = rings.share(ring, person, mode="continue", made=9)
+    for moment in range(9, 12):
+        ring = rings.rotated(ring, key, made=moment, change=change)
+    data = rings.encode(ring, key)
+    Path(held[0]).parent.joinpath(f"{ring.epoch:06d}-{names.hash_of(data)}").write_bytes(data)
+    ann.session("login").note("canary two")
+    synced(ann)
+    assert ann.shares("login").members == []
+    synced(mallory)
+    assert mallory.list(all=True) == []
+
+
+def test_rotation_rewrites_no_pack(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    packs = world.files("p")
+    ann.key_rotate()
+    ann.session("login").note("canary two")
+    synced(ann)
+    after = world.files("p")
+    assert packs.items() <= after.items() and len(after) == len(packs) + 1
+    assert len(world.files("k")) == 2
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    assert notes(desk, "login") == ["canary one", "canary two"]
+
+
+def test_copied_home_reads_until_it_is_put_out(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    import shutil
+
+    shutil.copytree(world.folder / "ann" / "keys", world.folder / "thief" / "keys")
+    thief = world.home("thief")
+    synced(thief)
+    assert notes(thief, "login") == ["canary one"]
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    desk.devices_revoke(ann.key_show()["id"])
+    desk.session("login").note("canary two")
+    synced(desk)
+    synced(thief)
+    assert notes(thief, "login") == ["canary one"]
+
+
+# --- persons ------------------------------------------------------------------------------------
+
+
+def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    synced(bob)
+    ann.start("Private", id="private").note("canary private")
+    synced(ann)
+    shared = ann.share("login", person_of(bob), email="bob@example.org")
+    assert [(one.email, one.mode) for one in shared.members] == [("bob@example.org", "read")]
+    synced(bob)
+    assert notes(bob, "login") == ["canary one"]
+    assert [one["session"] for one in bob.list(all=True)] == ["login"]
+    bob.session("login").note("from bob")
+    report = synced(bob)
+    assert [type(one.error) for one in report.problems] == [NotEntitled]
+    synced(ann)
+    assert notes(ann, "login") == ["canary one"]
+
+
+def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    bob.session("login").note("from bob")
+    synced(bob)
+    ann.session("login").note("canary two")
+    synced(ann)
+    synced(bob)
+    assert sorted(notes(ann, "login")) == sorted(notes(bob, "login"))
+    assert set(notes(ann, "login")) == {"canary one", "from bob", "canary two"}
+    # Bob's second device takes part, too: the others learn of it.
+    tablet = world.device("tablet", by=bob)
+    synced(tablet)
+    tablet.session("login").note("from the tablet")
+    synced(tablet)
+    synced(ann)
+    assert "from the tablet" in notes(ann, "login")
+
+
+def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    bob.session("login").note("from bob")
+    synced(bob)
+    assert ann.unshare("login", "BOB@example.org").members == []
+    ann.session("login").note("canary two")
+    synced(ann)
+    report = synced(bob)
+    assert notes(bob, "login") == ["canary one", "from bob"]
+    assert [type(one.error) for one in report.problems] == [Locked]
+    assert notes(ann, "login") == ["canary one", "from bob", "canary two"]
+    # A third device of ann's, later, still takes what bob wrote while he might.
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    assert set(notes(desk, "login")) == {"canary one", "from bob", "canary two"}
+
+
+def test_only_the_owner_shares(world: World, ann: Holdfast) -> None:
+    bob, carol = world.person("bob"), world.person("carol")
+    ann.share("login", person_of(bob), mode="continue")
+    synced(bob)
+    with pytest.raises(NotEntitled, match="another person"):
+        bob.share("login", person_of(carol))
+    with pytest.raises(Refused, match="owner"):
+        ann.share("login", person_of(ann))
+    with pytest.raises(InvalidInput, match="not shared with carol"):
+        ann.unshare("login", "carol")
+
+
+def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    words = [b"canary", b"login", b"Add", b"bob@", b"ann", b"SECRET"]
+    for path in world.remote.rglob("*"):
+        assert not any(word.decode() in str(path.relative_to(world.remote)) for word in words)
+        data = path.read_bytes() if path.is_file() else b""
+        assert not any(word in data for word in words), path
+
+
+def test_shares_tell_with_whom(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    assert ann.shares("login").members == []
+    ann.share("login", person_of(bob), email="bob@example.org")
+    assert [one.email for one in ann.shares("login").members] == ["bob@example.org"]
+    known = keychain.devices(bob)[0]
+    assert ann.unshare("login", known.fingerprint).members == []
+    assert isinstance(ann.key_rotate(), Changed)

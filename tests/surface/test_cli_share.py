@@ -1,0 +1,65 @@
+"""Sharing on the command line: what is asked, what is said, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.surface.support import Cli
+
+
+@pytest.fixture
+def bob(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The person key of someone else; the current session is on a remote that both can reach."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    cli.ok("key", "init")
+    cli.start("Add login", "--id", "login")
+    cli.ok("--home", str(tmp_path / "bob"), "key", "init")
+    with holdfast.open(str(home)) as hf:
+        hf.store.remotes.add("usb", f"folder:{tmp_path / 'remote'}", "", 1)
+    return str(cli.json("--home", str(tmp_path / "bob"), "key", "show")["person"])
+
+
+def test_fingerprint_is_compared_before_anything_is_shared(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    shown = cli.json("--home", str(tmp_path / "bob"), "key", "show")["person_fingerprint"]
+    unasked = cli("share", "login", "--with", bob)
+    assert unasked.code == 4 and shown in unasked.err and "--yes" in unasked.err
+    no = cli("share", "login", "--with", bob, source="no\n", terminal=True)
+    assert no.code == 1 and shown in " ".join(no.out.split()) and "not shared" in no.out
+    assert "nobody" in cli.ok("share", "--list").out
+
+
+def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
+    address = "bob@example.org"
+    done = cli.ok("share", "login", "--with", bob, "--email", address, "--continue", "--yes")
+    assert address in done.out and "may continue it" in done.out
+    assert address in cli.ok("share", "login", "--list").out
+    gone = cli.ok("unshare", "login", address)
+    assert "nothing that is written from now on" in gone.out
+    assert "copies of it stay readable" in gone.out
+    assert cli.json("share", "login")["members"] == []
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("share login --with hfp1abc --yes", "mistyped"),
+        ("share login --with age1abc --yes", "no person key"),
+        ("share login --list --with x", "--list"),
+        ("unshare login nobody@example.org", "not shared with"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(cli: Cli, bob: str, line: str, says: str) -> None:
+    answer = cli(*line.split())
+    assert answer.code == 2 and says in answer.err, answer
+
+
+def test_without_a_remote_it_says_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
+    with holdfast.open(str(home)) as hf:
+        hf.store.remotes.remove(hf.store.remotes.all()[0])
+    answer = cli("share", "login", "--with", bob, "--yes")
+    assert answer.code == 4 and "holdfast remote add" in answer.err

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.hooks import install
+from holdfast.hooks import install, survey
 from holdfast.hooks.agents import AGENTS, PROJECT, SCOPES, USER
 from holdfast.hooks.install import Ground
 
@@ -63,6 +63,20 @@ def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, grou
     assert _tree(ground) != before
     _uninstall(name, scope, ground)
     assert _tree(ground) == before
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("name", HOOKED)
+def test_what_was_just_installed_is_of_no_other_version(
+    name: str, tools: bool, ground: Ground
+) -> None:
+    plan = install.to_install(name, USER, ground, tools=tools)
+    install.carry_out(plan, ground)
+    assert "agent-outdated" not in [one.code for one in survey.advice(ground)]
+    for change in plan.changes:
+        path = Path(change.path)
+        path.write_bytes(path.read_bytes().replace(b'"timeout": ', b'"timeout": 1'))
+    assert "agent-outdated" in [one.code for one in survey.advice(ground)]
 
 
 @pytest.mark.parametrize("name", HOOKED)

@@ -57,17 +57,23 @@ def _words(plan: Plan) -> str:
 
 def _outdated(plan: Plan, ground: Ground) -> Iterator[Advice]:
     try:
-        changes = to_install(plan.agent, plan.scope, ground, tools=bool(plan.runs)).changes
+        # Whether its user wanted the tools too is not known, and either is as it should be.
+        is_old = all(_differs(plan, ground, tools=tools) for tools in (True, False))
     except HoldfastError as error:
         yield Advice("agent-settings", "warning", str(error))
         return
-    if any(change.before is not None and b"hooks" in (change.after or b"") for change in changes):
+    if is_old:
         yield Advice(
             "agent-outdated",
             "warning",
             f"our entries in {AGENTS[plan.agent].title} are of another version",
             fix=f"holdfast install {_words(plan)}",
         )
+
+
+def _differs(plan: Plan, ground: Ground, *, tools: bool) -> bool:
+    changes = to_install(plan.agent, plan.scope, ground, tools=tools).changes
+    return any(one.before is not None and b"hooks" in (one.after or b"") for one in changes)
 
 
 def _about_script(ground: Ground) -> Iterator[Advice]:

@@ -38,10 +38,10 @@ from holdfast.errors import (
 )
 from holdfast.journal import Journal
 from holdfast.model import event as ev
-from holdfast.model.event import Sealed
+from holdfast.model.event import Event, Sealed
 from holdfast.model.merge import position
 from holdfast.model.tombstone import KINDS as STONES
-from holdfast.model.tombstone import Tombstones
+from holdfast.model.tombstone import WHOLE, Tombstones
 from holdfast.model.travel import (
     Link,
     Missing,
@@ -491,7 +491,8 @@ class Exchange:
             return
         for one in taken:
             there = {header.n for header, _ in one.erased}
-            self._looked[one.name] = bool(_within(gone, one.stretch) - there)
+            if self._is_mine(one.claim.device):
+                self._looked[one.name] = bool(_within(gone, one.stretch) - there)
 
     def _erased_in(self, view: View) -> dict[str, set[int]]:
         """The numbers of the events of each chain whose content is gone here."""
@@ -532,13 +533,11 @@ class Exchange:
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
         """Give events to the journal; returns the hashes of those that wait for others."""
-        if any(header.kind in STONES for row in rows for header in row.headers):
-            self._heeds = True
-            if self.trip.obey is not None:
-                self.moved.after.append(self.trip.obey(self.session))
         content = list({blob.digest: blob.data for blob in blobs}.items())
-        sealed = [one for row in rows for one in row.range.events]
-        arrived = list(zip(sealed, (one for row in rows for one in row.events()), strict=True))
+        every = ((one, event) for row in rows for one, event in _pairs(row))
+        arrived = [pair for pair in every if not self._is_foreign_end(pair[1])]
+        sealed = [one for one, _ in arrived]
+        self._heed(event.kind for _, event in arrived)
         if len({row.range.device for row in rows}) > 1:
             arrived.sort(key=lambda pair: position(pair[1]))
         if self.trip.journal.go_on(self.session, arrived, content):
@@ -549,6 +548,19 @@ class Exchange:
         )
         self.moved.down += taken.new
         return {one.hash for one in taken.left}
+
+    def _heed(self, kinds: Iterable[str]) -> None:
+        if any(kind in STONES for kind in kinds):
+            self._heeds = True
+            if self.trip.obey is not None:
+                self.moved.after.append(self.trip.obey(self.session))
+
+    def _is_foreign_end(self, event: Event) -> bool:
+        """Whether someone forgot their copy of a session of others: for these it goes on.
+
+        Nothing comes after it in its chain, so nothing else is left out with it.
+        """
+        return event.kind == WHOLE and not self._may_erase(event.head.device, "")
 
     def _at_hand(self, one: Opened) -> tuple[Row, list[Blob]]:
         if one.row is not None:
@@ -814,6 +826,10 @@ class _Sending:
         there = [_stretch(one) for one in self._exchange.known.values()]
         heads = heads_of([*there, last.stretch])
         self._exchange.note(self._exchange.put(last, heads, self._stone))
+
+
+def _pairs(row: Row) -> Iterator[tuple[Sealed, Event]]:
+    return zip(row.range.events, row.events(), strict=True)
 
 
 def _within(numbers: dict[str, set[int]], stretch: Stretch) -> set[int]:

@@ -312,7 +312,8 @@ class Journal:
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
-            if self._state(view)[0].core.forgotten and entitled is None:
+            is_over = self._state(view)[0].core.forgotten
+            if is_over and entitled is None:
                 raise Refused(
                     f"session {session} was forgotten here",
                     why="its content must not come back",
@@ -323,7 +324,8 @@ class Journal:
             added[0] = len(fresh)
             if not fresh and not (blobs and held):
                 return None
-            meeting = _Meeting(held, fresh, entitled)
+            # What was forgotten here stays so, whoever writes on elsewhere.
+            meeting = _Meeting(held, fresh, anyone if is_over else entitled)
             if entitled and meeting.is_ended_by_others:
                 raise Refused(
                     f"session {session} was forgotten by someone else",
@@ -533,8 +535,10 @@ class _Meeting:
         if not self._stones:
             return False
         head, hash = ev.parse_header(one.header), digest_of(one.header)
-        # Who takes a file has nobody to ask: what was forgotten somewhere is not taken from it.
-        return self._stones.erase(head, hash, self._entitled or _but_whole)
+        if self._entitled is None:
+            # Who takes a file has nobody to ask: what was forgotten somewhere is not taken from it.
+            return self._stones.name(head, hash)
+        return self._stones.erase(head, hash, self._entitled)
 
     @property
     def is_ended_by_others(self) -> bool:
@@ -553,10 +557,6 @@ class _Meeting:
             if wanted and one.data is not None and may_name(one.data):
                 wanted -= set(blob_names(Sealed(one.header, one.salt, one.data)))
         return not wanted
-
-
-def _but_whole(device: str, of: str) -> bool:
-    return of != ""
 
 
 def _blank(stored: Stored) -> Stored:

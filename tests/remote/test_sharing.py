@@ -234,6 +234,64 @@ def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: Hol
     assert "from the tablet" in notes(ann, "login")
 
 
+@pytest.fixture
+def pair(world: World, ann: Holdfast) -> tuple[Holdfast, Holdfast]:
+    """Ann's session, which Bob continues: each wrote a note that the other has."""
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue")
+    synced(bob)
+    bob.session("login").note("from bob")
+    for one in (bob, ann):
+        synced(one)
+    return ann, bob
+
+
+def number(hf: Holdfast, text: str) -> int:
+    lines = hf.session("login").log()
+    return next(line.event.seq for line in lines if text in str(line.event.body))
+
+
+def test_persons_forget_their_own_words_for_all(pair: tuple[Holdfast, Holdfast]) -> None:
+    ann, bob = pair
+    bob.session("login").forget(number(bob, "from bob"))
+    ann.session("login").forget(number(ann, "canary one"))
+    for one in (bob, ann, bob):
+        assert synced(one).problems == []
+    assert notes(ann, "login") == notes(bob, "login") == []
+    assert all(one.session("login").verify().ok for one in pair)
+
+
+def test_words_of_the_owner_are_not_a_guests_to_erase(
+    world: World, pair: tuple[Holdfast, Holdfast]
+) -> None:
+    ann, bob = pair
+    bob.session("login").forget(number(bob, "canary one"))
+    for one in (bob, ann, bob):
+        assert synced(one).problems == []
+    assert "canary one" in notes(ann, "login") and "canary one" not in notes(bob, "login")
+    ann.session("login").forget(number(ann, "from bob"))
+    for one in (ann, bob):
+        assert synced(one).problems == []
+    assert "from bob" not in notes(bob, "login")
+
+
+def test_a_guest_who_forgets_a_session_forgets_it_alone(
+    pair: tuple[Holdfast, Holdfast],
+) -> None:
+    ann, bob = pair
+    bob.session("login").forget()
+    for one in (bob, ann):
+        assert synced(one).problems == []
+    assert notes(ann, "login") == ["canary one", "from bob"]
+    ann.session("login").note("canary two")
+    for one in (ann, bob, ann):
+        assert synced(one).problems == []
+    assert bob.store.catalogue() == []
+    with bob.store.view("login") as view:
+        assert all(stored.data is None for stored in view.events())
+    assert ann.session("login").verify().ok
+
+
 def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann: Holdfast) -> None:
     bob = world.person("bob")
     ann.share("login", person_of(bob), mode="continue", email="bob@example.org")

@@ -53,10 +53,11 @@ class Tombstones:
 
     def erase(self, head: Header, hash: str, entitled: Entitled) -> bool:
         """Whether someone who may say so had the content of an event erased."""
-        who = ((device, head.device) for device in self._who(head, hash))
-        return any(entitled(*pair) for pair in who) or self.erase_all(entitled)
+        who = self._who(head, hash) | self.whole
+        return any(entitled(device, head.device) for device in who)
 
     def erase_all(self, entitled: Entitled) -> bool:
+        """Whether someone who may say so forgot the whole session."""
         return any(entitled(device, "") for device in self.whole)
 
     def _who(self, head: Header, hash: str) -> set[str]:

@@ -373,17 +373,8 @@ def test_thousands_of_lies_are_noticed_or_have_no_effect(
 
 
 def test_nothing_that_was_recorded_can_be_read_in_the_storage_or_its_names(world: World) -> None:
-    words = [
-        b"canary",
-        b"friend",
-        b"example",
-        b"tower",
-        b"laptop",
-        b"note",
-        b"goal",
-        b"session",
-        b"command",
-    ]
+    words = [b"canary goal", b"canary note", b"/canary/path", b"canary.py", b"canary-session"]
+    words += [b"canary-laptop", b"canary-tower", b"canary-friend", b"friend@example.org"]
     for name, data in world.truth.items():
         for word in [form for each in words for form in _forms(each)]:
             assert word not in data.lower() and word not in name.encode(), (name, word)
@@ -394,7 +385,14 @@ def _forms(word: bytes) -> list[bytes]:
     text = word.decode()
     wide = [text.encode(code) for code in ("utf-16-le", "utf-16-be")]
     shifted = [base64.b64encode(b"x" * n + word)[4 if n else 0 : -4].lower() for n in range(3)]
-    return [word, *wide, word.hex().encode(), *(each for each in shifted if len(each) >= 4)]
+    return [word, *wide, word.hex().encode(), *shifted]
+
+
+def test_the_forms_of_a_word_are_found_where_it_is() -> None:
+    found = [base64.b64encode(b"x" * n + b"canary note" + b"y" * 5).lower() for n in range(3)]
+    for each in (b"a canary note", b"canary note".hex().encode(), *found):
+        assert any(form in each for form in _forms(b"canary note"))
+    assert min(map(len, _forms(b"canary.py"))) >= 8, "so short that chance would find it"
 
 
 def test_names_say_only_what_belongs_together(world: World) -> None:

@@ -111,7 +111,7 @@ def _listed(text: str) -> object:
 
 
 _FOLDER: Rule = ("a folder", _path)
-_URL: Rule = ("a URL such as sqlite:PATH, or empty", _url)
+_URL: Rule = ("a URL such as sqlite:PATH or postgresql://HOST/DATABASE, or empty", _url)
 _LINE: Rule = ("one line of text", _line)
 _PATTERNS: Rule = ("a list of at most 50 short regular expressions, each one line", _patterns)
 
@@ -258,10 +258,19 @@ def _said(origin: str) -> str:
 
 def _shown(value: object) -> str:
     """A value for messages: short, and without the password a URL may carry."""
+    text = without_password(repr(value))
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def without_password(text: str) -> str:
+    """A text in which no URL has a password; the user's name stays, so that it still leads there.
+
+    As far as the last @ of a word: a password with such signs in it must not be shown in part.
+    """
     import re
 
-    text = re.sub(r"://[^@/]*@", "://…@", repr(value))
-    return text if len(text) <= 100 else text[:99] + "…"
+    named = re.sub(r"://([^:@/\s]*)(:[^\s]*)?@", r"://\1@", text)
+    return re.sub(r"([?&](?:ssl)?password=)[^&\s'\"]*", r"\1…", named)
 
 
 def user_home() -> str:

@@ -102,6 +102,8 @@ def test_a_server_that_is_not_there_is_named_and_what_helps(
         told = cli(*argv)
         assert told.code == 1 and "postgresql://me@127.0.0.1:1/db cannot be reached" in told.err
         assert "s3cret" not in told.err + told.out and "→" in told.err
+    given = cli("--store", "postgresql://me:s3cret@127.0.0.1:1/db?password=s3cret", "status")
+    assert given.code == 1 and "s3cret" not in given.err
 
 
 def test_without_the_driver_one_is_told_what_to_install(

@@ -81,6 +81,10 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     command, options = parse(name, rest)
     screen.json, screen.quiet = options.json, options.quiet
     screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
+    if options.store:
+        from holdfast.config import without_password
+
+        screen.given["--store"] = without_password(options.store)
     hf = _open(options, screen, careful=command.careful is not None and command.careful(options))
     try:
         return command.run(options, hf, screen) or 0

@@ -11,6 +11,7 @@ from holdfast.config import (
     child_environment,
     example_toml,
     unset,
+    without_password,
 )
 from holdfast.errors import InvalidInput
 
@@ -90,10 +91,8 @@ def _file(hf: Holdfast) -> str:
 
 def _safe(value: object) -> object:
     """A value without the password that a URL may carry."""
-    import re
-
     if isinstance(value, str):
-        return re.sub(r"://[^@/]*@", "://…@", value)
+        return without_password(value)
     return list(value) if isinstance(value, tuple) else value
 
 

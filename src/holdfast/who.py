@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from holdfast.layout import Travel
     from holdfast.store.remotes import Known
 
-_SHOWN = 8
-"""How much of a chain's id tells it from the others of a session."""
-
 
 def name_of(home: Holdfast, device: str) -> str:
     """What people call the device that wrote a chain."""
-    return names(home).get(device) or device[:_SHOWN]
+    return names(home).get(device) or device
 
 
 def names(home: Holdfast) -> dict[str, str]:
@@ -35,7 +32,7 @@ def names(home: Holdfast) -> dict[str, str]:
 def whose(home: Holdfast) -> Callable[[str], tuple[str, str]]:
     """For each chain the name of its device, and the person if it is not the user."""
     known, others = names(home), persons(home)
-    return lambda device: (known.get(device) or device[:_SHOWN], others.get(device, ""))
+    return lambda device: (known.get(device) or device, others.get(device, ""))
 
 
 def persons(home: Holdfast) -> dict[str, str]:
@@ -77,5 +74,5 @@ def _devices(home: Holdfast, session: str) -> list[str]:
     known = names(home)
     with home.store.view(session) as view:
         chains = home.journal.state(view).core.chains
-    found = [known.get(device, device[:_SHOWN]) for device in sorted(chains)]
+    found = [known.get(device, device) for device in sorted(chains)]
     return list(dict.fromkeys([*found, known[home.store.device]]))

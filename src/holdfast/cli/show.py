@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _POINT = "a number of the log (12), an event's id, or a time"
 _LONG = 100
+_TEXT = 3
+"""Where a line of a state has its words."""
 
 
 # -- show --------------------------------------------------------------------------------------
@@ -58,7 +60,8 @@ def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
         "pauses": 0,
     }
     for name, total in totals.items():
-        texts = [plainly(t) if t in PAUSE_REASONS else t for *_, t in core.get(name, [])]
+        said = [line[_TEXT] for line in core.get(name, [])]
+        texts = [plainly(text) if text in PAUSE_REASONS else text for text in said]
         rest = total - len(texts)
         if texts:
             screen.line()

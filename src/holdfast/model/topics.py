@@ -58,8 +58,6 @@ TIGHT = 200
 _MOST = 300
 """How many times the average a phase may take before it is said to take long."""
 _NAMED = 3
-_SHOWN = 8
-"""How much of a chain's id is shown where its device has no name."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Fence = Callable[[str, str, str, bool], str]
@@ -181,7 +179,7 @@ class Known(Struct):
         chain = self.writer(device)
         if len(self.core.chains) < 2 or chain == self.around.device or self.budget < ROOMY:
             return ""
-        return f" (on {self.around.device_names.get(chain, chain[:_SHOWN])})"
+        return f" (on {self.around.device_names.get(chain, chain)})"
 
     def when(self, at: int) -> str:
         return f" ({stamp(at)})" if at and self.budget >= ROOMY else ""
@@ -387,7 +385,7 @@ def _arrived(known: Known) -> Topic:
         Entry(what, text, tail=f"; to get it: {command}" if command else "")
         for what, text, command in around.lacking
     ]
-    name = around.device_names.get(around.came_from, around.came_from[:_SHOWN])
+    name = around.device_names.get(around.came_from, around.came_from)
     person = around.persons.get(around.came_from, "")
     who = f"{name} of {person}" if person else name
     title = f"Last worked on at {who}; here it is otherwise"
@@ -760,7 +758,7 @@ def _took_part(known: Known) -> Topic:
         return Topic("who", "", [], 0)
     found = []
     for device, chain in chains.items():
-        name = around.device_names.get(device, device[:_SHOWN])
+        name = around.device_names.get(device, device)
         here = " (here)" if device == around.device else ""
         person = f", of {around.persons[device]}" if device in around.persons else ""
         count = max((n for n, _, _ in chain.heads), default=0)

@@ -52,11 +52,12 @@ class Devices:
         second.sync()
         second.close()
         self.first.sync()
+        shutil.copytree(os.path.join(self.folder, "remote"), os.path.join(self.folder, "short"))
 
     def push(self, turn: int) -> Callable[[], None]:
         """A push of the long session to a remote that has only the short one."""
         target, name = os.path.join(self.folder, f"remote{turn}"), f"r{turn}"
-        shutil.copytree(os.path.join(self.folder, "remote"), target)
+        shutil.copytree(os.path.join(self.folder, "short"), target)
         self.first.remote_add(name, f"folder:{target}")
         self.first.sync(name, sessions=[self.short])
         return lambda: _well(self.first.push(name, sessions=[self.long]))

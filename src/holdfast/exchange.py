@@ -58,7 +58,7 @@ from holdfast.model.travel import (
 )
 from holdfast.pack import Blob
 from holdfast.packed import Row, load
-from holdfast.parcel import Parcel
+from holdfast.parcel import Parcel, Ready
 from holdfast.remote import Object, Remote, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
@@ -762,7 +762,7 @@ class Exchange:
         self.keys.prepare(self.trip.put, self.trip.clock.now())
         heads = heads_of([_stretch(one) for one in self.known.values()])
         for one in list(parcel.stretch_of(self.trip.store, view, covered)):
-            self.note(self.put(one, heads, stone), again=True)
+            self.note(self.put(one.ready(), heads, stone), again=True)
         for pack in old:
             self._delete(pack)
 
@@ -772,11 +772,11 @@ class Exchange:
         self._listed.pop(pack.name, None)
         self._gone.append(pack.name)
 
-    def put(self, one: Parcel, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
+    def put(self, one: Ready, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
         """Seal a parcel and put it there."""
         now = self.trip.clock.now()
         tombstone = stone if one.is_erased else ""
-        told = self._author(one.row.device)
+        told = self._author(one.stretch.device)
         name, data = self.keys.seal(
             one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=told
         )
@@ -816,7 +816,8 @@ class _Sending:
 
     def begin(self, one: Parcel) -> None:
         pool = self._exchange.trip.pool
-        self._waiting.append(pool.submit(self._exchange.put, one, self._heads, self._stone))
+        ready = one.ready()
+        self._waiting.append(pool.submit(self._exchange.put, ready, self._heads, self._stone))
         while len(self._waiting) >= _AHEAD:
             self._exchange.note(self._waiting.pop(0).result())
 
@@ -825,7 +826,7 @@ class _Sending:
             self._exchange.note(self._waiting.pop(0).result())
         there = [_stretch(one) for one in self._exchange.known.values()]
         heads = heads_of([*there, last.stretch])
-        self._exchange.note(self._exchange.put(last, heads, self._stone))
+        self._exchange.note(self._exchange.put(last.ready(), heads, self._stone))
 
 
 def _pairs(row: Row) -> Iterator[tuple[Sealed, Event]]:

@@ -149,8 +149,23 @@ def _blobs(body: bytes, at: int, row: Row) -> list[Blob]:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def dump(row: Range, blobs: Sequence[Blob], *, created: int, tool: str, what: str) -> bytes:
-    """The bytes of a pack of one stretch, made in one go and compressed quickly."""
+class Made(NamedTuple):
+    """The records of a pack, before they are compressed: that takes no lock, this does."""
+
+    session: str
+    events: int
+    records: bytes
+
+    def finish(self, *, created: int, tool: str, what: str) -> bytes:
+        sessions = [(self.session, self.events)]
+        opening = _encode(Manifest(created, tool, what, sessions, len(self.records)))
+        start = _RECORD.pack(b"M", len(opening)) + opening
+        whole = MAGIC + zlib.compress(start + self.records, _QUICKLY)
+        return whole + sha256(whole).digest()
+
+
+def make(row: Range, blobs: Sequence[Blob]) -> Made:
+    """The records of a pack of one stretch, made in one go."""
     place = (row.session, row.device, row.first, row.last, row.before, row.after)
     about = _encode(pack.Place(*place, ev.FORMAT))
     parts = [_RECORD.pack(b"C", len(about)), about]
@@ -160,12 +175,12 @@ def dump(row: Range, blobs: Sequence[Blob], *, created: int, tool: str, what: st
         parts += (_EVENT.pack(b"E", 4 + size + len(salt) + len(data), size), header, salt, data)
     for blob in blobs:
         parts += (_RECORD.pack(b"B", _SUM + len(blob.data)), bytes.fromhex(blob.digest), blob.data)
-    records = b"".join(parts)
-    manifest = Manifest(created, tool, what, [(row.session, len(row.events))], len(records))
-    opening = _encode(manifest)
-    start = _RECORD.pack(b"M", len(opening)) + opening
-    whole = MAGIC + zlib.compress(start + records, _QUICKLY)
-    return whole + sha256(whole).digest()
+    return Made(row.session, len(row.events), b"".join(parts))
+
+
+def dump(row: Range, blobs: Sequence[Blob], *, created: int, tool: str, what: str) -> bytes:
+    """The bytes of a pack of one stretch."""
+    return make(row, blobs).finish(created=created, tool=tool, what=what)
 
 
 def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:

@@ -43,8 +43,20 @@ class Parcel(NamedTuple):
         """Whether the content of any event in it is gone."""
         return any(sealed.data is None for sealed in self.row.events)
 
+    def ready(self) -> Ready:
+        """The parcel as it can be finished in another thread, which then waits for nobody."""
+        return Ready(self.stretch, self.is_erased, packed.make(self.row, self.blobs))
+
+
+class Ready(NamedTuple):
+    """A parcel whose records are made."""
+
+    stretch: Stretch
+    is_erased: bool
+    made: packed.Made
+
     def packed(self, created: int) -> bytes:
-        return packed.dump(self.row, self.blobs, created=created, tool=_TOOL, what="sync")
+        return self.made.finish(created=created, tool=_TOOL, what="sync")
 
 
 class _Row:

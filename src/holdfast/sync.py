@@ -104,13 +104,17 @@ def visit_all(
 ) -> list[Report]:
     """Visit the remotes meant, one after the other; one that cannot be reached stops no other."""
     found = meant(home, name)
-    identity(home)
-    return [_visited(home, one, manner, tell) for one in found]
+    me = identity(home)
+    # What one remote tells of our devices is known at the next.
+    first = me if len(found) == 1 else None
+    return [_visited(home, one, manner, tell, first) for one in found]
 
 
-def _visited(home: Holdfast, known: Known, manner: Manner, tell: Tell | None) -> Report:
+def _visited(
+    home: Holdfast, known: Known, manner: Manner, tell: Tell | None, me: Identity | None
+) -> Report:
     try:
-        return visit(home, known, manner, tell=tell)
+        return visit(home, known, manner, tell=tell, me=me)
     except (RemoteFailed, Busy, Outdated) as error:
         return Report(known.name, [], 0, home.store.remotes.waiting() or 0, error)
 
@@ -132,12 +136,13 @@ def visit(
     *,
     tell: Tell | None = None,
     remote: Remote | None = None,
+    me: Identity | None = None,
 ) -> Report:
     """Exchange sessions with a remote; `tell` hears of bytes as they move."""
     with _alone(home, manner.wait):
         visiting = _Visit(home, known, manner, tell)
         try:
-            report = visiting.make(remote)
+            report = visiting.make(remote, me or identity(home))
         except HoldfastError as error:
             home.store.remotes.synced(known, home.clock.now(), "failed", str(error))
             _add_count(error, home)
@@ -173,8 +178,7 @@ class _Visit:
         self._home, self._known, self._manner, self._tell = home, known, manner, tell
         self._remotes = home.store.remotes
 
-    def make(self, remote: Remote | None) -> Report:
-        me = identity(self._home)
+    def make(self, remote: Remote | None, me: Identity) -> Report:
         there = remote or reached(self._known)
         try:
             _require_format(there, make=self._manner.push)
@@ -204,9 +208,13 @@ class _Visit:
             found, foreign = self._places(trip)
             waiting: list[Future[Moved]] = []
             try:
-                for session, (place, listed) in found.items():
-                    waiting.append(sessions.submit(self._exchange, trip, session, place, listed))
-                moved = [self._done(one.result()) for one in waiting]
+                if len(found) == 1:
+                    ((session, there),) = found.items()
+                    moved = [self._done(self._exchange(trip, session, *there))]
+                else:
+                    for session, there in found.items():
+                        waiting.append(sessions.submit(self._exchange, trip, session, *there))
+                    moved = [self._done(one.result()) for one in waiting]
             except BaseException:
                 # The user said stop, or nothing can be reached: begin nothing more.
                 trip.stopped = True

@@ -339,7 +339,7 @@ def differing(before: str, after: str) -> tuple[str, str]:
     """Two texts without the lines that are plainly the same at their beginning and at their end."""
     start = before.rfind("\n", 0, _same(before, after)) + 1
     before, after = before[start:], after[start:]
-    same = _same(before[::-1], after[::-1])
+    same = _same_end(before, after)
     # Of what is the same at the end, the first line may be half of one.
     end = before.find("\n", len(before) - same) + 1 if same else 0
     left = len(before) - end if end else 0
@@ -349,14 +349,24 @@ def differing(before: str, after: str) -> tuple[str, str]:
 def _same(one: str, other: str) -> int:
     """How many characters two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(other[low:middle], low):
             low = middle
         else:
-            high = middle
+            high = middle - 1
+    return low
+
+
+def _same_end(one: str, other: str) -> int:
+    """How many they have in common at their end."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.endswith(other[len(other) - middle : len(other) - low], 0, len(one) - low):
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 

@@ -354,7 +354,7 @@ class Journal:
 
         def plan(view: View) -> Batch:
             _require_listed_well(view)
-            self._cache.pop(view.session, None)
+            self._let_go(view.session)
             held = [Stored(one.seq, one.header, None, None) for one in view.events()]
             fresh = _new_events(session, held, incoming)
             added[0] = len(fresh)
@@ -438,6 +438,7 @@ class Journal:
             writing = _Writing(self._clock, view, state, fresh=True, actor=self.actor(actor))
             batch = writing.record([ev.SessionForgotten()])
             # The event itself is erased too: it says all by its kind.
+            self._let_go(view.session)
             left = _rebuilt(fold(map(_erased, [*view.events(), *batch.entries])))
             batch.core, batch.rows, batch.listing = left.core, left.rows, left.listing
             return batch
@@ -461,7 +462,7 @@ class Journal:
             done[:], named = _to_forget(events, hashes)
             if not done and not named:
                 return None
-            self._cache.pop(view.session, None)
+            self._let_go(view.session)
             writing = _Writing(self._clock, view, fold(events), fresh=True, actor=self.actor(actor))
             moves = [self.admit(body) for body in _tombstones(named, because)]
             batch = writing.record(moves) if moves else _rebuilt(writing.state)
@@ -470,6 +471,11 @@ class Journal:
 
         self.store.append(session, plan)
         return done
+
+    def _let_go(self, session: str) -> None:
+        """What this process remembers of a session may be what must go."""
+        self._cache.pop(session, None)
+        self._news = ("", [])
 
     def rebuild(self, session: str) -> None:
         """Make everything derived anew from the events, which stay as they are.

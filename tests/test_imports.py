@@ -120,6 +120,7 @@ ALLOWED = {
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
     "keychain": "holdfast errors files home process remote remote.*",
+    "wrapped": "holdfast errors files home keychain remote remote.*",
     "sharing": "holdfast errors bunch home keychain remote remote.* store.remotes sync text",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
@@ -138,10 +139,10 @@ ALLOWED = {
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
-    " workspace model.* move retell",
+    " workspace model.* move retell wrapped",
     "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
     " place process rebuild recover expiry soundness store store.bound store.local survey text"
-    " timeline touch verb.* view who",
+    " timeline touch verb.* view who wrapped",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     "remote": "config errors remote.*",

@@ -823,11 +823,12 @@ class Holdfast(TravelVerbs):
     def import_(self, path: str) -> Outcome:
         """Merge a pack of someone else into this home: all of it, or nothing.
 
-        Sessions that are new here belong to the project of this folder.
+        Sessions that are new here belong to the project of this folder. A sealed one is opened
+        by the keys of this device and its circle, or by its passphrase.
         """
-        from holdfast import restore
+        from holdfast import restore, wrapped
 
-        outcome = restore.absorb(self.journal, path)
+        outcome = restore.absorb(self.journal, wrapped.opened(self, path))
         taken = [one.session for one in outcome.sessions if one.new]
         if taken:
             self.afterwards(lambda: self.workspace.claim(taken))

@@ -719,15 +719,29 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         """Check every event, the chain ends, and everything derived against the journal."""
         return self.home.journal.verify(self.id)
 
-    def export(self, path: str, *, overwrite: bool = False, partial: bool = False) -> list[str]:
+    def export(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        partial: bool = False,
+        to: Sequence[str] = (),
+        passphrase: str = "",
+    ) -> list[str]:
         """Write the session with its artifacts into one pack file.
 
         Content that is gone is an error; with `partial` it is left out, and what is returned.
+        With `to` (keys of persons or devices) or a `passphrase` nobody else can read the file.
         """
         from holdfast import backup
 
         made = backup.export(self.home.journal, self.id, clock=self.home.clock, partial=partial)
-        backup.write_pack(path, made.chunks, overwrite=overwrite)
+        chunks = made.chunks
+        if to or passphrase:
+            from holdfast import wrapped
+
+            chunks = iter([wrapped.sealed(chunks, to=to, passphrase=passphrase)])
+        backup.write_pack(path, chunks, overwrite=overwrite)
         return made.left_out
 
 

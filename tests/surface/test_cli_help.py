@@ -94,6 +94,8 @@ backup
 backup D
 restore F
 export F
+export F --to K --to L
+export F --passphrase
 import F
 start G --layout craft --layout ai-session:I
 adopt

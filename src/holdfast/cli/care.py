@@ -200,6 +200,14 @@ def _export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="a new file, such as login.hfpack")
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
     parser.add_argument("--partial", action="store_true", help="without content that is gone")
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="only this person or device can read it (again for more)",
+    )
+    parser.add_argument("--passphrase", action="store_true", help="only with a passphrase")
 
 
 def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> int:
@@ -209,9 +217,17 @@ def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if os.path.lexists(path) and not options.force:
         hint = "choose another name, or replace it: --force"
         raise InvalidInput(f"{path} already exists", hint=hint, file=path)
-    left_out = session.export(path, overwrite=options.force, partial=options.partial)
+    words = ""
+    if options.passphrase:
+        from holdfast.cli.key import new_passphrase
+
+        words = new_passphrase(screen)
+    left_out = session.export(
+        path, overwrite=options.force, partial=options.partial, to=options.to, passphrase=words
+    )
     screen.answer({**shown, "path": path, "left_out": left_out})
-    screen.done(("Exported ", "green"), f"{session.id} to {path}")
+    sealed = ", sealed" if options.to or words else ""
+    screen.done(("Exported ", "green"), f"{session.id} to {path}{sealed}")
     for why in left_out:
         screen.line(("  left out ", "red"), why)
     screen.hint("on another machine: ", f"holdfast import {os.path.basename(path)}")
@@ -235,7 +251,10 @@ COMMANDS = {
     ),
     "restore": Command(_pack_arguments, run_restore, "holdfast restore all.hfpack"),
     "export": Command(
-        _export_arguments, run_export, "holdfast export login.hfpack --session fix-login"
+        _export_arguments,
+        run_export,
+        "holdfast export login.hfpack --session fix-login",
+        "holdfast export login.hfpack --to hfp1q2w3e4r5t6y7",
     ),
     "import": Command(_pack_arguments, run_import, "holdfast import login.hfpack"),
 }

@@ -29,10 +29,10 @@ def passphrase_of_key(screen: Screen) -> str:
     """The passphrase from the environment, else typed on the terminal; "" where there is none."""
     from holdfast.config import passphrase
 
-    return passphrase() or _typed("passphrase of the key: ", screen)
+    return passphrase() or _typed("passphrase: ", screen)
 
 
-def _new_passphrase(screen: Screen) -> str:
+def new_passphrase(screen: Screen) -> str:
     """A passphrase to wrap something in: typed twice where it is typed."""
     from holdfast.config import passphrase
 
@@ -76,7 +76,7 @@ def _init_arguments(parser: Parser) -> None:
 def run_init(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if options.passphrase and options.keyring:
         raise InvalidInput("a key is kept in a passphrase or in the keyring, not in both")
-    words = _new_passphrase(screen) if options.passphrase else ""
+    words = new_passphrase(screen) if options.passphrase else ""
     changed = hf.key_init(passphrase=words, keyring=options.keyring)
     kept = "keyring" if options.keyring else "passphrase" if words else "file"
     screen.answer({**_values(changed), "kept": kept})
@@ -125,7 +125,7 @@ def _file_arguments(parser: Parser) -> None:
 
 
 def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    id = hf.key_export(options.file, _new_passphrase(screen))
+    id = hf.key_export(options.file, new_passphrase(screen))
     screen.answer({"key": id, "file": options.file})
     screen.done(("wrote ", "green"), options.file, ", the key of this device in the passphrase")
     screen.hint("elsewhere: ", f"holdfast key import {options.file}")

@@ -1,0 +1,113 @@
+"""Exported files that are sealed: who opens them, and what the others are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import wrapped
+from holdfast.errors import InvalidInput, Locked, Outdated, Tampered
+from holdfast.home import Holdfast
+from holdfast.keychain import Asking
+from holdfast.remote import keys
+from tests.remote.quick import seal_quickly
+
+Open = Callable[[str], Holdfast]
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Open:
+    def make(name: str) -> Holdfast:
+        return holdfast.open(str(tmp_path / name), cwd=str(tmp_path), trust_env=False)
+
+    return make
+
+
+@pytest.fixture
+def ann(homes: Open) -> Holdfast:
+    hf = homes("ann")
+    hf.start("Add login", id="login").note("canary")
+    return hf
+
+
+def taken(hf: Holdfast, path: str) -> list[str]:
+    return [one.session for one in hf.import_(path).sessions if one.new]
+
+
+def test_file_for_a_person_opens_for_that_person_alone(
+    ann: Holdfast, homes: Open, tmp_path: Path
+) -> None:
+    bob, carol = homes("bob"), homes("carol")
+    person = str(bob.key_init().circle.person)
+    path = str(tmp_path / "login.hfpack")
+    ann.session("login").export(path, to=[person])
+    data = Path(path).read_bytes()
+    assert data.startswith(b"HOLDFAST EXPORT 1\nage-") and b"canary" not in data
+    bob.key_rotate()  # what was sealed to an earlier epoch still opens
+    assert taken(bob, path) == ["login"]
+    with pytest.raises(Locked, match="sealed to other keys") as caught:
+        carol.import_(path)
+    assert caught.value.hint == "holdfast key init"
+    carol.key_init()
+    with pytest.raises(Locked) as caught:
+        carol.import_(path)
+    assert str(carol.key_show()["person"]) in caught.value.hint
+    assert carol.list(all=True) == []
+
+
+def test_file_for_a_device_and_for_an_age_recipient(
+    ann: Holdfast, homes: Open, tmp_path: Path
+) -> None:
+    desk = homes("desk")
+    asking = desk.devices_add()
+    assert isinstance(asking, Asking)
+    other = keys.Secret.new()
+    path = str(tmp_path / "login.hfpack")
+    ann.session("login").export(path, to=[asking.code, other.recipient])
+    assert taken(desk, path) == ["login"]
+    pack = other.open(Path(path).read_bytes()[len(wrapped.MAGIC) :])
+    assert pack.startswith(b"HOLDFAST PACK 1\n")
+
+
+def test_file_in_a_passphrase(
+    ann: Holdfast, homes: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyrage
+
+    monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
+    path, bob = str(tmp_path / "login.hfpack"), homes("bob")
+    ann.session("login").export(path, passphrase="open sesame")
+    with pytest.raises(Locked, match="wrapped in a passphrase"):
+        bob.import_(path)
+    bob.ask_passphrase = lambda: "wrong"
+    with pytest.raises(Locked, match=r"does not open .*login\.hfpack"):
+        bob.import_(path)
+    bob.ask_passphrase = lambda: "open sesame"
+    assert taken(bob, path) == ["login"]
+
+
+def test_damaged_or_newer_files_are_refused(ann: Holdfast, homes: Open, tmp_path: Path) -> None:
+    bob, path = homes("bob"), tmp_path / "login.hfpack"
+    ann.session("login").export(str(path), to=[str(bob.key_init().circle.person)])
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(Tampered):
+        bob.import_(str(path))
+    path.write_bytes(data.replace(b"EXPORT 1", b"EXPORT 2", 1))
+    with pytest.raises(Outdated):
+        bob.import_(str(path))
+    path.write_bytes(data.replace(b"EXPORT 1", b"EXPRT 11", 1))
+    with pytest.raises(InvalidInput):
+        bob.import_(str(path))
+
+
+@pytest.mark.parametrize("key", ["", "hfp1", "hfd1x", "age1x", "bob@example.org"])
+def test_what_is_no_key_seals_nothing(ann: Holdfast, tmp_path: Path, key: str) -> None:
+    with pytest.raises(InvalidInput):
+        ann.session("login").export(str(tmp_path / "x"), to=[key])
+    with pytest.raises(InvalidInput, match="not to both"):
+        ann.session("login").export(str(tmp_path / "x"), to=["age1"], passphrase="p")
+    assert not (tmp_path / "x").exists()

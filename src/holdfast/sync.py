@@ -409,6 +409,9 @@ class Circling:
             found = self._read(name, me)
             circle = circles.union(circle, found) if found else circle
             fresh.append(_met(name, found, listed[name]))
+        if push:
+            # Two that were put out at once may each hold what replaced the keys of the other.
+            circle = circles.refreshed(circle, me.key, made=self._home.clock.now())
         if circle is not me.circle:
             circles.keep(keychain.folder(self._home), circle, me.key)
         told = {one.after for name, one in seen.items() if name in listed}

@@ -163,6 +163,23 @@ def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Holdf
     assert mallory.list(all=True) == []
 
 
+def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
+    world: World, ann: Holdfast
+) -> None:
+    others = {name: world.device(name, by=ann) for name in ("desk", "tablet", "phone")}
+    synced(ann)
+    synced(others["desk"])
+    (known,) = ann.store.remotes.all()
+    ann.store.remotes.remove(known)
+    ann.devices_revoke(others["tablet"].key_show()["id"])
+    others["desk"].devices_revoke(others["phone"].key_show()["id"])
+    ann.store.remotes.add("usb", f"folder:{world.remote}", "", 1)
+    synced(ann)
+    circle, _ = ann.devices_list()
+    assert not circle.stale and circle.epoch.number == 3
+    assert [one.active for one in circle.devices()] == [True, True, False, False]
+
+
 def test_rotation_rewrites_no_pack(world: World, ann: Holdfast) -> None:
     synced(ann)
     packs = world.files("p")

@@ -182,6 +182,7 @@ key export F
 key import F
 key recover A B C
 key recover -
+key recover
 key rotate --recovery
 devices
 devices list

@@ -249,6 +249,9 @@ def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
     on.connect("blank")
     on.ok("blank", "key", "recover", "-", source=code + "\n")
     assert on.names("blank") == {"laptop": True, "blank": True}
+    on.connect("other")
+    said = on.ok("other", "key", "recover", source=code + "\n", terminal=True)
+    assert code not in said.out + said.err
 
 
 def test_wrong_recovery_code_and_no_remote_are_told_apart(on: Devices) -> None:

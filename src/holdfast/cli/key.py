@@ -140,11 +140,11 @@ def run_import(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _recover_arguments(parser: Parser) -> None:
-    parser.add_argument("code", nargs="+", metavar="CODE", help="the recovery code; - reads it")
+    parser.add_argument("code", nargs="*", metavar="CODE", help="the recovery code; - reads it")
 
 
 def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    typed = " ".join(options.code)
+    typed = " ".join(options.code) or _typed("recovery code: ", screen)
     if typed == "-":
         typed = screen.source.readline(4096)
     changed = hf.key_recover(typed)
@@ -188,7 +188,7 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _row(device: Device, own: str, now: int) -> list[str | tuple[str, str]]:
     from holdfast.clock import ago
 
-    since = f"since {ago(now - device.added_at)}"
+    since = f"let in {ago(now - device.added_at)}"
     out = f"put out {ago(now - device.revoked_at)}"
     style = "" if device.active else "dim"
     mark = "this device" if device.key_id == own else ""

@@ -577,9 +577,10 @@ def _opened(data: bytes, circle: Circle) -> tuple[_Claim, _Body, Callable[[bytes
     except Locked:
         held = ", ".join(str(each.number) for each in circle.epoch_list)
         raise Locked(
-            "the keys of a session are sealed to other persons, or to a newer key of yours",
+            "the keys of a session are sealed to others, or to keys made after you were put out",
             why=f"tried: epochs {held} of {circle.fingerprint}",
-            hint=f"holdfast sync; if someone shares it with you, give them: {circle.person}",
+            hint="is this device still in the circle? on another one: holdfast devices list; if "
+            f"someone shares it with you, give them: {circle.person}",
         ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)

@@ -385,6 +385,11 @@ def passphrase() -> str:
     return os.environ.get(_PASSPHRASE, "")
 
 
+def own_environment() -> dict[str, str]:
+    """For a process of ours: this process's environment as it is."""
+    return dict(os.environ)
+
+
 def user_environment() -> dict[str, str]:
     """For a command that a user asked us to run: this process's environment, but no passphrase."""
     return {name: value for name, value in os.environ.items() if name != _PASSPHRASE}

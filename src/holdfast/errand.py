@@ -66,7 +66,7 @@ def _start(home: Holdfast) -> None:
     """Start a process that outlives this one, by a shell that is gone at once."""
     import sys
 
-    from holdfast.config import user_environment
+    from holdfast.config import own_environment
 
     run = "from holdfast.cli import entry; entry()"
     given = ["--home", home.settings.home, *_store(home)]
@@ -74,7 +74,7 @@ def _start(home: Holdfast) -> None:
     # By itself a shell neither loads anything here nor leaves a dead child to be buried.
     argv = ["sh", "-c", _DETACHED, "sh", *program]
     try:
-        child = os.posix_spawn("/bin/sh", argv, user_environment())
+        child = os.posix_spawn("/bin/sh", argv, own_environment())
         os.waitpid(child, 0)
     except OSError:
         return  # the next one will try again

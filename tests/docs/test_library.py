@@ -73,7 +73,6 @@ INSTEAD = {
     "doctor --output": "`Holdfast.recover`",
     "doctor --choose": "`Holdfast.recover`",
     "layouts update FEATURE": "the session itself",
-    "ingest --discard": "`Holdfast.ingest_discard`",
     "share SESSION": "`session`",
     "unshare SESSION": "`session`",
     "share --list": "`Holdfast.shares`",

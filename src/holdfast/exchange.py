@@ -480,7 +480,8 @@ class Exchange:
         remotes = self.trip.store.remotes
         remotes.met({device: _person(circle, people) for device, circle in others.items()})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
-        remotes.share(self.session, [_person(one.circle, people) for one in shared])
+        addresses = {one.circle: one.email for one in shared}
+        remotes.share(self.session, [_person(one.circle, addresses) for one in shared])
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
         """Whether packs still hold what was forgotten: whoever put them there did not know."""

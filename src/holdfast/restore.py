@@ -146,8 +146,11 @@ def take(
     if not verdict.left_out:
         return Merged(new, [])
     taken = {sealed.hash for sealed in verdict.fresh}
-    with journal.store.view(session) as view:
-        taken |= {as_sealed(stored).hash for stored in view.events()}
+    try:
+        with journal.store.view(session) as view:
+            taken |= {as_sealed(stored).hash for stored in view.events()}
+    except NoSession:
+        pass  # its beginning has not come yet
     return Merged(new, [sealed for sealed in events if sealed.hash not in taken])
 
 

@@ -282,7 +282,7 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
         except Unreachable as error:
             deaths.append(error.hint)
         # Whoever looks meanwhile is not told a lie, and takes what is whole.
-        assert not travel(b, remote=remote, push=False).problems
+        assert [str(one.error) for one in travel(b, remote=remote, push=False).problems] == []
     assert len(deaths) >= 5
     assert all("wait here" in hint for hint in deaths)
     assert len(packs(remote)) == 4

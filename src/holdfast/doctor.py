@@ -703,11 +703,16 @@ def mend(
     if not todo:
         return Mended([], [], found)
     done, lost = _tidy_files(case, todo), list[str]()
-    if any(advice.code in _FLAWS for advice in todo) and not any(map(_needs_rebuild, todo)):
+    beyond = any(map(_needs_rebuild, todo))
+    if any(advice.code in _FLAWS for advice in todo) and not beyond:
         repaired = _repair(case)
-        done, lost = [*done, *repaired.done], [*lost, *repaired.lost]
-        todo = [advice for advice in _examined(case) if advice.fixable]
-    if case.rebuilds and any(_needs_rebuild(advice) for advice in todo):
+        # Its files may be damaged where nobody has looked yet: then only a rebuild helps.
+        beyond = repaired is None
+        if repaired is not None:
+            done, lost = [*done, *repaired.done], [*lost, *repaired.lost]
+            todo = [advice for advice in _examined(case) if advice.fixable]
+            beyond = any(map(_needs_rebuild, todo))
+    if case.rebuilds and beyond:
         rebuilding = Rebuild(case.store, settings, clock=clock)
         done += rebuilding.run()
         lost += rebuilding.lost
@@ -719,8 +724,14 @@ def mend(
     return Mended(done, lost, _examined(case))
 
 
-def _repair(case: _Case) -> Repaired:
-    repaired = case.store.repair()
+def _repair(case: _Case) -> Repaired | None:
+    """Mend the tables; None where the database is damaged below them."""
+    try:
+        repaired = case.store.repair()
+    except Damaged:
+        if not case.rebuilds:
+            raise
+        return None
     for session in repaired.stale:
         try:
             case.journal.rebuild(session)

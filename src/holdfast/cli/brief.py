@@ -31,6 +31,16 @@ def _brief_arguments(parser: Parser) -> None:
 
 def _resume_arguments(parser: Parser) -> None:
     _brief_arguments(parser)
+    _arrival_arguments(parser)
+
+
+def resume_arguments(parser: Parser) -> None:
+    """What a resume may be told by whoever knows another way to name the session."""
+    brief_arguments(parser)
+    _arrival_arguments(parser)
+
+
+def _arrival_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--device", default="", metavar="NAME", help="the one worked on last on this device")
     add("--sync", choices=("true", "false"), default="true", help="false: only what is here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.choice import MODES
 from holdfast.cli.acting import confirm
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
-from holdfast.cli.brief import brief_arguments, run_resume
+from holdfast.cli.brief import resume_arguments, run_resume
 from holdfast.cli.layouts import shown_path
 from holdfast.errors import DAMAGED, NoSession
 from holdfast.text import shorten
@@ -149,7 +149,7 @@ def run_essays(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _essay_arguments(parser: Parser) -> None:
     parser.add_argument("which", metavar="N", help="a number of the list, or a name")
     parser.add_argument("--anyway", action="store_true", help="although its state is at fault")
-    brief_arguments(parser)
+    resume_arguments(parser)
 
 
 def run_essay_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
@@ -179,7 +179,7 @@ def _tell_faults(error: Faulty, screen: Screen) -> int:
 
 COMMANDS = {
     "orchestrator continue": Command(
-        brief_arguments, run_continue, "holdfast orchestrator continue"
+        resume_arguments, run_continue, "holdfast orchestrator continue"
     ),
     "orchestrator history": Command(
         _history_arguments,

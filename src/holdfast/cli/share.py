@@ -122,7 +122,7 @@ COMMANDS = {
     "share": Command(
         _share_arguments,
         run_share,
-        "holdfast share fix-login --with hfp1q2w3e4r5t6y7 --email bob@example.org --continue",
+        "holdfast share fix-login --with hfp1q2w3e4r5 --email bob@example.org --continue",
         "holdfast share --list",
     ),
     "unshare": Command(

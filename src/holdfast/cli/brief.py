@@ -31,22 +31,18 @@ def _brief_arguments(parser: Parser) -> None:
 
 def _resume_arguments(parser: Parser) -> None:
     _brief_arguments(parser)
-    _arrival_arguments(parser)
-
-
-def resume_arguments(parser: Parser) -> None:
-    """What a resume may be told by whoever knows another way to name the session."""
-    brief_arguments(parser)
-    _arrival_arguments(parser)
-
-
-def _arrival_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--device", default="", metavar="NAME", help="the one worked on last on this device")
     add("--sync", choices=("true", "false"), default="true", help="false: only what is here")
     add("--no-sync", action="store_true", help="the same as --sync false")
     add("--restore", action="store_true", help="write artifacts that came with it and are missing")
     add("--force", action="store_true", help="with --restore: also over files that differ")
+
+
+def resume_arguments(parser: Parser) -> None:
+    """What a resume may be told where the session is named by a file that is here."""
+    brief_arguments(parser)
+    parser.set_defaults(device="", sync="false", no_sync=True, restore=False, force=False)
 
 
 def brief_arguments(parser: Parser) -> None:

@@ -53,8 +53,9 @@ ALLOWED = {
     "exchange": "holdfast errors bunch clock derived journal model.* pack packed parcel remote.*"
     " restore store store.remotes text",
     "errand": "holdfast errors config files home verb.travel",
-    "sync": "holdfast errors bunch erasure exchange files home keychain remote.* store.remotes"
-    " text",
+    "reach": "remote remote.careful store.remotes",
+    "sync": "holdfast errors bunch erasure exchange files home keychain reach remote.*"
+    " store.remotes text",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
     "move": "errors backup derived model.* sha soundness store store.carry",
@@ -119,9 +120,9 @@ ALLOWED = {
     "hooks.agents": "",
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
-    "keychain": "holdfast errors files home process remote remote.*",
+    "keychain": "holdfast errors files home process reach remote remote.* store.remotes",
     "wrapped": "holdfast errors files home keychain remote remote.*",
-    "sharing": "holdfast errors bunch home keychain remote remote.* store.remotes sync text",
+    "sharing": "holdfast errors bunch home keychain reach remote remote.* store.remotes sync text",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
     "arrival": "holdfast errors config files git home model.* place sha sync verb who",

@@ -83,8 +83,9 @@ def test_file_in_a_passphrase(
     with pytest.raises(Locked, match="wrapped in a passphrase"):
         bob.import_(path)
     bob.ask_passphrase = lambda: "wrong"
-    with pytest.raises(Locked, match=r"does not open .*login\.hfpack"):
+    with pytest.raises(Locked, match=r"does not open .*login\.hfpack") as caught:
         bob.import_(path)
+    assert caught.value.hint == "try again"  # a recovery code opens no such file
     bob.ask_passphrase = lambda: "open sesame"
     assert taken(bob, path) == ["login"]
 

@@ -22,8 +22,9 @@ from holdfast.errors import (
     Refused,
     Tampered,
 )
+from holdfast.reach import reached
 from holdfast.remote import circle as circles
-from holdfast.remote import code, keys, names, open_remote
+from holdfast.remote import code, keys, names
 from holdfast.remote.circle import Circle, Device
 from holdfast.remote.code import DeviceCode, same_fingerprint
 from holdfast.remote.keys import Key
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.home import Holdfast
     from holdfast.remote import Remote
+    from holdfast.store.remotes import Known
 
 FOLDER = "keys"
 _EXPORT_LIMIT = 64 << 20
@@ -136,7 +138,7 @@ def show(home: Holdfast) -> dict[str, Any]:
     """What is known of this device's key, nothing of it secret."""
     place = folder(home)
     if not keys.exists(place):
-        raise Locked("this device has no key yet", hint="holdfast key init")
+        raise keys.no_key()
     about = keys.about(place)
     id = circles.kept_id(place)
     found = {
@@ -290,7 +292,7 @@ def approve(home: Holdfast, device: DeviceCode) -> Changed:
 def revoke(home: Holdfast, which: str) -> Changed:
     """Put a device out: it reads nothing that is written from now on."""
     _, circle = own(home)
-    target = _meant(circle, which, active=True)
+    target = meant(circle, which, active=True)
     now = home.clock.now()
     return _change(
         home, lambda c, key: circles.revoke(c, key, target.key_id, made=now), target.key_id
@@ -300,7 +302,7 @@ def revoke(home: Holdfast, which: str) -> Changed:
 def rename(home: Holdfast, which: str, name: str) -> Changed:
     """Call a device by another name."""
     _, circle = own(home)
-    target, now = _meant(circle, which), home.clock.now()
+    target, now = meant(circle, which), home.clock.now()
     return _change(
         home, lambda c, key: circles.rename(c, key, target.key_id, name, made=now), target.key_id
     )
@@ -315,7 +317,7 @@ def _change(
     return Changed(circle, found, spread(home, circle, key), recovery)
 
 
-def _meant(circle: Circle, which: str, *, active: bool = False) -> Device:
+def meant(circle: Circle, which: str, *, active: bool = False) -> Device:
     """The device of a name, or of the beginning of an id."""
     every = [each for each in circle.devices() if each.active or not active]
     named = [each for each in every if each.name.casefold() == which.strip().casefold()]
@@ -335,19 +337,19 @@ def spread(home: Holdfast, circle: Circle, key: Key) -> list[Spread]:
     """Put the circle on every remote; what cannot be reached now gets it with the next sync."""
     data = circles.encode(circle, key)
     name = names.circles(circle.id) + names.hash_of(data)
-    return [_put(known.name, known.address, name, data) for known in home.store.remotes.all()]
+    return [_put(known, name, data) for known in home.store.remotes.all()]
 
 
-def _put(remote: str, address: str, name: str, data: bytes) -> Spread:
+def _put(known: Known, name: str, data: bytes) -> Spread:
     try:
-        there = open_remote(address)
+        there = reached(known)
         try:
             there.put(name, data)
         finally:
             there.close()
     except HoldfastError as error:
-        return Spread(remote, str(error))
-    return Spread(remote)
+        return Spread(known.name, str(error))
+    return Spread(known.name)
 
 
 def _gathered(home: Holdfast, key: Key) -> list[Circle]:
@@ -362,7 +364,7 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     failed: list[HoldfastError] = []
     for each in known:
         try:
-            _gather(each.address, key, found)
+            _gather(each, key, found)
         except HoldfastError as error:
             failed.append(error)
     if failed and not found:
@@ -370,8 +372,8 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     return list(found.values())
 
 
-def _gather(address: str, key: Key, found: dict[str, Circle]) -> None:
-    there = open_remote(address)
+def _gather(known: Known, key: Key, found: dict[str, Circle]) -> None:
+    there = reached(known)
     try:
         for each in there.list("c/"):
             circle = _read(there, each.name, key)

@@ -16,6 +16,7 @@ from holdfast.bunch import Bunch
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.keychain import Spread
+from holdfast.reach import reached
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.code import PersonKey, same_fingerprint
@@ -112,7 +113,7 @@ def _bunch(home: Holdfast, known: Known, session: str) -> Iterator[tuple[Bunch, 
     me = sync.identity(home)
     there = home.store.remotes.session(known, session)
     place = (there.place if there else "") or names.place(me.circle.name_key, session)
-    remote = sync.reached(known)
+    remote = reached(known)
     try:
         listed = {one.name: one.size for one in remote.list(f"s/{place}/")}
         yield Bunch(me, session, listed, get=remote.get, place=place), remote
@@ -141,11 +142,10 @@ def _meant(ring: Ring, who: str) -> Member:
 
 
 def _is_called(member: Member, who: str) -> bool:
-    shown = code.grouped(member.circle)
+    shown = (code.grouped(member.circle), PersonKey(member.circle, member.key).fingerprint)
     named = bool(member.email) and member.email.casefold() == who.strip().casefold()
-    return (
-        named or same_fingerprint(who, shown) or (len(who) >= 8 and member.circle.startswith(who))
-    )
+    begun = len(who) >= 8 and member.circle.startswith(who)
+    return named or begun or any(same_fingerprint(who, one) for one in shown)
 
 
 def title(member: Member) -> str:

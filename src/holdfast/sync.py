@@ -33,9 +33,9 @@ from holdfast.errors import (
 )
 from holdfast.exchange import PATIENCE, Exchange, Moved, Trip
 from holdfast.home import Holdfast
+from holdfast.reach import reached, told
 from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_remote
 from holdfast.remote import circle as circles
-from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known, Packed
 from holdfast.text import plural
 
@@ -117,16 +117,6 @@ def _visited(
         return visit(home, known, manner, tell=tell, me=me)
     except (RemoteFailed, Busy, Outdated) as error:
         return Report(known.name, [], 0, home.store.remotes.waiting() or 0, error)
-
-
-LATE = "late"
-"""Begins what is kept of a probe where what is written is not listed at once."""
-
-
-def reached(known: Known) -> Remote:
-    """The remote, opened; one that proved to be careless is handled with care."""
-    remote = open_remote(known.address, known=bool(known.synced))
-    return Careful(remote, late=known.probe.startswith(LATE)) if known.probe else remote
 
 
 def visit(
@@ -346,7 +336,7 @@ def add(home: Holdfast, name: str, address: str) -> Checked:
     same = [one.name for one in home.store.remotes.all() if one.address == found.address]
     if same:
         raise InvalidInput(f"{found.address} is the remote {same[0]} already")
-    home.store.remotes.add(name, found.address, _told(found.probe), home.clock.now())
+    home.store.remotes.add(name, found.address, told(found.probe), home.clock.now())
     return found
 
 
@@ -359,20 +349,13 @@ def check(home: Holdfast, name: str) -> Checked:
         found = _checked(name, remote, remote.probe(), remote.oddities())
     finally:
         remote.close()
-    home.store.remotes.probed(known, _told(found.probe))
+    home.store.remotes.probed(known, told(found.probe))
     return found
 
 
 def _checked(name: str, remote: Remote, probe: Probe, oddities: Sequence[Oddity] = ()) -> Checked:
     places = _by_place(remote.list(names.SESSIONS))
     return Checked(name, remote.address, remote.backend, probe, oddities, len(places))
-
-
-def _told(probe: Probe) -> str:
-    """What to remember of a probe: nothing, if all is well."""
-    if probe.conditional and probe.lists:
-        return ""
-    return f"{'' if probe.lists else f'{LATE}: '}{probe.why or 'not careful'}"
 
 
 def remove(home: Holdfast, name: str) -> Known:

@@ -152,7 +152,8 @@ def test_key_is_made_once_kept_private_and_loaded_again(folder: str) -> None:
 def test_without_a_key_it_says_how_to_make_one(folder: str) -> None:
     with pytest.raises(Locked) as caught:
         keys.load(folder)
-    assert caught.value.hint == "holdfast key init"
+    for way in ("key init", "devices add", "key recover"):
+        assert f"holdfast {way}" in caught.value.hint
 
 
 @pytest.mark.usefixtures("quick_passphrase")

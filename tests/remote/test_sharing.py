@@ -328,6 +328,28 @@ def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann
     assert set(notes(desk, "login")) == {"canary one", "from bob", "canary two"}
 
 
+def test_another_mode_keeps_the_address_and_the_fingerprint_shown_means_the_person(
+    world: World, ann: Holdfast
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), email="bob@example.org")
+    (member,) = ann.share("login", person_of(bob), mode="continue").members
+    assert (member.email, member.mode) == ("bob@example.org", "continue")
+    assert ann.unshare("login", str(bob.key_show()["person_fingerprint"])).members == []
+
+
+def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
+    world: World, ann: Holdfast
+) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    world.remote.rename(world.folder / "unplugged")
+    world.remote.mkdir()
+    for changed in (ann.key_rotate(), ann.devices_revoke(desk.key_show()["id"])):
+        assert [one.remote for one in changed.spread if "plugged in" in one.error] == ["usb"]
+    assert [*world.remote.iterdir()] == []
+
+
 def test_only_the_owner_shares(world: World, ann: Holdfast) -> None:
     bob, carol = world.person("bob"), world.person("carol")
     ann.share("login", person_of(bob), mode="continue")

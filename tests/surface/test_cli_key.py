@@ -208,6 +208,12 @@ def test_device_that_was_put_out_reads_nothing_new_and_comes_back_with_a_new_key
     assert isinstance(again, list) and len(again) == 3
 
 
+def test_nobody_is_asked_about_a_device_that_does_not_exist(on: Devices) -> None:
+    on.begin("laptop")
+    nobody = on("laptop", "devices", "revoke", "nope", source="yes\n", terminal=True)
+    assert nobody.code == 2 and "no device nope" in nobody.err and "Type yes" not in nobody.out
+
+
 def test_several_devices_may_be_meant_by_one_word(on: Devices) -> None:
     on.begin("laptop")
     on.let_in("desk", by="laptop")
@@ -252,6 +258,12 @@ def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
     on.connect("other")
     said = on.ok("other", "key", "recover", source=code + "\n", terminal=True)
     assert code not in said.out + said.err
+
+
+@pytest.mark.parametrize("line", ["key recover", "key recover -"])
+def test_no_recovery_code_is_called_so(on: Devices, line: str) -> None:
+    answer = on("laptop", *line.split(), source="\n", terminal=True)
+    assert answer.code == 2 and "no code was given" in answer.err
 
 
 def test_wrong_recovery_code_and_no_remote_are_told_apart(on: Devices) -> None:

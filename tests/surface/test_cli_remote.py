@@ -96,6 +96,19 @@ def test_a_lie_is_told_with_its_name_and_exit_8(cli: Cli, usb: Path) -> None:
     cli.ok("pull")
 
 
+def test_sessions_of_others_are_counted_and_are_no_error(
+    cli: Cli, usb: Path, tmp_path: Path
+) -> None:
+    cli.start()
+    cli.ok("sync")
+    other = ("--home", str(tmp_path / "other"))
+    cli.ok(*other, "key", "init")
+    cli.ok(*other, "remote", "add", "usb", f"folder:{usb}")
+    said = cli.ok(*other, "sync").out
+    assert "1 session there is not for this device; is it yours?" in said
+    assert "devices add" in said
+
+
 def test_only_the_session_that_is_named_travels(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

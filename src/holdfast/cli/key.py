@@ -147,6 +147,9 @@ def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     typed = " ".join(options.code) or _typed("recovery code: ", screen)
     if typed == "-":
         typed = screen.source.readline(4096)
+    if not typed.strip():
+        hint = "in a terminal it is asked for; from a pipe: holdfast key recover -"
+        raise InvalidInput("no code was given", hint=hint)
     changed = hf.key_recover(typed)
     screen.answer(_values(changed))
     name = changed.device.name
@@ -259,7 +262,10 @@ def _revoke_arguments(parser: Parser) -> None:
 
 
 def run_revoke(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    asked = f"{options.device} would be put out of your circle, for good"
+    from holdfast.keychain import meant
+
+    device = meant(hf.devices_list()[0], options.device, active=True)
+    asked = f"{device.name} ({device.key_id}) would be put out of your circle, for good"
     if not options.yes and not agreed(asked, "it shall be put out", screen):
         screen.line("nobody was put out")
         return 1
@@ -337,7 +343,7 @@ COMMANDS = {
     "key recover": Command(
         _recover_arguments,
         run_recover,
-        "holdfast key recover 7KQM A2ZD 0F9T HB3X 61VN RW8C PE5J Y4GS",
+        "holdfast key recover",
         "holdfast key recover -",
     ),
     "key rotate": Command(

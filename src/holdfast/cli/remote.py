@@ -221,6 +221,11 @@ def _tell_report(report: Report, screen: Screen) -> None:
         ]
         words = ", ".join(filter(None, said)) or "nothing new"
         screen.done((f"{report.remote}: ", "bold"), words)
+    if report.foreign:
+        verb, whose = ("is", "is it") if report.foreign == 1 else ("are", "are they")
+        what = f"{plural(report.foreign, 'session')} there {verb} not for this device"
+        command = screen.as_typed("holdfast devices add")
+        screen.done(f"{what}; {whose} yours? ", (command, "cyan"))
     if report.waiting:
         screen.done(f"{plural(report.waiting, 'event')} not pushed")
 

@@ -199,13 +199,13 @@ def seal_with_passphrase(data: bytes, passphrase: str) -> bytes:
     return sealed
 
 
-def open_with_passphrase(sealed: bytes, passphrase: str, what: str) -> bytes:
-    """The opposite; `Locked` when the passphrase is wrong."""
+def open_with_passphrase(sealed: bytes, passphrase: str, what: str, *, without: str = "") -> bytes:
+    """The opposite; `Locked` when the passphrase is wrong, with what helps `without` it."""
     age = _age()
     try:
         data: bytes = age.passphrase.decrypt(sealed, passphrase)
     except age.DecryptError:
-        hint = "try again; without it: holdfast key recover CODE"
+        hint = f"try again; without it: {without}" if without else "try again"
         raise Locked(f"the passphrase does not open {what}", hint=hint) from None
     return data
 
@@ -292,11 +292,17 @@ def rewrap(folder: str, key: Key, *, passphrase: str = "", keyring: bool = False
             _forget_in_keyring(before.id)
 
 
+def no_key() -> HoldfastError:
+    """What is said where a key is needed and there is none."""
+    hint = "first device: holdfast key init; another: holdfast devices add; all lost: "
+    return Locked("this device has no key yet", hint=f"{hint}holdfast key recover")
+
+
 def load(folder: str, *, ask: Ask | None = None) -> Key:
     """The key of this device; `ask` is called for the passphrase, once in a process."""
     path = path_of(folder)
     if not exists(folder):
-        raise Locked("this device has no key yet", hint="holdfast key init")
+        raise no_key()
     key, _ = _open_file(_read(path), path, ask)
     return key
 
@@ -382,7 +388,8 @@ def _unwrapped(facts: About, rest: bytes, ask: Ask | None) -> bytes:
     if not passphrase:
         hint = "set HOLDFAST_PASSPHRASE, or run it in a terminal, where it is asked for"
         raise Locked(f"the key {facts.id} is wrapped in a passphrase", hint=hint)
-    return open_with_passphrase(rest, passphrase, f"the key {facts.id}")
+    what, without = f"the key {facts.id}", "holdfast key recover"
+    return open_with_passphrase(rest, passphrase, what, without=without)
 
 
 def _parsed(secrets: bytes, name: str) -> tuple[Key, bytes]:

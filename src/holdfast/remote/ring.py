@@ -473,6 +473,7 @@ def share(
         raise Refused("this is the owner of the session already", session=ring.session)
     before = ring._said_of.get(person.circle)
     count = before.change + 1 if before else 1
+    email = email or (before.email if before else "")
     return Member(person.circle, person.recipient, mode, count, made, email, name)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed
+from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Swapped
 from holdfast.model.travel import Stretch
 from holdfast.remote import circle as circles
 from holdfast.remote import names, ring, sealed
@@ -36,9 +36,18 @@ class Bunch:
     """The keys of one session on one remote."""
 
     def __init__(
-        self, me: Identity, session: str, listed: Mapping[str, int], *, get: Get, place: str = ""
+        self,
+        me: Identity,
+        session: str,
+        listed: Mapping[str, int],
+        *,
+        get: Get,
+        place: str = "",
+        owner: str = "",
     ) -> None:
+        """`owner` is the circle that the keys there belonged to before, as far as it is known."""
         self.me, self.session, self._get = me, session, get
+        self._owner = owner
         self.place = place or names.place(me.circle.name_key, session)
         self._people: dict[str, Circle] = {me.circle.id: me.circle}
         self._ring: Ring | None = None
@@ -86,7 +95,26 @@ class Bunch:
             if names.epoch_of(name) == self.epoch:
                 raise
             return  # from before it was shared with this person
+        self._require_owner(found)
         self._ring = found if self._ring is None else ring.union(self._ring, found)
+
+    @property
+    def owner(self) -> str:
+        """The circle that the session belongs to, "" if that is not known."""
+        return self._ring.owner.id if self._ring else self._owner
+
+    def _require_owner(self, found: Ring) -> None:
+        """Whoever may read a session could else make keys of their own for it and lead it on."""
+        key = self.me.circle.name_key
+        is_own = bool(key) and names.place(key, found.session) == self.place
+        owner = self.me.circle.id if is_own else self._owner
+        if owner and found.owner.id != owner:
+            raise Swapped(
+                f"the keys of session {found.session} are of someone who does not own it",
+                why=f"they are of {found.owner.fingerprint}",
+                hint="look at the storage; what is here is kept",
+                session=found.session,
+            )
 
     def _read(self, name: str) -> bytes:
         data = self._get(name)

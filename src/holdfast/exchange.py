@@ -214,7 +214,14 @@ class Exchange:
         self.known = {one.name: one for one in remotes.objects(trip.known, session)}
         self.reaches = remotes.chains(trip.known, session)
         self._listed = {one.name: one.size for one in listed}
-        self.keys = Bunch(trip.identity, session, self._listed, get=trip.get, place=place)
+        self.keys = Bunch(
+            trip.identity,
+            session,
+            self._listed,
+            get=trip.get,
+            place=place,
+            owner=self.there.owner,
+        )
         self.moved = Moved(session)
         self._held: dict[tuple[str, int], set[str]] | None = None
         self._room = MEMORY
@@ -612,6 +619,7 @@ class Exchange:
         self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
     ) -> None:
         """Keep what is there now, all of it or nothing."""
+        there.owner = self.keys.owner
         self.there = there
         self.reaches = self._reaches()
         self.trip.store.remotes.saw(

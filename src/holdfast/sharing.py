@@ -116,7 +116,8 @@ def _bunch(home: Holdfast, known: Known, session: str) -> Iterator[tuple[Bunch, 
     remote = reached(known)
     try:
         listed = {one.name: one.size for one in remote.list(f"s/{place}/")}
-        yield Bunch(me, session, listed, get=remote.get, place=place), remote
+        owner = there.owner if there else ""
+        yield Bunch(me, session, listed, get=remote.get, place=place, owner=owner), remote
     finally:
         remote.close()
 

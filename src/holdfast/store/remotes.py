@@ -23,6 +23,7 @@ _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
+_THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
 _CHAIN = "device, n, hash, circle, name"
 _OBJECT = "name, device, first, last, before, after, size, tombstone"
 # What came later than the mark and is there already was pulled from there.
@@ -57,7 +58,7 @@ class Known:
 class There:
     """What a remote is known to have of one session."""
 
-    __slots__ = ("beyond", "epoch", "error", "hash", "place", "pushed", "session")
+    __slots__ = ("beyond", "epoch", "error", "hash", "owner", "place", "pushed", "session")
 
     def __init__(
         self,
@@ -68,9 +69,11 @@ class There:
         hash: str = "",
         beyond: int = 0,
         error: str = "",
+        owner: str = "",
     ) -> None:
         self.session, self.place, self.epoch = session, place, epoch
         self.pushed, self.hash, self.beyond, self.error = pushed, hash, beyond, error
+        self.owner = owner
 
 
 class Reach:
@@ -161,16 +164,14 @@ class Remotes:
 
     def sessions(self, remote: Known) -> list[There]:
         rows = self._read(
-            "SELECT session, place, epoch, pushed, hash, beyond, error FROM remote_session"
-            " WHERE remote = ? ORDER BY session",
+            f"SELECT {_THERE} FROM remote_session WHERE remote = ? ORDER BY session",
             (remote.number,),
         )
         return [There(*row) for row in rows]
 
     def session(self, remote: Known, session: str) -> There | None:
         rows = self._read(
-            "SELECT session, place, epoch, pushed, hash, beyond, error FROM remote_session"
-            f" WHERE remote = ? AND {_NAMED}",
+            f"SELECT {_THERE} FROM remote_session WHERE remote = ? AND {_NAMED}",
             (remote.number, session),
         )
         return There(*rows[0]) if rows else None
@@ -324,8 +325,9 @@ def _values(one: Packed) -> tuple[object, ...]:
 
 
 def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> None:
-    values = (there.place, there.epoch, there.pushed, there.hash, there.beyond, there.error)
+    mark = (there.pushed, there.hash, there.beyond)
+    values = (there.place, there.epoch, *mark, there.error, there.owner)
     connection.execute(
-        "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (remote, there.session, *values),
     )

@@ -134,7 +134,8 @@ MIGRATIONS = (
     CREATE TABLE remote_session (
         remote INTEGER NOT NULL, session TEXT NOT NULL, place TEXT NOT NULL,
         epoch INTEGER NOT NULL, pushed INTEGER NOT NULL, hash TEXT NOT NULL,
-        beyond INTEGER NOT NULL, error TEXT NOT NULL, PRIMARY KEY (remote, session)
+        beyond INTEGER NOT NULL, error TEXT NOT NULL, owner TEXT NOT NULL,
+        PRIMARY KEY (remote, session)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX remote_session_id ON remote_session (session COLLATE NOCASE);
     CREATE TABLE remote_chain (

@@ -1,0 +1,135 @@
+"""What persons with access to a remote try, who know keys and sign what they put there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from holdfast import erasure, sync
+from holdfast.bunch import Bunch
+from holdfast.errors import Swapped
+from holdfast.home import Holdfast
+from holdfast.remote import code, names
+from holdfast.remote import ring as rings
+from holdfast.remote.folder import FolderRemote
+from tests.remote.test_sharing import World, notes, person_of, synced
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for hf in made.homes:
+        hf.close()
+
+
+@pytest.fixture
+def ann(world: World) -> Holdfast:
+    hf = world.person("ann")
+    hf.start("Add login", id="login").note("precious")
+    return hf
+
+
+def lure(world: World, by: Holdfast, to: Holdfast, session: str) -> str:
+    """A session of an id that its maker chose, shared with someone who never asked."""
+    me, person = sync.identity(by), code.read_person_key(person_of(to))
+    ring = rings.new_ring(me.circle, me.key, session, made=1)
+    change = rings.share(ring, person, mode=rings.CONTINUE, made=1)
+    put_ring(world, rings.rotated(ring, me.key, made=1, change=change), by)
+    return ring.place
+
+
+def put_ring(world: World, ring: rings.Ring, by: Holdfast) -> None:
+    data = rings.encode(ring, sync.identity(by).key)
+    FolderRemote(str(world.remote)).put(names.ring_name(ring.place, ring.epoch, data), data)
+
+
+def errors(report: sync.Report) -> list[type | None]:
+    return [type(one.error) for one in report.problems]
+
+
+# --- a session of the same id -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["login", "LOGIN"])
+def test_a_session_of_our_id_that_someone_shares_never_takes_the_place_of_ours(
+    world: World, ann: Holdfast, id: str
+) -> None:
+    eve = world.person("eve")
+    FolderRemote(str(world.remote)).put("holdfast/format", names.MARK)
+    place = lure(world, eve, ann, id)
+    report = synced(ann)
+    assert errors(report) == [Swapped]
+    assert report.up == 2
+    assert not list((world.remote / "s" / place).glob("p/*"))
+    ann.session("login").note("more")
+    assert synced(ann).up == 1
+
+
+def test_of_two_strangers_who_share_one_id_neither_is_believed(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    for name in ("eve", "mal"):
+        lure(world, world.person(name), ann, "other")
+    report = synced(ann)
+    assert errors(report) == [Swapped, Swapped]
+    assert not ann.store.catalogue(where={"id": "other"})
+
+
+def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    lure(world, world.person("eve"), ann, "../\x1b[2J")
+    report = synced(ann)
+    assert (report.problems, report.foreign) == ([], 1)
+
+
+# --- keys of someone else -----------------------------------------------------------------------
+
+
+def usurped(world: World, by: Holdfast) -> rings.Ring:
+    """The keys of a session that was shared with someone, as if it belonged to them."""
+    me, remote = sync.identity(by), FolderRemote(str(world.remote))
+    (known,) = by.store.remotes.all()
+    there = by.store.remotes.session(known, "login")
+    assert there is not None
+    listed = {one.name: 0 for one in remote.list(f"s/{there.place}/")}
+    held = Bunch(me, "login", listed, get=remote.get, place=there.place).ready()
+    said: list[rings.Said] = []
+    for turn in held.turns:
+        mine = structs.replace(
+            turn,
+            owner=me.circle.id,
+            by=me.key.id,
+            circle_key=me.circle.current.recipient,
+            seen=tuple(one.hash for one in said[-1:]),
+            members=(rings.Member(held.owner.id, turn.circle_key, rings.CONTINUE),),
+        )
+        said.append(rings._signed(mine, me.key))
+    return rings.Ring(said, held._secrets.values(), held.place_key, me.circle)
+
+
+def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
+    world: World, ann: Holdfast
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat))
+    for hf in (bob, cat, ann):
+        synced(hf)
+    evil, remote = usurped(world, bob), FolderRemote(str(world.remote))
+    for one in list(remote.list(f"s/{evil.place}/k/")):
+        remote.delete(one.name)
+    put_ring(world, evil, bob)
+    seqs = [str(line.event.seq) for line in bob.session("login").log()]
+    erasure.forget_events(bob, "login", seqs[1:2], actor="user")
+    assert errors(synced(bob)) == [Swapped]
+    ann.session("login").note("not for them")
+    report = synced(ann)
+    assert (errors(report), report.up) == ([Swapped], 0)
+    assert "precious" in notes(ann, "login")
+    blank = world.device("ann2", by=ann)
+    assert blank.store.catalogue() == []
+    synced(blank)
+    assert blank.store.catalogue() == []

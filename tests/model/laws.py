@@ -120,6 +120,14 @@ def status_is_the_last_word_or_active_while_disputed(case: Case) -> None:
     assert case.state.core.status == oracle.status(case.ordered)
 
 
+def a_unit_is_in_a_status_that_stands(case: Case) -> None:
+    """Work that merely went on undoes no outcome that it did not know of."""
+    for subject, words in case.disputes.outcomes().items():
+        table, _, name = subject.partition(":")
+        row = case.state.rows.get(table, name)
+        assert row is not None and row.word in words
+
+
 def speaking_after_all_sides_settles(case: Case) -> None:
     """Whoever has seen everything and speaks on a disputed subject ends that dispute."""
     if case.state.core.forgotten:
@@ -259,6 +267,7 @@ FOLD_LAWS: list[Callable[[Case], None]] = [
     heads_and_tips_are_the_ends_of_the_graph,
     counts_agree_with_rows,
     status_is_the_last_word_or_active_while_disputed,
+    a_unit_is_in_a_status_that_stands,
     speaking_after_all_sides_settles,  # the last: it writes on
 ]
 

@@ -37,6 +37,7 @@ OUTCOMES = {
     "agent.timed_out": "timed_out",
 }
 SAYS_NOTHING = ("step.added", "step.progressed", "agent.progressed")
+PUT_BACK = ("step.reset", "step.needs_review")
 WORK_FAMILIES = (
     "plan",
     "step",
@@ -167,6 +168,18 @@ class Disputes:
         knows = self.past[work.hash] & copies
         known = any(work.hash in self.past[copy] for copy in copies)
         return is_work(work) and not knows and not known
+
+    def outcomes(self) -> dict[str, set[str]]:
+        """Of each step and agent the outcomes that stand.
+
+        Not of those that were put back on purpose, or of which an id is on two chains.
+        """
+        spoken = [(e, said[0]) for e in self.valid if (said := says(e))]
+        units = {s for _, s in spoken if s.startswith(("step:", "agent:"))}
+        units -= {s for e, s in spoken if e.kind in PUT_BACK or len(self.copies[e.id]) > 1}
+        found = {unit: {OUTCOMES.get(e.kind) for e in self.standing(unit)} for unit in units}
+        stated = {unit: {word for word in words if word} for unit, words in found.items()}
+        return {unit: words for unit, words in stated.items() if words}
 
     def open(self) -> dict[str, set[str]]:
         subjects = {said[0] for e in self.valid if (said := says(e))}

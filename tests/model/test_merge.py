@@ -15,8 +15,8 @@ from holdfast.model.chain import check_link, continue_chain, next_event
 from holdfast.model.event import Body, Event, Header, Sealed
 from holdfast.model.fold import fold
 from holdfast.model.merge import KEPT, Past, in_order, position, retracted
-from holdfast.model.state import Core, Dispute
-from holdfast.testing.histories import Machine, World, erased, simulate
+from holdfast.model.state import Agent, Core, Dispute, Step
+from holdfast.testing.histories import Machine, World, erased, image, simulate
 
 from . import laws
 
@@ -422,6 +422,83 @@ def test_no_contradiction_is_no_dispute(name: str, two: Two) -> None:
     for machine, body in zip((two.a, two.b), AGREEMENTS[name], strict=True):
         two.write(machine, body)
     assert fold(two.world.events).count("dispute") == 0
+
+
+# -- outcomes and work that went on ------------------------------------------------------------
+
+STARTED = ev.StepStarted(step="t")
+WENT_ON: dict[str, tuple[Body, list[Body]]] = {
+    "done, started": (DONE, [STARTED]),
+    "done, started and progressed": (DONE, [STARTED, ev.StepProgressed(step="t", fraction=0.5)]),
+    "failed, started": (FAILED, [STARTED]),
+    "skipped, unblocked": (ev.StepSkipped(step="t"), [ev.StepUnblocked(step="t")]),
+    "blocked, started": (ev.StepBlocked(step="t", because="x"), [STARTED]),
+    "done, failed and tried again": (DONE, [STARTED, FAILED, STARTED]),
+    "finished, started": (ev.AgentFinished(agent="t", result="r"), [ev.AgentStarted(agent="t")]),
+    "finished, progressed": (
+        ev.AgentFinished(agent="t", result="r"),
+        [ev.AgentProgressed(agent="t", fraction=0.5, result="half")],
+    ),
+    "finished, retried": (ev.AgentFinished(agent="t", result="r"), [ev.AgentRetried(agent="t")]),
+    "timed out, failed and retried": (
+        ev.AgentTimedOut(agent="t"),
+        [ev.AgentFailed(agent="t"), ev.AgentRetried(agent="t")],
+    ),
+}
+
+
+def unit_of(events: list[Event], body: Body) -> Step | Agent:
+    state = fold(events)
+    assert image(fold(events[::-1])) == image(state)
+    assert not state.count("dispute.open")
+    unit = state.step("t") if hasattr(body, "step") else state.agent("t")
+    assert unit is not None
+    return unit
+
+
+@pytest.mark.parametrize("later", ["outcome", "work"])
+@pytest.mark.parametrize("name", WENT_ON)
+def test_work_that_did_not_know_of_an_outcome_does_not_undo_it(
+    name: str, later: str, two: Two
+) -> None:
+    outcome, work = WENT_ON[name]
+    waits = two.b if later == "work" else two.a
+    for _ in range(4):
+        two.write(waits, ev.NoteAdded(text="so that its clock is ahead"))
+    two.write(two.a, outcome)
+    for body in work:
+        two.write(two.b, body)
+    alone = unit_of([e for e in two.world.events if e.head.device == two.a.device], outcome)
+    unit = unit_of(two.world.events, outcome)
+    assert (unit.status, unit.ended_at) == (alone.status, alone.ended_at)
+    assert getattr(unit, "result", "") == getattr(alone, "result", "")
+
+
+@pytest.mark.parametrize("again", [STARTED, ev.AgentRetried(agent="t")])
+def test_who_knew_of_an_outcome_begins_anew(again: Body, two: Two) -> None:
+    ended = DONE if again is STARTED else ev.AgentFailed(agent="t")
+    two.write(two.a, ended)
+    two.write(two.b, ev.NoteAdded(text="meanwhile"))
+    two.sync()
+    two.write(two.b, again)
+    assert unit_of(two.world.events, again).status == "running"
+
+
+def test_an_outcome_that_was_taken_back_protects_nothing(two: Two) -> None:
+    two.write(two.a, DONE)
+    two.write(two.a, STARTED)
+    for _ in range(4):
+        two.write(two.b, ev.NoteAdded(text="so that its clock is ahead"))
+    two.write(two.b, STARTED)
+    assert unit_of(two.world.events, STARTED).attempts == 2
+
+
+def test_a_retracted_outcome_does_not_stand_against_work(two: Two) -> None:
+    two.write(two.a, ev.EventRetracted(event=two.write(two.a, DONE).id))
+    for _ in range(4):
+        two.write(two.b, ev.NoteAdded(text="so that its clock is ahead"))
+    two.write(two.b, STARTED)
+    assert unit_of(two.world.events, STARTED).status == "running"
 
 
 def test_only_the_last_digests_of_a_file_count(two: Two) -> None:

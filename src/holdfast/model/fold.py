@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 8
+FOLD_VERSION = 9
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -91,7 +91,7 @@ def fold(events: Iterable[Event]) -> State:
             state.core.retracted += is_new
             continue
         if is_new:
-            apply(state, event)
+            apply(state, event, contests.outlasting(event) if contests is not None else None)
         if contests is not None:
             _note_disputes(state, event, contests.hear(event))
     return state
@@ -131,19 +131,34 @@ def advance(core: Core, event: Event) -> None:
     core.tips = [tip for tip in core.tips if tip not in known] + [event.hash]
 
 
-def apply(state: State, event: Event) -> None:
-    """Let one event take effect. Total: unknown and erased events are only counted."""
+def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
+    """Let one event take effect. Total: unknown and erased events are only counted.
+
+    Where an outcome outlasts it (work went on that did not know of it), that stands instead.
+    """
     body, core = event.body, state.core
     state.writer = event.head.device if len(core.chains) > 1 else ""
     _lay_bare(core)
     for name in body.redacted:
         core.redacted[name] = core.redacted.get(name, 0) + 1
     handler = _HANDLERS.get(type(body))
-    if handler is not None:
+    if outlasting is not None:
+        _let_stand(state, outlasting)
+    elif handler is not None:
         handler(state, event, body)
     if core.forgotten:
         core.status = "abandoned"
     _keep_active_while_disputed(state)
+
+
+def _let_stand(state: State, event: Event) -> None:
+    """State an outcome again if another, taken back since, had come after it."""
+    for subject, outcome in stances(event):
+        table, _, key = subject.partition(":")
+        unit = state.rows.get(table, key)
+        if unit is None or unit.word != outcome:
+            state.writer = event.head.device
+            _HANDLERS[type(event.body)](state, event, event.body)
 
 
 def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:

@@ -13,7 +13,8 @@ A statement is what an event says on a subject: how a step ended, what was chose
 digest. It stands until another statement on that subject comes that has seen it. A subject is in
 dispute exactly while statements with different outcomes stand; the session also while an ending
 stands beside work that is concurrent with it. So whether there is a dispute follows from the
-graph alone, never from device names or the moment of a merge.
+graph alone, never from device names or the moment of a merge. Work on a unit that merely went on
+states no outcome: it neither disputes nor undoes one that it did not know of.
 """
 
 from __future__ import annotations
@@ -185,6 +186,16 @@ WORK = frozenset(
 )
 """Kinds that mean the work went on; against these a concurrent ending is a dispute."""
 
+GOING_ON = {
+    "step.started": "step",
+    "step.progressed": "step",
+    "step.unblocked": "step",
+    "agent.started": "agent",
+    "agent.progressed": "agent",
+    "agent.retried": "agent",
+}
+"""Kinds that say that a unit is being worked on, and the table it is in."""
+
 SESSION = "session"
 """The subject on which endings speak."""
 WENT_ON = "work went on"
@@ -242,10 +253,10 @@ class Side(NamedTuple):
 class _Statement:
     """A side that stands, with all its copies and, for an ending, the work it does not know."""
 
-    __slots__ = ("against", "copies", "id", "side")
+    __slots__ = ("against", "copies", "event", "side")
 
     def __init__(self, event: Event, outcome: str, against: list[Side]) -> None:
-        self.id = event.id
+        self.event = event
         self.side = Side(event.hash, event.head.device, event.head.n, outcome)
         self.copies = [event.hash]
         self.against = against
@@ -283,13 +294,32 @@ class Contests:
             subjects.append(SESSION)
         return [change for subject in dict.fromkeys(subjects) for change in self._weigh(subject)]
 
+    def outlasting(self, event: Event) -> Event | None:
+        """The outcome that stands although the event, not heard yet, says that work went on.
+
+        None where it had seen every outcome that stands: then it begins anew.
+        """
+        table = GOING_ON.get(event.kind)
+        if table is None or not _is_readable(event):
+            return None
+        standing = self._standing.get(f"{table}:{getattr(event.body, table)}", [])
+        stated = [s for s in standing if s.side.outcome]
+        unseen = [s for s in stated if not self._knows(event, s)]
+        if not unseen:
+            return None
+        # A start takes back what it has seen; progress takes back nothing.
+        return (unseen if stances(event) else stated)[-1].event
+
+    def _knows(self, event: Event, statement: _Statement) -> bool:
+        return any(self._covers(event.hash, copy) for copy in statement.copies)
+
     def _state(self, event: Event, subject: str, outcome: str, again: bool) -> None:
         standing = []
         for statement in self._standing.get(subject, []):
-            if again and statement.id == event.id:
+            if again and statement.event.id == event.id:
                 statement.copies.append(event.hash)
                 statement.against = self._unseen(event, statement.against)
-            elif any(self._covers(event.hash, copy) for copy in statement.copies):
+            elif self._knows(event, statement):
                 continue
             standing.append(statement)
         if not again:
@@ -302,8 +332,7 @@ class Contests:
         work = Side(event.hash, event.head.device, event.head.n, WENT_ON)
         self._work = [*self._unseen(event, self._work), work]
         for ending in self._standing.get(SESSION, []):
-            knows = any(self._covers(event.hash, copy) for copy in ending.copies)
-            if ending.side.outcome and not knows:
+            if ending.side.outcome and not self._knows(event, ending):
                 ending.against = [*self._unseen(event, ending.against), work]
 
     def _unseen(self, event: Event, sides: list[Side]) -> list[Side]:

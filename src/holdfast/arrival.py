@@ -128,7 +128,8 @@ def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> l
 
 def _project(session: Recorder, state: State) -> list[Finding]:
     there, here = state.core.project, os.path.basename(session.home.workspace.tree.main)
-    if not there or there == here:
+    # Where its commit is, it is the same project, whatever its folder is called.
+    if not there or there == here or _has_commit(session, state.core.git_commit):
         return []
     return [Finding("project", f"it was begun in project {there}; this folder is of {here}")]
 
@@ -140,7 +141,7 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
     if tree.git_dir is None:
         text = f"it was worked on at commit {commit[:10]}; there is no git repository here"
         return [Finding("commit", text)]
-    if git.ask(tree, child_environment(), "cat-file", "-e", commit, timeout=_SECONDS) is None:
+    if not _has_commit(session, commit):
         text = f"commit {commit[:10]} is not here; what was done there may not be pushed"
         return [Finding("commit", text, "git fetch")]
     counts = git.ask(
@@ -157,6 +158,12 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
     return []
 
 
+def _has_commit(session: Recorder, commit: str) -> bool:
+    tree = session.home.workspace.tree
+    asked = ("cat-file", "-e", commit)
+    return bool(commit) and git.ask(tree, child_environment(), *asked, timeout=_SECONDS) is not None
+
+
 def tools(home: Holdfast) -> dict[str, str]:
     """What a session is worked on with here, by name."""
     said = git.ask(home.workspace.tree, child_environment(), "version", timeout=_SECONDS) or b""
@@ -170,6 +177,8 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
     if not then:
         return []
     now = tools(session.home)
+    if "git" not in now:
+        then.pop("git", None)  # without a repository nobody asks which git there is
     return [
         Finding("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
         for name, version in then.items()

@@ -45,7 +45,7 @@ EXIT_CODES = (
     (DAMAGED, "damage found"),
     (BUSY, "busy or read-only"),
     (UNSETTLED, "resumed, but with unknown outcomes or disputes"),
-    (UNREACHABLE, "remote unreachable"),
+    (UNREACHABLE, "a remote cannot be reached, believed or opened"),
     (INTERRUPTED, "interrupted"),
 )
 BROKEN_PIPE = 141

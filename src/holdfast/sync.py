@@ -331,7 +331,7 @@ def _require_format(remote: Remote, *, make: bool) -> None:
         return
     if mark == names.MARK:
         return
-    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit():
+    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit() and mark > names.MARK:
         what = "a newer Holdfast keeps things there in another form"
         raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
     raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")

@@ -199,7 +199,7 @@ def _row(device: Device, own: str, now: int) -> list[str | tuple[str, str]]:
 
 
 def _add_arguments(parser: Parser) -> None:
-    parser.add_argument("--confirm", default="", metavar="FINGERPRINT", help="join this circle")
+    parser.add_argument("--confirm", default="", metavar="CIRCLE", help="join this circle")
     parser.add_argument(
         "--new-key", action="store_true", help="make another key first; the old one stays beside"
     )

@@ -25,7 +25,7 @@ def _share_arguments(parser: Parser) -> None:
     parser.add_argument("--with", dest="person", default="", metavar="KEY", help="hfp1…, theirs")
     parser.add_argument("--email", default="", metavar="ADDRESS", help="what to call them")
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--read", action="store_true", help="they may read it (so it is)")
+    modes.add_argument("--read", action="store_true", help="they may read it; the default")
     modes.add_argument("--continue", action="store_true", help="they may add to it, too")
     parser.add_argument("--yes", action="store_true", help="the fingerprint was compared")
     parser.add_argument("--list", action="store_true", help="with whom it is shared")
@@ -48,7 +48,7 @@ def run_share(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     mode = "continue" if getattr(options, "continue") else "read"
     shared = hf.share(session, options.person, mode=mode, email=options.email)
     screen.answer(_values(shared))
-    screen.done(("shared ", "green"), session, f": {options.email or person.fingerprint} ")
+    screen.done(("shared ", "green"), session, f": {options.email or person.fingerprint}")
     _tell_members(shared, screen)
     _tell_spread(shared, screen)
     screen.hint("they type: ", "holdfast remote add NAME ADDRESS && holdfast pull")

@@ -45,9 +45,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task unblock": ("work", "a blocked task can be taken up again"),
         "task skip": ("work", "leave a task out"),
     },
-    "Several devices": {
-        "settle": ("settle", "what devices contradict each other about, and settling it"),
-    },
     "Proof and change": {
         "prove": ("prove", "run a command and keep how it ended, until its inputs change"),
         "revisit": ("revisit", "go back to a step: what that means, and with --apply do it"),
@@ -137,7 +134,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "uninstall": ("install", "take that out of an agent again"),
         "mcp": ("mcp", "serve agents by the Model Context Protocol"),
     },
-    "Your devices": {
+    "Several devices": {
+        "sync": ("remote", "take what other devices pushed, and push what was recorded here"),
+        "push": ("remote", "put what was recorded here on a remote, sealed"),
+        "pull": ("remote", "take what others put on a remote"),
+        "settle": ("settle", "what devices contradict each other about, and settling it"),
+        "remote list": ("remote", "the remotes; `holdfast remote` alone does the same"),
+        "remote add": ("remote", "name a folder or a bucket through which sessions travel"),
+        "remote remove": ("remote", "forget a remote; nothing is deleted there"),
+        "remote check": ("remote", "try a remote, and look what else lies there"),
         "key init": ("key", "make the key of this device, and a recovery code"),
         "key show": ("key", "the key of this device; never its secret"),
         "key export": ("key", "write the key into a file, in a passphrase"),
@@ -151,15 +156,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "devices rename": ("key", "call a device by another name"),
         "share": ("share", "let a person read a session, or continue it"),
         "unshare": ("share", "let someone read no more of a session"),
-    },
-    "Other devices": {
-        "sync": ("remote", "take what other devices pushed, and push what was recorded here"),
-        "push": ("remote", "put what was recorded here on a remote, sealed"),
-        "pull": ("remote", "take what others put on a remote"),
-        "remote list": ("remote", "the remotes; `holdfast remote` alone does the same"),
-        "remote add": ("remote", "name a folder or a bucket through which sessions travel"),
-        "remote remove": ("remote", "forget a remote; nothing is deleted there"),
-        "remote check": ("remote", "try a remote, and look what else lies there"),
     },
     "Care": {
         "verify": ("care", "check that everything is as it was written"),

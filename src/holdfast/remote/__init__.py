@@ -138,7 +138,7 @@ def open_remote(address: str, *, timeout: float = 30.0, known: bool = False) -> 
 
         return S3Remote(address, s3_access(), timeout=timeout)
     raise InvalidInput(
-        f"no remote is known for {kind[:20]}:",
+        "the address of a remote says what it is",
         hint="folder:PATH or s3://BUCKET/PREFIX?endpoint=URL",
     )
 

@@ -9,7 +9,7 @@ The journal is `event`; `session`, `row` and `find` can be made again from it. A
 one schema of their own, and every statement names it: `@session` here means `holdfast.session`
 there. Nothing depends on `search_path`, which a connection pooler may change underneath.
 
-    python -m holdfast.store.postgres.schema [SCHEMA]    prints all of it, for who may create
+    python -m holdfast.store.postgres [SCHEMA]    prints all of it, for who may create
 """
 
 from __future__ import annotations
@@ -144,9 +144,3 @@ def tables() -> list[str]:
     """The names of all tables and indexes that these migrations make, as far as they are named."""
     found = (re.findall(r"CREATE (?:UNIQUE )?(?:TABLE @|INDEX )(\w+)", one) for one in MIGRATIONS)
     return [name for names in found for name in names]
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(";\n".join([*statements((sys.argv[1:] or ["holdfast"])[0]), ""]))  # noqa: T201

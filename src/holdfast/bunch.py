@@ -168,6 +168,11 @@ class Bunch:
 
     # -- sealing -------------------------------------------------------------------------------
 
+    @property
+    def is_to_read(self) -> bool:
+        """Whether someone else shares it, and not to be continued."""
+        return self.ring is not None and not self.ring.may_write(self.me.circle.id)
+
     def prepare(self, put: Put, now: int) -> Ring:
         """The keys to seal with: made if there are none, turned if someone was put out since."""
         held = self.ring
@@ -178,8 +183,8 @@ class Bunch:
         held = held.seen_by(self.me.circle) if held.owner.id == self.me.circle.id else held
         if not held.may_write(self.me.circle.id):
             raise NotEntitled(
-                f"session {self.session} is shared with you to read",
-                why=f"it belongs to {held.owner.fingerprint}",
+                "it is shared with you to read",
+                why=f"session {self.session} belongs to {held.owner.fingerprint}",
                 hint="what you recorded stays here; ask its owner to share it with --continue",
                 session=self.session,
             )

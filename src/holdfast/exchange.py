@@ -75,6 +75,7 @@ PATIENCE = (0.2, 0.5, 1.0, 2.0)
 _AHEAD = 8
 _NAME = 60
 _LOOK_THERE = "nothing of it was taken; look at the storage"
+_ENDED = "no longer shared with you"
 _LATE = "a storage that lists late shows it after a while: try again"
 
 Obey = Callable[[str], Callable[[], object]]
@@ -193,6 +194,10 @@ class Moved:
         self.bytes_up = self.bytes_down = 0
         self.disputes = self.loose = self.replaced = 0
         self.new = False
+        self.stay = 0
+        """Events of this person that stay here, because it is shared with them to read."""
+        self.ended = False
+        """Whether it is no longer shared with this person; told once."""
         self.error: HoldfastError | None = None
         self.after: list[Callable[[], object]] = []
         """What is to be done in this home because of tombstones that were taken."""
@@ -672,6 +677,8 @@ class Exchange:
             mine = (one for one in found if self._is_mine(one.row.device))
             stone = self._newest_stone(view)
             self._send(mine, stone)
+            if self.moved.stay:
+                return
             if stone and self._has_news_of_stones(view, after):
                 self._replace_erased(view, stone)
             self._put_together(view, stone)
@@ -712,12 +719,15 @@ class Exchange:
     def _is_erased(self, view: View) -> bool:
         return bool(self.trip.journal.state(view).core.erased)
 
-    def _send(self, parcels: Iterable[Parcel], stone: str) -> None:
+    def _send(self, parcels: Iterator[Parcel], stone: str) -> None:
         """All but the last side by side; the last one, which tells of all, when they are there."""
         before: Parcel | None = None
         sending = _Sending(self, stone)
         for one in parcels:
             if before is None:
+                if self.keys.is_to_read:
+                    self.moved.stay = len(one.row.events) + sum(len(p.row.events) for p in parcels)
+                    return
                 self.keys.prepare(self.trip.put, self.trip.clock.now())
             else:
                 sending.begin(before)
@@ -725,6 +735,34 @@ class Exchange:
         if before is not None:
             sending.finish(before)
             self._meet(())
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def has_ended(self) -> bool:
+        """Whether keys that are not for us mean that someone no longer shares it with us."""
+        # The same keys as before, or older ones, would not: then the storage lies.
+        if self.keys.epoch <= self.there.epoch or not self._is_of_another():
+            return False
+        try:
+            return self.keys.ring is None
+        except Locked:
+            return True
+
+    def end(self) -> None:
+        """Remember that it is no longer shared with us."""
+        self.moved.ended = self.there.error != _ENDED
+        if self.moved.ended:
+            self.there.error = _ENDED
+            self.trip.store.remotes.saw(self.trip.known, self.there)
+
+    def _is_of_another(self) -> bool:
+        """Whether another person's device began it."""
+        try:
+            with self.trip.store.view(self.session) as view:
+                begun = [as_sealed(one) for one in view.events(limit=1)]
+        except NoSession:
+            return False
+        return not all(self._is_mine(ev.parse_header(one.header).device) for one in begun)
 
     # -- replacing -----------------------------------------------------------------------------
 

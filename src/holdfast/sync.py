@@ -234,16 +234,24 @@ class _Visit:
             trip.go_on()
             exchange = Exchange(trip, session, place, listed)
             moved = exchange.moved
-            if self._manner.pull:
-                exchange.pull()
-            if self._manner.push and self._is_here(session):
-                exchange.push()
+            self._move(exchange)
         except Unreachable:
             trip.stopped = True
             raise
         except HoldfastError as error:
             moved.error = error
         return moved
+
+    def _move(self, exchange: Exchange) -> None:
+        try:
+            if self._manner.pull:
+                exchange.pull()
+            if self._manner.push and self._is_here(exchange.session):
+                exchange.push()
+        except Locked:
+            if not exchange.has_ended():
+                raise
+            exchange.end()
 
     def _is_here(self, session: str) -> bool:
         """Also where it was forgotten: what is left of it says so to others."""

@@ -44,6 +44,22 @@ def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
     assert cli.json("share", "login")["members"] == []
 
 
+def test_reader_is_told_what_stays_here_and_once_that_it_ended(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    there = ("--home", str(tmp_path / "bob"))
+    cli.ok("share", "login", "--with", bob, "--yes")
+    cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.ok(*there, "sync")
+    cli.ok(*there, "note", "mine", "--session", "login")
+    said = cli.ok(*there, "sync").out
+    assert "login: 1 event stays here: it is shared with you to read" in said
+    assert "not pushed" not in said
+    cli.ok("unshare", "login", bob)
+    assert "login: no longer shared with you" in cli.ok(*there, "sync").out
+    assert "no longer" not in cli.ok(*there, "sync").out
+
+
 @pytest.mark.parametrize(
     "line, says",
     [

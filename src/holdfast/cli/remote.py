@@ -226,11 +226,17 @@ def _tell_report(report: Report, screen: Screen) -> None:
         what = f"{plural(report.foreign, 'session')} there {verb} not for this device"
         command = screen.as_typed("holdfast devices add")
         screen.done(f"{what}; {whose} yours? ", (command, "cyan"))
-    if report.waiting:
-        screen.done(f"{plural(report.waiting, 'event')} not pushed")
+    waiting = report.waiting - sum(one.stay for one in report.sessions)
+    if waiting > 0:
+        screen.done(f"{plural(waiting, 'event')} not pushed")
 
 
 def _tell_moved(one: Moved, screen: Screen) -> None:
+    if one.stay:
+        many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
+        screen.done(f"  {one.session}: {many}: it is shared with you to read")
+    if one.ended:
+        screen.line((f"  {one.session}: no longer shared with you", "yellow"), "; what came stays")
     if one.new and one.down:
         screen.done("  new here: ", (f"holdfast resume {one.session}", "cyan"))
     if one.disputes:
@@ -276,6 +282,8 @@ def _moved_values(one: Moved) -> dict[str, Any]:
         "bytes_pulled": one.bytes_down,
         "disputes": one.disputes,
         "packs_waiting": one.loose,
+        "stay": one.stay,
+        "ended": one.ended,
         "error": _error_values(one.error),
     }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Swapped
+from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Replayed, Swapped
 from holdfast.model.travel import Stretch
 from holdfast.remote import circle as circles
 from holdfast.remote import names, ring, sealed
@@ -95,8 +95,27 @@ class Bunch:
             if names.epoch_of(name) == self.epoch:
                 raise
             return  # from before it was shared with this person
+        self._require_epoch(found, names.epoch_of(name))
         self._require_owner(found)
         self._ring = found if self._ring is None else ring.union(self._ring, found)
+
+    def _require_epoch(self, found: Ring, told: int) -> None:
+        """The name of older keys can be changed by whoever runs the remote; their turns cannot.
+
+        Turns that do not count are looked at too: whoever wrote the name may not have known.
+        """
+        if told not in {each.turn.epoch for each in found.said.values()}:
+            raise Replayed(
+                f"older keys of session {found.session} lie under a newer name",
+                why=f"epoch {found.epoch}, not {told}",
+                hint="look at the storage; what is here is kept",
+                session=found.session,
+            )
+
+    @property
+    def is_read(self) -> bool:
+        """Whether keys were opened, so that what their names tell is true."""
+        return self._ring is not None
 
     @property
     def owner(self) -> str:

@@ -625,6 +625,7 @@ class Exchange:
     ) -> None:
         """Keep what is there now, all of it or nothing."""
         there.owner = self.keys.owner
+        there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
         self.there = there
         self.reaches = self._reaches()
         self.trip.store.remotes.saw(

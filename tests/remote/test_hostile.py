@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast import erasure, sync
 from holdfast.bunch import Bunch
-from holdfast.errors import Swapped
+from holdfast.errors import Replayed, Swapped
 from holdfast.home import Holdfast
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
@@ -133,3 +133,30 @@ def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
     assert blank.store.catalogue() == []
     synced(blank)
     assert blank.store.catalogue() == []
+
+
+def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    before = {Path(one) for one in world.files("k")}
+    ann.unshare("login", sync.identity(bob).circle.id)
+    synced(ann)
+    (newest,) = {Path(one) for one in world.files("k")} - before
+    newest.unlink()
+    old = max(before, key=lambda path: path.name)
+    old.rename(old.with_name(newest.name[:6] + old.name[6:]))
+    ann.session("login").note("not for bob")
+    report = synced(ann)
+    assert (errors(report), report.up) == ([Replayed], 0)
+    synced(bob)
+    assert notes(bob, "login") == ["precious"]
+
+
+def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    (path,) = map(Path, world.files("k"))
+    named = path.rename(path.with_name("000009" + path.name[6:]))
+    assert errors(synced(ann)) == [Replayed]
+    named.rename(path)
+    assert synced(ann).problems == []

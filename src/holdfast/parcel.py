@@ -62,15 +62,32 @@ class Ready(NamedTuple):
 class _Row:
     """Events of one chain that follow each other, and what they weigh."""
 
-    __slots__ = ("blobs", "events", "range", "size")
+    __slots__ = ("blobs", "carried", "events", "range", "size")
 
     def __init__(self, first: Range) -> None:
         self.range, self.events = first, first.events
         self.blobs: list[Blob] = []
+        self.carried: set[str] = set()
         self.size = 0
 
     def is_full_with(self, more: int) -> bool:
         return self.size + more > MOST_BYTES or len(self.events) >= MOST_EVENTS
+
+    def lacks(self, content: Iterable[Blob]) -> list[Blob]:
+        """What it does not carry yet; each row carries all of its own, since one may be replaced.
+
+        Whoever replaces a pack leaves out what only forgotten events of that pack name.
+        """
+        return [blob for blob in content if blob.digest not in self.carried]
+
+    def carry(self, blobs: Sequence[Blob]) -> None:
+        self.blobs += blobs
+        self.carried |= {blob.digest for blob in blobs}
+        self.size += _weight(blobs)
+
+
+def _weight(blobs: Iterable[Blob]) -> int:
+    return sum(len(blob.data) for blob in blobs)
 
 
 class Cutting:
@@ -79,25 +96,22 @@ class Cutting:
     def __init__(self, store: Store, session: str) -> None:
         self._store, self._session = store, session
         self._rows: dict[tuple[str, str], _Row] = {}
-        self._carried: set[str] = set()
 
     def add(self, stored: Stored, head: _Head, hash: str) -> Parcel | None:
         """Take the next event; the answer is the parcel that had no room for it, if any."""
         sealed = Sealed(stored.header, stored.salt, stored.data)
+        named = stored.data is not None and may_be_named(head.kind, stored.data)
+        content = list(self._content(sealed)) if named else []
         weight = len(stored.header) + len(stored.data or b"")
-        blobs: list[Blob] = []
-        if stored.data is not None and may_be_named(head.kind, stored.data):
-            blobs = list(self._content(sealed))
-            weight += sum(len(blob.data) for blob in blobs)
         full = None
         row = self._rows.pop((head.device, head.prev), None)
-        if row is not None and row.is_full_with(weight):
+        if row is not None and row.is_full_with(weight + _weight(row.lacks(content))):
             full, row = Parcel(row.range, row.blobs), None
         if row is None:
             row = _Row(Range(self._session, head.device, head.n, head.prev, []))
         row.events.append(sealed)
-        row.blobs += blobs
         row.size += weight
+        row.carry(row.lacks(content))
         self._rows[head.device, hash] = row
         return full
 
@@ -108,9 +122,8 @@ class Cutting:
         self._rows = {}
 
     def _content(self, sealed: Sealed) -> Iterator[Blob]:
-        for digest in blob_names(sealed):
-            if digest not in self._carried and (data := self._kept(digest)) is not None:
-                self._carried.add(digest)
+        for digest in dict.fromkeys(blob_names(sealed)):
+            if (data := self._kept(digest)) is not None:
                 yield Blob(self._session, digest, data)
 
     def _kept(self, digest: str) -> bytes | None:

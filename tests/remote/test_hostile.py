@@ -12,6 +12,7 @@ from holdfast import erasure, sync
 from holdfast.bunch import Bunch
 from holdfast.errors import Replayed, Swapped
 from holdfast.home import Holdfast
+from holdfast.model.event import ArtifactSaved
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
@@ -160,3 +161,34 @@ def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann
     assert errors(synced(ann)) == [Replayed]
     named.rename(path)
     assert synced(ann).problems == []
+
+
+# --- content that several events name -----------------------------------------------------------
+
+
+def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_names(
+    world: World, ann: Holdfast
+) -> None:
+    desk = world.device("desk", by=ann)
+    here, there = world.folder / "f.txt", world.folder / "g.txt"
+    for path in (here, there):
+        path.write_text("the same content " * 20)
+    first = ann.session("login").artifact(str(here))
+    synced(ann)
+    synced(desk)
+    second = desk.session("login").artifact(str(there))
+    synced(desk)
+    synced(ann)
+    assert isinstance(second.body, ArtifactSaved)
+    (usb,) = ann.store.remotes.all()
+    ann.store.remotes.remove(usb)
+    ann.store.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    assert synced(ann).problems == []  # both chains in one push
+    erasure.forget_events(ann, "login", [str(first.seq)], actor="user")
+    assert synced(ann).problems == []
+    blank = world.device("blank", by=ann)
+    (usb,) = blank.store.remotes.all()
+    blank.store.remotes.remove(usb)
+    blank.store.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    assert synced(blank).problems == []
+    assert blank.store.blob(second.body.digest) is not None

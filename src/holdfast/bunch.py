@@ -170,6 +170,10 @@ class Bunch:
             found = ring.decode_who(self._read(name), held)
             before = self._people.get(found.id)
             self._people[found.id] = circles.union(before, found) if before else found
+        owner = self._people.get(held.owner.id)
+        if owner is not None:
+            # The owner's devices that came after the last turn are told of there alone.
+            held = self._ring = held.seen_by(owner)
         return held
 
     def open(self, name: str, data: bytes) -> tuple[Claim, bytes]:

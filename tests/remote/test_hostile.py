@@ -169,7 +169,7 @@ def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann
 def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_names(
     world: World, ann: Holdfast
 ) -> None:
-    desk = world.device("desk", by=ann)
+    desk, blank = world.device("desk", by=ann), world.device("blank", by=ann)
     here, there = world.folder / "f.txt", world.folder / "g.txt"
     for path in (here, there):
         path.write_text("the same content " * 20)
@@ -186,9 +186,25 @@ def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_na
     assert synced(ann).problems == []  # both chains in one push
     erasure.forget_events(ann, "login", [str(first.seq)], actor="user")
     assert synced(ann).problems == []
-    blank = world.device("blank", by=ann)
     (usb,) = blank.store.remotes.all()
     blank.store.remotes.remove(usb)
     blank.store.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
     assert synced(blank).problems == []
     assert blank.store.blob(second.body.digest) is not None
+
+
+# --- devices that came later --------------------------------------------------------------------
+
+
+def test_what_a_later_device_of_the_owner_writes_is_taken_by_those_it_is_shared_with(
+    world: World, ann: Holdfast
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    later = world.device("later", by=ann)
+    synced(later)
+    later.session("login").note("from the later one")
+    assert synced(later).up == 1
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious", "from the later one"]

@@ -25,6 +25,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidInput,
     Locked,
+    NotEntitled,
     NotThere,
     Outdated,
     RemoteFailed,
@@ -428,7 +429,8 @@ class Circling:
         """Take over what is there, and put there what it lacks."""
         prefix = names.circles(me.circle.id)
         seen = {one.name: one for one in self._remotes.objects(self._known, "")}
-        listed = {one.name: one.size for one in self._remote.list(prefix)}
+        shown = self._remote.list(prefix)
+        listed = {one.name: one.size for one in shown if names.is_circle(one.name)}
         circle, fresh = me.circle, []
         for name in sorted(listed.keys() - seen.keys()):
             found = self._read(name, me)
@@ -455,6 +457,10 @@ class Circling:
             return circles.decode(data, me.key)
         except Locked:
             return None  # from before this device was let in, or after it was put out
+        except (Tampered, NotEntitled):
+            # Nothing is missing: it never was what a device of the circle put there.
+            self._home.say(f"no device of yours wrote this, and it was passed over: {name}")
+            return None
 
     def _put(self, circle: circles.Circle, me: Identity) -> Packed:
         data = circles.encode(circle, me.key)

@@ -10,10 +10,11 @@ from msgspec import structs
 
 from holdfast import erasure, sync
 from holdfast.bunch import Bunch
-from holdfast.errors import Replayed, Swapped
+from holdfast.errors import Replayed, Swapped, Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
-from holdfast.remote import code, names
+from holdfast.remote import circle as circles
+from holdfast.remote import code, envelope, keys, names, sealed
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
 from tests.remote.test_sharing import World, notes, person_of, synced
@@ -208,3 +209,41 @@ def test_what_a_later_device_of_the_owner_writes_is_taken_by_those_it_is_shared_
     assert synced(later).up == 1
     assert synced(bob).problems == []
     assert notes(bob, "login") == ["precious", "from the later one"]
+
+
+# --- objects that are none ----------------------------------------------------------------------
+
+DEEP = b'{"session":' + b"[" * 100_000
+CLAIMS = {"deep": DEEP, "no utf-8": b'{"session":"\xff"}', "surrogate": b'{"session":"\\ud800"}'}
+
+
+def test_a_ring_that_cannot_be_read_ends_no_visit(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    to = [code.read_person_key(person_of(ann)).recipient]
+    made = [envelope.enclose("RING", one, b"{}", keys.new_key(), to) for one in CLAIMS.values()]
+    for number, data in enumerate([*made, b"HOLDFAST RING 2\nxx", b"hello"]):
+        name = names.ring_name(f"{number:032x}", 1, data)
+        FolderRemote(str(world.remote)).put(name, data)
+    report = synced(ann)
+    assert (report.problems, report.foreign) == ([], 5)
+
+
+@pytest.mark.parametrize("name", ["readme.txt", names.hash_of(b"hi")])
+def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
+    world: World, ann: Holdfast, name: str
+) -> None:
+    synced(ann)
+    prefix = names.circles(sync.identity(ann).circle.id)
+    FolderRemote(str(world.remote)).put(prefix + name, b"hi")
+    ann.session("login").note("goes on")
+    assert synced(ann).up == 1
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
+    with pytest.raises(Tampered):
+        sealed._read(claim)
+    with pytest.raises(Tampered):
+        circles._parsed(claim)
+    with pytest.raises(Tampered):
+        rings._parsed(claim)

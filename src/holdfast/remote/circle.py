@@ -47,7 +47,7 @@ from holdfast.errors import (
     Tampered,
 )
 from holdfast.remote import code, keys
-from holdfast.remote.envelope import disclose, enclose, word_of
+from holdfast.remote.envelope import UNREADABLE, disclose, enclose, word_of
 from holdfast.remote.keys import Key, Secret
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ def _hash(raw: bytes) -> str:
 def _parsed(raw: bytes) -> Statement:
     try:
         return msgspec.json.decode(raw, type=Statement)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Tampered("a statement of a circle cannot be read", why=str(error)) from None
 
 
@@ -717,7 +717,7 @@ def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
         raise _not_for(data, key) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Tampered("a circle object cannot be read", why=str(error)) from None
     circle = _of_body(inside.body)
     if not circle.id == claim.circle == word_of(data, KIND):
@@ -736,7 +736,7 @@ def _of_body(data: bytes) -> Circle:
         said = [Said(raw.encode(), bytes.fromhex(sign)) for raw, sign in body.said]
         secrets = [Secret(text) for text in body.secrets]
         return Circle(said, secrets, bytes.fromhex(body.name_key))
-    except (msgspec.DecodeError, ValueError, InvalidInput):
+    except (*UNREADABLE, InvalidInput):
         # The cause might quote a secret.
         raise Tampered("a circle object cannot be read") from None
 

@@ -32,6 +32,8 @@ SIGNATURE = 64
 _LENGTH = struct.Struct(">I")
 _LINE = re.compile(rb"HOLDFAST ([A-Z]{2,10}) ([0-9]{1,6})(?: ([0-9a-f]{16,64}))?\n")
 _MAX_CLAIM = 4 << 20
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding JSON may raise: errors of msgspec and of UTF-8 are values, nesting is not."""
 
 
 class Inside(NamedTuple):

@@ -30,6 +30,7 @@ SESSIONS = "s/"
 _LENGTH = 32
 _PACK = re.compile(r"s/([0-9a-f]{32})/p/([0-9a-f]{32})/([0-9]{12})-([0-9]{12})-([0-9a-f]{32})")
 _RING = re.compile(r"s/([0-9a-f]{32})/k/([0-9]{6})-([0-9a-f]{32})")
+_CIRCLE = re.compile(r"c/[0-9a-f]{32}/[0-9a-f]{32}")
 _WHO = re.compile(r"s/([0-9a-f]{32})/w/([0-9a-f]{32})")
 
 
@@ -92,6 +93,10 @@ def epoch_of(name: str) -> int:
     """The epoch of a ring by its name, 0 if it is not that of a ring."""
     found = _RING.fullmatch(name)
     return int(found[2]) if found else 0
+
+
+def is_circle(name: str) -> bool:
+    return _CIRCLE.fullmatch(name) is not None
 
 
 def is_who(name: str) -> bool:

@@ -46,7 +46,7 @@ from holdfast.errors import (
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys, names
 from holdfast.remote.circle import Circle
-from holdfast.remote.envelope import disclose, enclose, word_of
+from holdfast.remote.envelope import UNREADABLE, disclose, enclose, word_of
 from holdfast.remote.keys import Key, Secret
 
 TYPE_CHECKING = False
@@ -136,7 +136,7 @@ class Said(NamedTuple):
 def _parsed(raw: bytes) -> Turn:
     try:
         return msgspec.json.decode(raw, type=Turn)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Tampered("a turn of a session's keys cannot be read", why=str(error)) from None
 
 
@@ -586,7 +586,7 @@ def _opened(data: bytes, circle: Circle) -> tuple[_Claim, _Body, Callable[[bytes
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
         return claim, msgspec.json.decode(inside.body, type=_Body), inside.is_signed_by
-    except msgspec.DecodeError:
+    except UNREADABLE:
         # The cause might quote a secret.
         raise Tampered("the keys of a session cannot be read") from None
 
@@ -634,7 +634,7 @@ def decode_who(data: bytes, ring: Ring) -> Circle:
     inside = disclose(data, WHO, [secret])
     try:
         claim = msgspec.json.decode(inside.claim, type=_Who)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Tampered("it cannot be read who takes part", why=str(error)) from None
     circle = circles.read_public(inside.body)
     verify = circle.verify_key(claim.signer)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from holdfast.errors import Downgraded, Locked, NotEntitled, Swapped, Tampered
 from holdfast.remote import code
-from holdfast.remote.envelope import VERSION, disclose, enclose, word_of
+from holdfast.remote.envelope import UNREADABLE, VERSION, disclose, enclose, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,5 +102,5 @@ def open_pack(data: bytes, ring: Ring, devices: Devices) -> tuple[Claim, bytes]:
 def _read(data: bytes) -> Claim:
     try:
         return msgspec.json.decode(data, type=Claim)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Tampered("the claim of a pack cannot be read", why=str(error)) from None

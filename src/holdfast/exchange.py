@@ -231,6 +231,9 @@ class Exchange:
         self._held: dict[tuple[str, int], set[str]] | None = None
         self._room = MEMORY
         self._owners = {one.device: one.circle for one in self.reaches if one.circle}
+        self._elsewhere = remotes.owners(session)
+        self._left = 0
+        """How many events were not pushed, because they are not this person's to push."""
         self._names = {one.device: one.name for one in self.reaches if one.name}
         self.keys.require_epoch(self.there.epoch)
 
@@ -451,10 +454,14 @@ class Exchange:
 
     def _may_erase(self, device: str, of: str) -> bool:
         """Whether a device may have events of another erased: of its own person, or its session."""
-        mine = self.trip.identity.circle.id
-        whose = self._owners.get(device, mine)
-        owner = self.keys.ring.owner.id if self.keys.ring else mine
-        return whose == owner or (bool(of) and whose == self._owners.get(of, mine))
+        whose = self._whose(device)
+        owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
+        return bool(whose) and (whose == owner or (bool(of) and whose == self._whose(of)))
+
+    def _whose(self, device: str) -> str:
+        """The circle a chain belongs to, "" if nobody showed that it is theirs."""
+        mine = self.trip.identity.circle.id if device == self._device else ""
+        return self._owners.get(device) or self._elsewhere.get(device) or mine
 
     def _list_again(self) -> None:
         found = self.trip.remote.list(f"s/{self.place}/")
@@ -675,9 +682,8 @@ class Exchange:
             coverage = parcel.coverage(view, there, forked)
             after = 0 if self.trip.again else after
             found = parcel.parcels(self.trip.store, view, coverage, after=after)
-            mine = (one for one in found if self._is_mine(one.row.device))
             stone = self._newest_stone(view)
-            self._send(mine, stone)
+            self._send(self._ours(found), stone)
             if self.moved.stay:
                 return
             if stone and self._has_news_of_stones(view, after):
@@ -685,6 +691,10 @@ class Exchange:
             self._put_together(view, stone)
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = There(self.session, self.place, self.keys.epoch, view.seq, as_sealed(last).hash)
+            if self._left:
+                # They wait for whoever wrote them, or until it shows that they are ours.
+                beyond = view.seq - self._left
+                mark = There(self.session, self.place, self.keys.epoch, beyond=beyond)
         there_now = self.known.keys()
         sent = [one for one in self._sent if one.name in there_now]
         self._remember(mark, found=sent, gone=self._gone)
@@ -708,7 +718,16 @@ class Exchange:
 
     def _is_mine(self, device: str) -> bool:
         mine = self.trip.identity.circle.id
-        return self._owners.get(device, mine) == mine
+        whose = self._whose(device)
+        # In a session of others a chain that came in a file may be anyone's.
+        return whose == mine or (not whose and self.keys.owner in ("", mine))
+
+    def _ours(self, parcels: Iterable[Parcel]) -> Iterator[Parcel]:
+        for one in parcels:
+            if self._is_mine(one.row.device):
+                yield one
+            else:
+                self._left += len(one.row.events)
 
     def _newest_stone(self, view: View) -> str:
         """The hash of the last tombstone: what is erased was forgotten by it, or before."""

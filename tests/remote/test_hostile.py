@@ -247,3 +247,49 @@ def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
         circles._parsed(claim)
     with pytest.raises(Tampered):
         rings._parsed(claim)
+
+
+# --- whose a chain is ---------------------------------------------------------------------------
+
+
+def holds(hf: Holdfast, text: str) -> bool:
+    with hf.store.view("login") as view:
+        return any(text.encode() in (stored.data or b"") for stored in view.events())
+
+
+def test_what_a_member_forgot_is_erased_through_no_other_remote(
+    world: World, ann: Holdfast
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    seqs = [str(line.event.seq) for line in bob.session("login").log()]
+    erasure.forget_events(bob, "login", seqs[1:2], actor="user")
+    assert synced(bob).up == 1
+    synced(ann)
+    for hf in (ann, desk):
+        hf.store.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
+        own = hf.store.remotes.find("own")
+        assert own is not None
+        assert sync.visit(hf, own, sync.Manner(patience=())).problems == []
+        assert holds(hf, "precious")
+
+
+def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
+    world: World, ann: Holdfast
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(desk)
+    path = str(world.folder / "carried.hfpack")
+    desk.session("login").note("while away")
+    desk.session("login").export(path)
+    bob.import_(path)
+    report = synced(bob)
+    assert (report.problems, report.up, report.waiting) == ([], 0, 1)
+    desk.session("login").note("later")
+    assert synced(desk).up == 2
+    assert synced(bob).waiting == 0
+    synced(ann)
+    assert notes(ann, "login") == ["precious", "while away", "later"]

@@ -183,6 +183,15 @@ class Remotes:
         )
         return [Reach(*row) for row in rows]
 
+    def owners(self, session: str) -> dict[str, str]:
+        """Whose the chains of a session are, by what any remote proved."""
+        rows = self._read(
+            "SELECT DISTINCT device, circle FROM remote_chain"
+            f" WHERE {_NAMED} AND circle != '' ORDER BY remote",
+            (session,),
+        )
+        return {str(device): str(circle) for device, circle in rows}
+
     def names(self) -> dict[str, str]:
         """What the devices behind chains are called, as far as a remote told it."""
         rows = self._read("SELECT DISTINCT device, name FROM remote_chain WHERE name != ''")

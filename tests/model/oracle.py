@@ -49,7 +49,8 @@ WORK_FAMILIES = (
     "command",
     "evidence",
 )
-UNDENIABLE = ("session.started", "session.adopted", "session.forgotten", "event.forgotten")
+BEGINNINGS = ("session.started", "session.adopted")
+UNDENIABLE = (*BEGINNINGS, "session.forgotten", "event.forgotten")
 WORK_KINDS = ("session.resumed", "session.reopened")
 
 
@@ -193,7 +194,7 @@ def status(ordered: Sequence[Event]) -> str:
     for event in disputes.valid:
         if event.kind == "session.forgotten" and not isinstance(event.body, ev.Unknown):
             return "abandoned"
-        if isinstance(event.body, ev.Erased) and event.kind in UNDENIABLE:
+        if isinstance(event.body, ev.Erased) and event.kind in BEGINNINGS:
             word = word or "active"
         if isinstance(event.body, ev.Unknown | ev.Erased):
             continue

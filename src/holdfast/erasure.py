@@ -145,11 +145,11 @@ def _sweep(home: Holdfast, session: str, known: _Known, *, force: bool) -> Forgo
     for path in _spooled(home, known):
         files.remove(path)
         removed.append(path)
-    left = [*purged.unreadable, *left, *stayed, *_beside_essays(home, known)]
+    left = [*purged.unreadable, *left, *stayed, *_beside_essays(known)]
     return Forgotten([], removed, [*purged.rewritten, *cleaned], left)
 
 
-def _beside_essays(home: Holdfast, known: _Known) -> list[str]:
+def _beside_essays(known: _Known) -> list[str]:
     """What lies in an essay's own folder: written by its author, and about nothing else."""
     roots = [one.binding.root for one in known.owned if one.binding.layout == "essay"]
     found = [path for root in roots for path in files.entries(root)]

@@ -96,7 +96,6 @@ class Trip:
         *,
         clock: Clock,
         pool: Executor,
-        device_name: str = "",
         again: bool = False,
         patience: Sequence[float] = PATIENCE,
         tell: Callable[[str, int], None] | None = None,
@@ -108,7 +107,7 @@ class Trip:
         """
         self.journal, self.store = journal, journal.store
         self.known, self.remote, self.identity = known, remote, identity
-        self.clock, self.pool, self.device_name = clock, pool, device_name
+        self.clock, self.pool = clock, pool
         self.again, self.patience = again, patience
         self._tell = tell
         self.obey = obey

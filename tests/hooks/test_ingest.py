@@ -753,7 +753,7 @@ def test_half_of_a_secret_is_kept_nowhere(hooks: Hooks, left: int) -> None:
 
 
 def test_long_path_in_flight_is_told_up_to_the_last_folder() -> None:
-    path = "/work/" + "folder/" * 30 + "file.py"
+    path = "/shop/" + "folder/" * 30 + "file.py"
     assert doing("Write", {"file_path": path}).endswith("/folder/…")
 
 

@@ -78,6 +78,20 @@ def end_all(place: PostgresPlace) -> None:
     )
 
 
+# --- what an append asks of the server -----------------------------------------------------------
+
+
+def test_events_of_one_shape_are_one_prepared_statement_whatever_numbers_they_have(
+    store: PostgresStore,
+) -> None:
+    journal = Journal(store, Clock(), Redactor())
+    journal.append("s1", SessionStarted(goal="a goal"), actor="me", create=True)
+    for number in range(40):
+        journal.append("s1", NoteAdded(text=f"note {number}"), actor="me")
+    sql = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%%UPDATE%%'"
+    assert store._server.use(lambda one: one.execute(sql).fetchone()) == (1,)
+
+
 # --- connections that break ----------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 
 from holdfast.errors import Damaged
 from holdfast.store import SHOWN, sum_of_line
@@ -70,6 +71,11 @@ _ROW_SUM = f"""
         JOIN unnest(%(kinds)s::text[], %(keys)s::text[]) u (kind, key)
         ON r.kind = u.kind AND r.key = u.key WHERE r.session = %(number)s), 0), {_M}), {_M})
 """
+# Most appends are of one event, and building arrays is half of what the driver has to do for one.
+_EVENT = """
+    INSERT INTO @event SELECT s.number, %(seq)s, %(event)s::text, %(header)b::bytea,
+        %(salt)b::bytea, %(body)b::bytea FROM s
+"""
 _EVENTS = """
     INSERT INTO @event SELECT s.number, u.* FROM s, unnest(%(seqs)s::bigint[],
         %(ids)s::text[], %(headers)b::bytea[], %(salts)b::bytea[], %(bodies)b::bytea[]) u
@@ -83,6 +89,10 @@ _ROWS = """
 _WAS = ("was_event_sum", "was_row_sum", "was_core_sum", "was_line_sum", "was_seq")
 _WAS_AT = (1, 2, 5, 6, 8)
 """Where these are in what `LOAD` finds."""
+_LOADED = (
+    *("number", "event_sum", "row_sum", "fold", "core", "core_sum", "line_sum", "id", "seq"),
+    *SHOWN,
+)
 _NUMBER = "(SELECT number FROM @session WHERE key = %s)"
 _PUT_PARTS = """
     INSERT INTO @blob SELECT %s, u.* FROM unnest(%s::integer[], %b::bytea[]) u
@@ -120,6 +130,7 @@ class Saving:
     def __init__(self, sql: Sql, view: PgView, batch: Batch) -> None:
         self._sql, self._view, self._batch = sql, view, batch
         self._before = view.seq
+        self._line: dict[str, object] = {}
         total = view.event_sum
         for entry in batch.entries:
             view.seq += 1
@@ -145,33 +156,25 @@ class Saving:
         view, batch = self._view, self._batch
         if batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
-        values = {**self.line(), **self._rows(), **self._events(), "channel": channel}
+        self._line = self._new_line()
+        values = {**self._line, **self._rows(), **self._events(), "channel": channel}
         if known is not None:
             values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
             values["format"] = schema.FORMAT
-        parts = [f"s AS ({self._head(known is not None)})"]
-        if batch.entries:
-            parts.append(f"e AS ({_EVENTS})")
-        if batch.rows:
-            parts.append(f"r AS ({_ROWS})")
-        whole = f"WITH {', '.join(parts)} {_ANSWER}"
+        whole = _statement(
+            "INSERT" if not view.exists else "UPDATE" if known is None else "UNCHANGED",
+            min(len(batch.entries), 2),
+            has_rows=bool(batch.rows),
+            fresh_rows=batch.fresh_rows,
+        )
         return connection.execute(self._sql(whole), values, binary=True)
-
-    def _head(self, is_known: bool) -> str:
-        if not self._view.exists:
-            return _INSERT
-        where = _UNCHANGED if is_known else "%(number)s"
-        if self._batch.fresh_rows:
-            return _UPDATE.format("%(rows)s", where)
-        return _UPDATE.format(_ROW_SUM if self._batch.rows else "row_sum", where)
 
     def found(self, number: int, row_sum: int) -> tuple[Any, ...]:
         """The session as `LOAD` would find it now."""
-        line = self.line()
-        names = ("event_sum", "row_sum", "fold", "core", "core_sum", "line_sum", "id", "seq")
-        return (number, *({**line, "row_sum": row_sum}[name] for name in (*names, *SHOWN)))
+        line = {**self._line, "number": number, "row_sum": row_sum}
+        return tuple(line[name] for name in _LOADED)
 
-    def line(self) -> dict[str, object]:
+    def _new_line(self) -> dict[str, object]:
         view, batch = self._view, self._batch
         line = (view.seq, *(batch.listing[name] for name in SHOWN))
         return {
@@ -188,8 +191,9 @@ class Saving:
 
     def _events(self) -> dict[str, object]:
         entries = self._batch.entries
-        if not entries:
-            return {}
+        if len(entries) == 1:
+            (one,) = entries
+            return {"event": one.key, "header": one.header, "salt": one.salt, "body": one.data}
         return {
             "seqs": list(range(self._before + 1, self._view.seq + 1)),
             "ids": [entry.key for entry in entries],
@@ -199,12 +203,34 @@ class Saving:
         }
 
     def _rows(self) -> dict[str, object]:
+        if not self._batch.rows:
+            return {"rows": 0}
         # Of one that comes twice the last counts: a statement writes no row twice.
         rows = list({row[:2]: row for row in self._batch.rows}.values())
         sums = [sum_of_row(*row) for row in rows]
         names = ("kinds", "keys", "opens", "ranks", "values")
-        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
         return {"rows": within(sum(sums)), "sums": sums, **columns}
+
+
+@lru_cache
+def _statement(head: str, events: int, *, has_rows: bool, fresh_rows: bool) -> str:
+    """One statement for all of a batch: of no event, of one, or of several."""
+    parts = [f"s AS ({_head(head, has_rows, fresh_rows)})"]
+    if events:
+        parts.append(f"e AS ({_EVENT if events == 1 else _EVENTS})")
+    if has_rows:
+        parts.append(f"r AS ({_ROWS})")
+    return f"WITH {', '.join(parts)} {_ANSWER}"
+
+
+def _head(head: str, has_rows: bool, fresh_rows: bool) -> str:
+    if head == "INSERT":
+        return _INSERT
+    where = _UNCHANGED if head == "UNCHANGED" else "%(number)s"
+    if fresh_rows:
+        return _UPDATE.format("%(rows)s", where)
+    return _UPDATE.format(_ROW_SUM if has_rows else "row_sum", where)
 
 
 def put_blobs(

@@ -17,6 +17,7 @@ from _thread import allocate_lock
 
 import psycopg
 from psycopg import conninfo
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, ReadOnly, StoreFailed
 from holdfast.store.postgres import schema
@@ -68,11 +69,15 @@ class Place:
         given = {"connect_timeout": _PATIENCE, **self._given}
         if patience and self.prepares:
             given["options"] = f"{given.get('options') or ''} -c lock_timeout={patience}".strip()
-        return psycopg.connect(
+        connection = psycopg.connect(
             conninfo.make_conninfo(**given),
             autocommit=True,
             prepare_threshold=5 if self.prepares else None,
         )
+        # Else the driver takes the type by the value, and prepares a statement for each mixture.
+        for dumper in (Int8Dumper, Int8BinaryDumper):
+            connection.adapters.register_dumper(int, dumper)
+        return connection
 
     def clean(self, text: str) -> str:
         """A message of the driver without the password, on one line."""

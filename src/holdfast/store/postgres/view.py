@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Read = Callable[[str, Sequence[object]], Rows]
 
 SUM_BITS = 56
+_SMALL = {big: big + 32 for big in range(ord("A"), ord("Z") + 1)}
 _FETCHED = 1000
 _MOST = 1 << 62
 LINE = "id, seq, status, goal, archived, forgotten, began, updated, summary"
@@ -49,7 +50,7 @@ _PARTS = "SELECT data FROM @blob WHERE digest = %s ORDER BY part"
 
 def folded(id: str) -> str:
     """An id as it is found in any case: letters of ASCII only, as every adapter does."""
-    return "".join(chr(ord(sign) + 32) if "A" <= sign <= "Z" else sign for sign in id)
+    return id.translate(_SMALL)
 
 
 def sum_of_event(seq: int, entry: Entry) -> int:

@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, IntFlag
 from pathlib import Path
@@ -154,6 +154,11 @@ class ForkServer:
         told = self._ask(do="point", scenario=scenario, fault=int(fault), at=at)
         return Point(fault, at, Run(**told["run"]), told["left"], told["after_cut"])
 
+    def states(self, scenario: str) -> list[str]:
+        """What the disk holds before and after each call of a run without faults, as hashes."""
+        told: list[str] = self._ask(do="states", scenario=scenario)["states"]
+        return told
+
     def close(self) -> None:
         self._process.communicate()
 
@@ -246,6 +251,33 @@ class _Server:
         shutil.rmtree(self._stable)
         return {"run": asdict(run), "left": checked.left, "after_cut": checked.after_cut}
 
+    def states(self, scenario: str) -> dict[str, object]:
+        disk.lay_out(self._template, self._place)
+        loaded = _load(scenario)
+        os.mkdir(self._stable)
+        watch = _Watch(self._shim)
+        states: list[str] = []
+        told = ctypes.c_int64.from_buffer(mmap.mmap(-1, 8))  # shared with the child
+
+        def run(tell: "Tell") -> None:
+            def count(word: str, text: str) -> None:
+                tell(word, text)
+                told.value += 1
+
+            watch.begin()
+            self._run(loaded, Fault.NOTHING, 0, count)
+
+        def look() -> None:
+            for _ in watch.moments():
+                # The same bytes are another state once more is promised of them.
+                states.append(f"{told.value} {disk.fingerprint(self._place, self._stable)}")
+
+        ended = self._fork(run, (), meanwhile=look)
+        shutil.rmtree(self._stable)
+        if ended.end != "returned" or len(states) != 2 * ended.calls:
+            raise RuntimeError(f"{scenario} {ended.end} {ended.why}: {len(states)} states")
+        return {"states": states}
+
     def _run(self, scenario: Scenario, fault: int, at: int, tell: "Tell") -> None:
         where = (os.fsencode(self._place), os.fsencode(self._stable))
         report = ctypes.byref(_Report.from_buffer(self._shared))
@@ -262,7 +294,12 @@ class _Server:
         for problem in _checked(scenario, self._home, acked):
             tell("after_cut", problem)
 
-    def _fork(self, work: "Work", refusals: tuple[type[Exception], ...]) -> Run:
+    def _fork(
+        self,
+        work: "Work",
+        refusals: tuple[type[Exception], ...],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Run:
         self._shared[:] = bytes(len(self._shared))
         reader, writer = os.pipe()
         pid = os.fork()
@@ -270,6 +307,7 @@ class _Server:
             os.close(reader)
             _work_and_exit(work, refusals, writer)
         os.close(writer)
+        meanwhile()
         with os.fdopen(reader) as lines:
             run = _heard(lines)
         _, status = os.waitpid(pid, 0)
@@ -287,6 +325,31 @@ class _Server:
         run.call, run.path = report.call.decode(), report.path.decode()
         run.kinds = list(report.kinds[: report.calls])
         return run
+
+
+class _Watch:
+    """Two pipes by which a child waits, before and after each call, until it was looked at."""
+
+    def __init__(self, shim: ctypes.CDLL) -> None:
+        self._shim = shim
+        self._told, self._tell = os.pipe()
+        self._heard, self._answer = os.pipe()
+
+    def begin(self) -> None:
+        """In the child."""
+        os.close(self._told)
+        os.close(self._answer)
+        self._shim.shim_watched(self._tell, self._heard)
+
+    def moments(self) -> Iterator[None]:
+        """In the parent: each time that the child stands still, until it ends."""
+        os.close(self._tell)
+        os.close(self._heard)
+        while os.read(self._told, 1):
+            yield
+            os.write(self._answer, b".")
+        os.close(self._told)
+        os.close(self._answer)
 
 
 Tell = Callable[[str, str], None]

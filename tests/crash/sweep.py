@@ -82,6 +82,35 @@ def sweep(
     return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
 
 
+def steps(shim: Path, scenario: str, *, limit: int | None = None, seed: int = 0) -> Swept:
+    """Kills at every **step**: one for each state of the disk that the work passes.
+
+    A run that is watched tells what the disk holds before and after each call. A call that left
+    it as it was needs no kill of its own, for what comes next finds the same bytes; every
+    other state is reached once more and the work killed there. A write torn in two is a step too.
+    """
+    began = time.monotonic()
+    with _ground() as ground, _servers(shim, ground) as servers:
+        for server in servers:
+            server.prepare(scenario)
+        quiet = _quiet(servers, scenario)
+        plan = _distinct(servers[0].states(scenario))
+        plan += _plan(quiet.run.kinds, [Fault.TORN_WRITE])
+        chosen = _chosen(plan, limit, random.Random(seed))
+        points = _run_all(servers, scenario, chosen, math.inf)
+    took = time.monotonic() - began
+    return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
+
+
+def _distinct(states: Sequence[str]) -> list[tuple[Fault, int]]:
+    """A kill for the first time that each state is met; two states a call, before and after it."""
+    first: dict[str, tuple[Fault, int]] = {}
+    for number, state in enumerate(states):
+        when = Fault.KILL_AFTER if number % 2 else Fault.KILL_BEFORE
+        first.setdefault(state, (when, number // 2 + 1))
+    return list(first.values())
+
+
 def _quiet(servers: Sequence[ForkServer], scenario: str) -> Point:
     """The run in which nothing goes wrong: on each server twice, and always with the same calls.
 

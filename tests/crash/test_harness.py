@@ -9,7 +9,7 @@ import pytest
 from tests.crash import disk
 from tests.crash.forkserver import Fault, ForkServer, Kind
 from tests.crash.scenario import judge
-from tests.crash.sweep import EVERY_FAULT, Swept, sweep
+from tests.crash.sweep import EVERY_FAULT, Swept, steps, sweep
 
 ERRORS_ONCE = {Fault.EIO_ONCE, Fault.ENOSPC_ONCE}
 
@@ -76,6 +76,23 @@ def test_a_sweep_is_chosen_by_its_seed(shim: Path) -> None:
     first, again, other = (swept(shim, "GOOD", limit=10, seed=seed) for seed in (1, 1, 2))
     chosen = [[(point.fault, point.at) for point in run.points] for run in (first, again, other)]
     assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_a_step_is_each_state_of_the_disk_and_each_torn_write(shim: Path) -> None:
+    result = steps(shim, "tests.crash.writers:GOOD")
+    whole = swept(shim, "GOOD", [Fault.KILL_BEFORE, Fault.KILL_AFTER])
+    assert result.unfired == [] and result.violations == []
+    assert len(result.points) == result.planned < len(whole.points)
+    torn = sum(point.fault is Fault.TORN_WRITE for point in result.points)
+    writes = [kind for kind in whole.points[0].run.kinds if kind & Kind.WRITES]
+    assert torn == len(writes) > 0
+
+
+@pytest.mark.parametrize("writer", ["REWRITING", "EARLY", "UNSYNCED", "RENAMING", "LEAVING_A_LOCK"])
+def test_a_known_mistake_is_seen_by_kills_at_steps_alone(shim: Path, writer: str) -> None:
+    result = steps(shim, f"tests.crash.writers:{writer}")
+    seen = {point.fault for point in result.violations}
+    assert result.unfired == [] and seen & {Fault.KILL_BEFORE, Fault.KILL_AFTER}
 
 
 def test_a_fault_that_never_comes_is_told(shim: Path, tmp_path: Path) -> None:

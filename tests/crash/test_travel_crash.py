@@ -1,26 +1,47 @@
 """Push and pull under faults: nothing is lost, nobody is lied to, the next sync makes all equal."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.crash.sweep import sweep
+from tests.crash.forkserver import Fault
+from tests.crash.sweep import EVERY_FAULT, steps, sweep
 from tests.crash.test_mirror_crash import assert_sound
 
 SCENARIOS = ["FIRST", "PUSH", "PULL", "BOTH"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
 SAMPLE = 10
+FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
 
 
-def test_devices_are_equal_after_sampled_faults(shim: Path) -> None:
-    assert_sound(sweep(shim, "tests.crash.travel:BOTH", limit=SAMPLE, seed=SEED))
+def test_devices_are_equal_after_sampled_kills(shim: Path) -> None:
+    assert_sound(steps(shim, "tests.crash.travel:BOTH", limit=SAMPLE, seed=SEED))
+
+
+def test_devices_are_equal_after_sampled_failures(shim: Path) -> None:
+    scenario = "tests.crash.travel:BOTH"
+    assert_sound(sweep(shim, scenario, faults=FAILURES, limit=SAMPLE, seed=SEED))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_devices_are_equal_after_every_fault(
+def test_devices_are_equal_after_a_kill_at_every_step(
+    shim: Path, scenario: str, tell: Callable[[str], None]
+) -> None:
+    result = steps(shim, f"tests.crash.travel:{scenario}")
+    tell(str(result))
+    assert_sound(result)
+    assert len(result.points) == result.planned
+    faults = [point.fault for point in result.points]
+    assert faults.count(Fault.KILL_AFTER) > 40 and faults.count(Fault.TORN_WRITE) > 20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_devices_are_equal_after_every_failure(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
-    seed = int.from_bytes(os.urandom(4))
-    assert_sound(sweep(shim, f"tests.crash.travel:{scenario}", seconds=soak_seconds, seed=seed))
+    seed, name = int.from_bytes(os.urandom(4)), f"tests.crash.travel:{scenario}"
+    assert_sound(sweep(shim, name, faults=FAILURES, seconds=soak_seconds, seed=seed))

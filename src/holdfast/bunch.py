@@ -104,7 +104,7 @@ class Bunch:
 
         Turns that do not count are looked at too: whoever wrote the name may not have known.
         """
-        if told not in {each.turn.epoch for each in found.said.values()}:
+        if told not in {each.told.epoch for each in found.said.values()}:
             raise Replayed(
                 f"older keys of session {found.session} lie under a newer name",
                 why=f"epoch {found.epoch}, not {told}",

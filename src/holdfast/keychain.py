@@ -212,19 +212,26 @@ def rotate(home: Holdfast, *, recovery: bool = False) -> Changed:
     return _change(home, act, recovery=fresh)
 
 
-def recover(home: Holdfast, typed: str) -> Changed:
-    """Come back with nothing but the recovery code and a remote that has what was pushed."""
+def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None) -> Changed:
+    """Come back with nothing but the recovery code and a remote that has what was pushed.
+
+    `agree` is shown the circle first, and raises if it is not the right one.
+    """
     recovery = keys.recovery_key(typed)
     place = folder(home)
     if circles.is_kept(place):
         raise Refused("this device is in a circle already", hint="holdfast devices list")
-    circle = _the_only(_gathered(home, recovery), "the recovery code opens")
+    # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
+    found = [one for one in _gathered(home, recovery) if one.verify_key(recovery.id)]
+    circle = _the_only(found, "the recovery code opens")
     if not circle.may_speak(recovery.id):
         raise NotEntitled(
             "this recovery code was replaced by another",
             why=f"in the circle {circle.fingerprint}",
             hint="use the newer code, or approve this device on another one: holdfast devices add",
         )
+    if agree is not None:
+        agree(circle)
     key = _key_made(home)
     told = DeviceCode(own_name(home), key.recipient, key.verify)
     if not circle.is_active(key.id):
@@ -364,7 +371,7 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     failed: list[HoldfastError] = []
     for each in known:
         try:
-            _gather(each, key, found)
+            failed += _gather(each, key, found)
         except HoldfastError as error:
             failed.append(error)
     if failed and not found:
@@ -372,19 +379,26 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     return list(found.values())
 
 
-def _gather(known: Known, key: Key, found: dict[str, Circle]) -> None:
+def _gather(known: Known, key: Key, found: dict[str, Circle]) -> list[HoldfastError]:
+    """Add what a remote tells; what no device wrote is passed over, and returned as errors."""
+    wrong: list[HoldfastError] = []
     there = reached(known)
     try:
         for each in there.list("c/"):
-            circle = _read(there, each.name, key)
-            if circle is not None:
-                before = found.get(circle.id)
-                found[circle.id] = circles.union(before, circle) if before else circle
+            try:
+                circle = read(there, each.name, key)
+                if circle is not None:
+                    before = found.get(circle.id)
+                    found[circle.id] = circles.union(before, circle) if before else circle
+            except (Tampered, NotEntitled, NotThere) as error:
+                wrong.append(error)
     finally:
         there.close()
+    return wrong
 
 
-def _read(there: Remote, name: str, key: Key) -> Circle | None:
+def read(there: Remote, name: str, key: Key) -> Circle | None:
+    """The circle in an object of this name; None if it is not for this key."""
     data = there.get(name)
     if names.hash_of(data) != name.rpartition("/")[2]:
         raise Tampered("what is told of your devices is not as it was put there", why=name)

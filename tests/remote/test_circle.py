@@ -7,11 +7,13 @@ was put out and does not know it goes on making statements, as a stolen one woul
 from __future__ import annotations
 
 import random
+import time
 from itertools import permutations
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from holdfast.errors import (
     Downgraded,
@@ -25,8 +27,10 @@ from holdfast.errors import (
 )
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys
-from holdfast.remote.circle import Circle, Said, union
+from holdfast.remote import said as speech
+from holdfast.remote.circle import Circle, Statement, union
 from holdfast.remote.keys import Key
+from holdfast.remote.said import MOST, SPARE, Said
 
 RECOVERY = keys.recovery_key(keys.new_recovery_code())
 
@@ -196,7 +200,8 @@ def test_union_is_commutative_associative_idempotent_and_blind_to_order(seed: in
         assert union(a, b) == union(b, a)
     shuffled = list(whole.said.values())
     chance.shuffle(shuffled)
-    assert meaning(Circle(shuffled)) == meaning(whole)
+    again = Circle(shuffled, recoveries=whole._seals.values())
+    assert meaning(again) == meaning(whole)
 
 
 @pytest.mark.parametrize("seed", range(40, 70))
@@ -208,7 +213,7 @@ def test_nothing_that_an_ended_signer_said_later_counts(seed: int) -> None:
     counted = whole._counted
     for ending in counted & whole._ends.keys():
         for later in counted - {ending} - whole._past[ending]:
-            assert whole.said[later].statement.by not in whole._ends[ending]
+            assert whole.said[later].told.by not in whole._ends[ending]
     if not whole.stale:
         endings = counted & whole._ends.keys()
         assert endings <= whole._past[whole.epoch.hash] | {whole.epoch.hash}
@@ -266,16 +271,17 @@ def test_fewer_statements_than_remembered_is_a_rollback() -> None:
 # --- forgery ----------------------------------------------------------------------------------
 
 
-def said_by(key: Key, among: Circle, **fields: object) -> Said:
+def said_by(key: Key, among: Circle, **fields: object) -> Said[Statement]:
     seen = tuple(among.said)
     given = {"kind": "rotated", "by": key.id, "made": 9, "circle": among.id, "seen": seen}
-    return circles._signed(circles.Statement(**{**given, **fields}), key)  # type: ignore[arg-type]
+    return circles.LANGUAGE.sign(Statement(**{**given, **fields}), key)  # type: ignore[arg-type]
 
 
 def test_forged_unsigned_and_foreign_statements_are_refused() -> None:
     laptop, desk, circle = two()
     good, stranger = list(circle.said.values()), keys.new_key()
-    unsigned = said_by(laptop, circle)._replace(signature=bytes(64))
+    unsigned = said_by(laptop, circle)
+    unsigned.signature = bytes(64)
     with pytest.raises(Tampered, match="signature"):
         Circle([*good, unsigned])
     with pytest.raises(Tampered, match="signature"):
@@ -300,7 +306,8 @@ def test_forged_unsigned_and_foreign_statements_are_refused() -> None:
 
 def test_statement_of_an_unknown_kind_is_kept_and_changes_nothing() -> None:
     laptop, _, circle = two()
-    newer = Circle([*circle.said.values(), said_by(laptop, circle, kind="blessed")])
+    said, seals = [*circle.said.values()], circle._seals.values()
+    newer = Circle([*said, said_by(laptop, circle, kind="blessed")], recoveries=seals)
     assert meaning(newer) == meaning(circle) and len(newer.said) == 3
     assert union(newer, circle) == union(circle, newer)
 
@@ -338,7 +345,12 @@ def test_circle_of_others_brings_statements_and_no_secret() -> None:
     _, _, circle = two()
     data = circles.public(circle)
     assert b"SECRET" not in data and circle.name_key.hex().encode() not in data
-    assert meaning(circles.read_public(data)) == meaning(circle)
+    seen = circles.read_public(data)
+    assert seen.devices() == circle.devices() and seen.epoch == circle.epoch
+    assert seen.verify_key(RECOVERY.id) == RECOVERY.verify
+    assert [each.recipient for each in seen.recoveries()] == [""]
+    assert RECOVERY.recipient.encode() not in data
+    assert union(seen, circle) == union(circle, seen) == circle
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"said":[["{}",""]]}', b"\xff"])
@@ -361,7 +373,92 @@ def test_kept_circle_comes_back_even_to_a_device_that_was_put_out(tmp_path: Path
 def test_statement_is_written_without_what_its_kind_does_not_have() -> None:
     laptop, _, circle = two()
     raw = circles.rotate(circle, laptop, made=3).said
-    newest = max(raw.values(), key=lambda each: each.statement.made)
+    newest = max(raw.values(), key=lambda each: each.told.made)
     assert set(msgspec.json.decode(newest.raw)) == {
         *("kind", "by", "made", "circle", "seen", "epoch", "epoch_key")
     }
+
+
+# --- recovery keys of others ------------------------------------------------------------------
+
+
+def test_nobody_founds_a_circle_around_the_recovery_key_of_someone_else() -> None:
+    laptop, _, circle = two()
+    theirs, evil = next(iter(circle.said.values())), keys.new_key()
+    named = {"recovery_check": theirs.told.recovery_check, "recovery_verify": RECOVERY.verify.hex()}
+    fields = {"recipient": evil.recipient, "verify": evil.verify.hex(), "by": evil.id, **named}
+    founded = structs.replace(theirs.told, **fields)
+    lie = circles.LANGUAGE.sign(founded, evil)
+    stolen = Said(lie.raw, lie.signature + theirs.signature[64:], founded)
+    doubled = circles.LANGUAGE.sign(founded, evil, (circles._RECOVERY_TAG, evil))
+    for said in (lie, stolen, doubled):
+        with pytest.raises(Tampered, match="did not agree"):
+            Circle([said])
+    named["kind"] = "recovery"
+    with pytest.raises(Tampered, match="did not agree"):
+        Circle([*circle.said.values(), said_by(laptop, circle, **named)])
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def chained(count: int) -> tuple[Key, list[Said[Statement]]]:
+    """So many statements, each of which has seen the one before."""
+    laptop, _, circle = two()
+    said = list(circle.said.values())
+    while len(said) < count:
+        told = Statement("renamed", laptop.id, 3, circle.id, (said[-1].hash,), target=laptop.id)
+        said.append(circles.LANGUAGE.sign(told, laptop))
+    return laptop, said
+
+
+def test_too_many_statements_are_refused_before_any_signature_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, said = chained(MOST + 1)
+    monkeypatch.setattr(circles.LANGUAGE, "holds", None)
+    monkeypatch.setattr(circles.LANGUAGE, "ordered", None)
+    data = msgspec.json.encode({"said": speech.texts(said)})
+    with pytest.raises(Tampered, match="too many statements in a circle") as caught:
+        circles.read_public(data)
+    assert "501" in caught.value.why and "500" in caught.value.why
+    with pytest.raises(Tampered, match="too many"):
+        Circle(said)
+    long = msgspec.json.encode({"said": [("x" * (1 << 17), "")]})
+    with pytest.raises(Tampered, match="too long"):
+        circles.read_public(long)
+
+
+def test_the_last_places_in_a_circle_are_left_for_putting_someone_out() -> None:
+    laptop, said = chained(MOST - SPARE)
+    circle = Circle(said)
+    with pytest.raises(Refused, match="no room"):
+        circles.rotate(circle, laptop, made=4)
+    desk = next(each for each in circle.devices() if each.key_id != laptop.id)
+    assert not circles.revoke(circle, laptop, desk.key_id, made=4).is_active(desk.key_id)
+
+
+def hostile(count: int) -> list[Said[Statement]]:
+    """Devices that all put out the next one, none of which knows of the others."""
+    laptop, _, circle = two()
+    (first, *_) = circle.said.values()
+    every = [keys.new_key() for _ in range(count)]
+    added = [
+        said_by(laptop, circle, kind="added", seen=(first.hash,), **_public(each)) for each in every
+    ]
+    out = [
+        said_by(key, circle, kind="revoked", seen=(added[at].hash,), target=every[at - 1].id)
+        for at, key in enumerate(every)
+    ]
+    return [first, *added, *out]
+
+
+def _public(key: Key) -> dict[str, str]:
+    return {"name": "d", "recipient": key.recipient, "verify": key.verify.hex()}
+
+
+def test_what_a_full_circle_means_is_found_in_a_moment() -> None:
+    said = hostile((MOST - 1) // 2)
+    began = time.process_time()
+    assert len(Circle(said).devices()) == (MOST - 1) // 2 + 1
+    assert time.process_time() - began < 2  # half a second here, most of it for signatures

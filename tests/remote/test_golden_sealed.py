@@ -71,7 +71,7 @@ def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
 
 def test_statement_is_signed_as_it_was() -> None:
     statement = circles.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
-    said = circles._signed(statement, KEY)
+    said = circles.LANGUAGE.sign(statement, KEY)
     assert (
         sha256(said.raw + said.signature).hexdigest()
         == "08cdffba2fec5b151cb15a75c4558ac7663d97a4d748248c3b766d31f664f6d0"

@@ -10,13 +10,14 @@ from msgspec import structs
 
 from holdfast import erasure, sync
 from holdfast.bunch import Bunch
-from holdfast.errors import Replayed, Swapped, Tampered
+from holdfast.errors import RemoteFailed, Replayed, Swapped, Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
 from holdfast.remote import circle as circles
 from holdfast.remote import code, envelope, keys, names, sealed
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
+from holdfast.remote.said import Said
 from tests.remote.test_sharing import World, notes, person_of, synced
 
 
@@ -90,15 +91,22 @@ def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Holdfast) 
 # --- keys of someone else -----------------------------------------------------------------------
 
 
-def usurped(world: World, by: Holdfast) -> rings.Ring:
-    """The keys of a session that was shared with someone, as if it belonged to them."""
-    me, remote = sync.identity(by), FolderRemote(str(world.remote))
+def ring_of(world: World, by: Holdfast) -> tuple[rings.Ring, Bunch]:
+    """The keys of the session as someone reads them."""
+    remote = FolderRemote(str(world.remote))
     (known,) = by.store.remotes.all()
     there = by.store.remotes.session(known, "login")
     assert there is not None
     listed = {one.name: 0 for one in remote.list(f"s/{there.place}/")}
-    held = Bunch(me, "login", listed, get=remote.get, place=there.place).ready()
-    said: list[rings.Said] = []
+    bunch = Bunch(sync.identity(by), "login", listed, get=remote.get, place=there.place)
+    return bunch.ready(), bunch
+
+
+def usurped(world: World, by: Holdfast) -> rings.Ring:
+    """The keys of a session that was shared with someone, as if it belonged to them."""
+    me = sync.identity(by)
+    held, _ = ring_of(world, by)
+    said: list[Said[rings.Turn]] = []
     for turn in held.turns:
         mine = structs.replace(
             turn,
@@ -108,7 +116,7 @@ def usurped(world: World, by: Holdfast) -> rings.Ring:
             seen=tuple(one.hash for one in said[-1:]),
             members=(rings.Member(held.owner.id, turn.circle_key, rings.CONTINUE),),
         )
-        said.append(rings._signed(mine, me.key))
+        said.append(rings.LANGUAGE.sign(mine, me.key))
     return rings.Ring(said, held._secrets.values(), held.place_key, me.circle)
 
 
@@ -162,6 +170,36 @@ def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann
     assert errors(synced(ann)) == [Replayed]
     named.rename(path)
     assert synced(ann).problems == []
+
+
+# --- a circle of someone else -------------------------------------------------------------------
+
+
+def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
+    world: World,
+) -> None:
+    ann, bob = world.home("ann"), world.person("bob")
+    words = ann.key_init().recovery
+    ann.start("Add login", id="login").note("precious")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    held, _ = ring_of(world, bob)
+    (recovery,) = held.owner.recoveries()
+    assert recovery.recipient == ""  # else bob could seal a circle of his own to it
+    true = sync.identity(ann).circle
+    # Whoever knew it nevertheless, and hid the true circle, would be passed over.
+    evil, seals = keys.new_key(), keys.recovery_key(words)
+    trap = circles.found(evil, "ann", keys.new_key(), made=1)
+    data = circles._packed(trap, evil, [seals.recipient])
+    remote = FolderRemote(str(world.remote))
+    remote.put(names.circles(trap.id) + names.hash_of(data), data)
+    remote.put(names.circles("f" * 32) + names.hash_of(b"hi"), b"hi")
+    blank = world.home("blank")
+    assert blank.key_recover(words).circle.id == true.id
+    for one in list(remote.list(f"c/{true.id}/")):
+        remote.delete(one.name)
+    with pytest.raises(RemoteFailed):
+        world.home("other").key_recover(words)
 
 
 # --- content that several events name -----------------------------------------------------------
@@ -244,9 +282,9 @@ def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
     with pytest.raises(Tampered):
         sealed._read(claim)
     with pytest.raises(Tampered):
-        circles._parsed(claim)
+        circles.LANGUAGE.parsed(claim)
     with pytest.raises(Tampered):
-        rings._parsed(claim)
+        rings.LANGUAGE.parsed(claim)
 
 
 # --- whose a chain is ---------------------------------------------------------------------------

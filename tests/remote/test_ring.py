@@ -29,6 +29,7 @@ from holdfast.remote.circle import Circle
 from holdfast.remote.envelope import enclose
 from holdfast.remote.keys import Key
 from holdfast.remote.ring import Ring
+from holdfast.remote.said import MOST, SPARE
 from holdfast.remote.sealed import Claim
 
 PACK = b"HOLDFAST PACK 1\nnot really"
@@ -355,8 +356,13 @@ def test_only_the_owner_turns_and_writes_a_ring() -> None:
         rings.encode(seen, BOB.key)
     turn = structs.replace(seen.newest, by=BOB.key.id, epoch=9)
     with pytest.raises(NotEntitled, match="someone unknown"):
-        Ring([*ring.said.values(), rings._signed(turn, BOB.key)], [], ring.place_key, ANN.circle)
-    lie = rings._signed(structs.replace(turn, by=ANN.key.id), BOB.key)
+        Ring(
+            [*ring.said.values(), rings.LANGUAGE.sign(turn, BOB.key)],
+            [],
+            ring.place_key,
+            ANN.circle,
+        )
+    lie = rings.LANGUAGE.sign(structs.replace(turn, by=ANN.key.id), BOB.key)
     with pytest.raises(Tampered, match="signature"):
         Ring([*ring.said.values(), lie], [], ring.place_key, ANN.circle)
 
@@ -375,6 +381,22 @@ def test_sharing_refuses_what_makes_no_sense() -> None:
         rings.share(RING, BOB.person, mode="own", made=1)
     with pytest.raises(Refused, match="not shared"):
         rings.unshare(RING, BOB.circle.id, made=1)
+
+
+def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = list(RING.said.values())
+    while len(said) <= MOST:
+        turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
+        said.append(rings.LANGUAGE.sign(turn, ANN.key))
+    full = Ring(said[: MOST - SPARE], RING.secrets, RING.place_key, ANN.circle)
+    with pytest.raises(Refused, match="no room"):
+        rings.rotated(full, ANN.key, made=9)
+    monkeypatch.setattr(rings.LANGUAGE, "holds", None)
+    monkeypatch.setattr(rings.LANGUAGE, "ordered", None)
+    with pytest.raises(Tampered, match="too many statements in the keys of a session"):
+        Ring(said, [], RING.place_key, ANN.circle)
 
 
 # --- who --------------------------------------------------------------------------------------

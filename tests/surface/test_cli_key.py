@@ -240,7 +240,7 @@ def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> 
     code = on.begin("laptop")
     on.let_in("desk", by="laptop")
     on.connect("blank")
-    answer = on.ok("blank", "key", "recover", *code.lower().split())
+    answer = on.ok("blank", "key", "recover", *code.lower().split(), "--yes")
     assert "holdfast devices revoke" in answer.out
     assert on.names("blank") == {"laptop": True, "desk": True, "blank": True}
     for lost in ("laptop", "desk"):
@@ -253,11 +253,26 @@ def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> 
 def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
     code = on.begin("laptop")
     on.connect("blank")
-    on.ok("blank", "key", "recover", "-", source=code + "\n")
+    on.ok("blank", "key", "recover", "-", "--yes", source=code + "\n")
     assert on.names("blank") == {"laptop": True, "blank": True}
     on.connect("other")
-    said = on.ok("other", "key", "recover", source=code + "\n", terminal=True)
+    said = on.ok("other", "key", "recover", source=code + "\nyes\n", terminal=True)
     assert code not in said.out + said.err
+
+
+def test_recovery_shows_the_circle_and_asks_whether_it_is_the_right_one(on: Devices) -> None:
+    code = on.begin("laptop")
+    fingerprint = str(on.json("laptop", "devices", "list")["fingerprint"])
+    on.connect("blank")
+    unasked = on("blank", "key", "recover", *code.split())
+    assert unasked.code == 4 and fingerprint in unasked.err and "--yes" in unasked.err
+    no = on("blank", "key", "recover", *code.split(), source="no\n", terminal=True)
+    assert no.code == 1 and fingerprint in no.out and "laptop" in no.out
+    other = on("blank", "key", "recover", *code.split(), "--confirm", "ab12-cd34-ef56-7890-ab12")
+    assert other.code == 2 and fingerprint in other.err
+    assert not (on.folder / "blank" / "keys").exists()
+    on.ok("blank", "key", "recover", *code.split(), "--confirm", fingerprint)
+    assert on.names("blank") == {"laptop": True, "blank": True}
 
 
 @pytest.mark.parametrize("line", ["key recover", "key recover -"])
@@ -281,8 +296,8 @@ def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
     new = str(on.json("laptop", "key", "rotate", "--recovery")["recovery"])
     on.connect("blank")
     # It opens what was written before it was replaced, and sees no more than that.
-    on.ok("blank", "key", "recover", *old.split())
+    on.ok("blank", "key", "recover", *old.split(), "--yes")
     assert on.names("laptop") == {"laptop": True}
     on.connect("other")
-    on.ok("other", "key", "recover", *new.split())
+    on.ok("other", "key", "recover", *new.split(), "--yes")
     assert on.names("other") == {"laptop": True, "other": True}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.home import Holdfast
     from holdfast.keychain import Asking, Changed
-    from holdfast.remote.circle import Device
+    from holdfast.remote.circle import Circle, Device
 
 _KEPT = {
     "file": "in a file that only you can read",
@@ -95,7 +95,8 @@ def _tell_recovery(changed: Changed, screen: Screen) -> None:
     screen.line()
     screen.line("This is your recovery code, and it is shown only now. Write it on paper.")
     screen.line("With it and a remote you get everything back if all your devices are lost;")
-    screen.line("whoever else has it can read everything, too.")
+    screen.line("whoever else has it can read everything, too. Write beside it the fingerprint of")
+    screen.line("your circle, which is shown to you then: ", changed.circle.fingerprint)
 
 
 def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -141,16 +142,22 @@ def run_import(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 def _recover_arguments(parser: Parser) -> None:
     parser.add_argument("code", nargs="*", metavar="CODE", help="the recovery code; - reads it")
+    parser.add_argument("--confirm", default="", metavar="CIRCLE", help="only this circle")
+    parser.add_argument("--yes", action="store_true", help="the fingerprint was compared")
 
 
-def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     typed = " ".join(options.code) or _typed("recovery code: ", screen)
     if typed == "-":
         typed = screen.source.readline(4096)
     if not typed.strip():
         hint = "in a terminal it is asked for; from a pipe: holdfast key recover -"
         raise InvalidInput("no code was given", hint=hint)
-    changed = hf.key_recover(typed)
+    try:
+        changed = hf.key_recover(typed, agree=lambda circle: _agree(circle, options, screen))
+    except _Declined:
+        screen.line("nothing was changed")
+        return 1
     screen.answer(_values(changed))
     name = changed.device.name
     screen.done(("back in your circle ", "green"), changed.circle.fingerprint, f" as {name}")
@@ -159,6 +166,25 @@ def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if len(others) > 1:
         screen.done("If other devices are lost, put them out: holdfast devices revoke NAME")
     screen.hint("then: ", "holdfast sync")
+    return 0
+
+
+class _Declined(Exception):
+    """Someone was asked, and did not say yes."""
+
+
+def _agree(circle: Circle, options: Namespace, screen: Screen) -> None:
+    """Whoever runs the remote could show something else than what was written there."""
+    from holdfast.remote.code import same_fingerprint
+
+    if options.confirm and not same_fingerprint(options.confirm, circle.fingerprint):
+        why = f"it opens {circle.fingerprint}"
+        raise InvalidInput("the recovery code opens another circle", why=why)
+    names = ", ".join(each.name for each in circle.devices() if each.active)
+    asked = f"the code opens the circle {circle.fingerprint}, of these devices: {names}"
+    if options.confirm or options.yes or agreed(asked, "this is yours", screen):
+        return
+    raise _Declined
 
 
 def _rotate_arguments(parser: Parser) -> None:
@@ -344,7 +370,7 @@ COMMANDS = {
         _recover_arguments,
         run_recover,
         "holdfast key recover",
-        "holdfast key recover -",
+        "holdfast key recover - --confirm ab12-cd34-ef56-7890-ab12",
     ),
     "key rotate": Command(
         _rotate_arguments, run_rotate, "holdfast key rotate", "holdfast key rotate --recovery"

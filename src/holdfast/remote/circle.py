@@ -15,20 +15,23 @@ from the set alone:
 - where endings contradict each other (two devices revoke each other), a new recovery key wins,
   then the recovery key, then the device that is longer in the circle;
 - revoked stays revoked: a key is never added twice;
+- a recovery key signs the statement that brings it in, so nobody can found a circle around that
+  of someone else; to whom it seals is in circle objects alone, statements have a hash of it;
 - an epoch is *clean* if its maker had seen every ending that counts. Without a clean one the
   circle is *stale*: someone who was put out may hold the newest, so another is due (`refreshed`).
 
     object    = envelope of kind CIRCLE, word: id of the circle; sealed to active devices and
                 recovery keys; claim {"circle", "signer", "made"}
     body      = JSON {"said": [[statement, signature (hex)], …], "secrets": [age identity, …],
-                "name_key": hex}
-    statement = JSON, see `Statement`; signed with "holdfast statement 1" LF before it
+                "name_key": hex, "recoveries": [age recipient, …]}
+    statement = JSON, see `Statement`; signed with "holdfast statement 1" LF before it, and by the
+                recovery key that it brings in with "holdfast recovery 1" LF before it
 """
 
 from __future__ import annotations
 
 import os
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -47,8 +50,10 @@ from holdfast.errors import (
     Tampered,
 )
 from holdfast.remote import code, keys
+from holdfast.remote import said as speech
 from holdfast.remote.envelope import UNREADABLE, disclose, enclose, word_of
 from holdfast.remote.keys import Key, Secret
+from holdfast.remote.said import Said, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,9 +62,11 @@ if TYPE_CHECKING:
 FILE = "circle"
 KIND = "CIRCLE"
 ID = 32
-MOST = 10_000
-_LIMIT = 32 << 20
+_LIMIT = 8 << 20
+_LONGEST = 64 << 10
 _TAG = b"holdfast statement 1\n"
+_RECOVERY_TAG = b"holdfast recovery 1\n"
+_CHECK_TAG = b"holdfast recovery recipient\n"
 _NAME_TAG = b"holdfast name\n"
 FOUNDED, ADDED, REVOKED, RENAMED = "founded", "added", "revoked", "renamed"
 ROTATED, RECOVERY = "rotated", "recovery"
@@ -82,28 +89,16 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     target: str = ""
     epoch: int = 0
     epoch_key: str = ""
-    recovery_recipient: str = ""
+    recovery_check: str = ""
     recovery_verify: str = ""
     name_check: str = ""
 
 
-class Said(NamedTuple):
-    """A statement as it was signed."""
-
-    raw: bytes
-    signature: bytes
-
-    @property
-    def hash(self) -> str:
-        return _hash(self.raw)
-
-    @property
-    def statement(self) -> Statement:
-        return _parsed(self.raw)
+LANGUAGE = speech.Language(Statement, tag=_TAG, whole="a circle", longest=_LONGEST)
 
 
 class Public(NamedTuple):
-    """The public half of a key."""
+    """The public half of a key; others are not told to whom a recovery key seals."""
 
     recipient: str
     verify: bytes
@@ -135,24 +130,6 @@ class Epoch(NamedTuple):
         return keys.recipient_id(self.recipient)
 
 
-@lru_cache(maxsize=4096)
-def _hash(raw: bytes) -> str:
-    return sha256(raw).hexdigest()
-
-
-@lru_cache(maxsize=4096)
-def _parsed(raw: bytes) -> Statement:
-    try:
-        return msgspec.json.decode(raw, type=Statement)
-    except UNREADABLE as error:
-        raise Tampered("a statement of a circle cannot be read", why=str(error)) from None
-
-
-@lru_cache(maxsize=4096)
-def _holds(verify: bytes, signature: bytes, raw: bytes) -> bool:
-    return keys.verify(verify, signature, _TAG + raw)
-
-
 class Circle:
     """The devices of one person. A value: what changes it returns another.
 
@@ -161,19 +138,25 @@ class Circle:
     """
 
     def __init__(
-        self, said: Iterable[Said], secrets: Iterable[Secret] = (), name_key: bytes = b""
+        self,
+        said: Iterable[Said[Statement]],
+        secrets: Iterable[Secret] = (),
+        name_key: bytes = b"",
+        recoveries: Iterable[str] = (),
     ) -> None:
-        self.said = {each.hash: each for each in said}
-        if len(self.said) > MOST:
-            raise Tampered("a circle has too many statements", why=f"over {MOST}")
-        self._order, self._past = _ordered(self.said)
+        self.said = LANGUAGE.gathered(said)
+        self._order, self._past = LANGUAGE.ordered(self.said)
         self.id = _founding(self.said)[:ID]
         self._brought = _introductions(self)
         _require_signatures(self)
-        founded = self.said[_founding(self.said)].statement
+        founded = self.said[_founding(self.said)].told
         self.name_key = name_key if _checks(name_key, founded.name_check) else b""
-        named = {each.statement.epoch_key for each in self.said.values()}
+        told = [each.told for each in self.said.values()]
+        named = {each.epoch_key for each in told}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in named}
+        checks = {each.recovery_check for each in told}
+        given = {_check(each): each for each in recoveries}
+        self._seals = {check: each for check, each in given.items() if check in checks}
 
     def __repr__(self) -> str:
         return f"<Circle {self.id}, {len(self.said)} statements>"
@@ -181,8 +164,8 @@ class Circle:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Circle):
             return NotImplemented
-        ours = (self.said.keys(), self._secrets, self.name_key)
-        return ours == (other.said.keys(), other._secrets, other.name_key)
+        ours = (self.said.keys(), self._secrets, self.name_key, self._seals)
+        return ours == (other.said.keys(), other._secrets, other.name_key, other._seals)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -197,7 +180,7 @@ class Circle:
     @property
     def statements(self) -> list[Statement]:
         """Those that count, each after what it has seen."""
-        return [self.said[each].statement for each in self._order if each in self._counted]
+        return [self.said[each].told for each in self._order if each in self._counted]
 
     def devices(self) -> list[Device]:
         """Every device that was ever in it, in the order in which they came."""
@@ -223,12 +206,12 @@ class Circle:
     def verify_key(self, key_id: str) -> bytes | None:
         """With what a signature of this signer is checked, if it was ever brought in."""
         brought = [each for each in self._brought.get(key_id, ()) if each in self._counted]
-        return _publics(self.said[brought[0]].statement)[key_id].verify if brought else None
+        return _publics(self.said[brought[0]].told)[key_id] if brought else None
 
     def recipients(self) -> list[str]:
         """To whom a circle object is sealed."""
         active = [each.recipient for each in self.devices() if each.active]
-        return [*active, *(each.recipient for each in self.recoveries())]
+        return [*active, *(each.recipient for each in self.recoveries() if each.recipient)]
 
     @cached_property
     def epoch_list(self) -> list[Epoch]:
@@ -236,7 +219,7 @@ class Circle:
         endings = {each for each in self._counted if each in self._ends}
         found = []
         for each in self._order:
-            said = self.said[each].statement
+            said = self.said[each].told
             if each in self._counted and said.epoch_key:
                 clean = endings <= self._past[each] | {each}
                 found.append(Epoch(said.epoch, said.epoch_key, each, clean))
@@ -281,6 +264,11 @@ class Circle:
         return code.PersonKey(self.id, self.epoch.recipient)
 
     @property
+    def _held(self) -> set[str]:
+        """All that is here: what was said, and keys."""
+        return {*self.said, *self._secrets, *self._seals}
+
+    @property
     def hashes(self) -> frozenset[str]:
         """What to remember of it, so that a rollback is noticed."""
         return frozenset(self.said)
@@ -292,7 +280,7 @@ class Circle:
         """Which signers a statement ends, if it counts."""
         found = {}
         for each in self._order:
-            said = self.said[each].statement
+            said = self.said[each].told
             if said.kind == REVOKED:
                 found[each] = frozenset([said.target])
             elif said.kind == RECOVERY:
@@ -301,7 +289,7 @@ class Circle:
         return found
 
     def _recoveries_in(self, hash: str) -> list[str]:
-        said = self.said[hash].statement
+        said = self.said[hash].told
         return [keys.key_id(bytes.fromhex(said.recovery_verify))] if said.recovery_verify else []
 
     @cached_property
@@ -309,8 +297,10 @@ class Circle:
         found = {}
         for each in self._order:
             if each in self._counted:
+                said = self.said[each].told
                 for id in self._recoveries_in(each):
-                    found[id] = _publics(self.said[each].statement)[id]
+                    seals = self._seals.get(said.recovery_check, "")
+                    found[id] = Public(seals, bytes.fromhex(said.recovery_verify))
         return found
 
     @cached_property
@@ -329,7 +319,7 @@ class Circle:
                 return self._standing(certain, banned)
             first = min(possible - certain, key=self._rank)
             taken = certain | {first}
-            banned |= {each for each in self._ends if self._is_ended_by(first, each)}
+            banned.update(self._against[first])
 
     def _agreed(self, taken: set[str], banned: set[str]) -> tuple[set[str], set[str]]:
         certain = set(taken)
@@ -348,20 +338,30 @@ class Circle:
         standing: set[str] = set()
         founding = self._order[0]
         for each in (each for each in self._order if each not in banned):
-            brought = self._brought[self.said[each].statement.by]
+            brought = self._brought[self.said[each].told.by]
             known = any(one in standing and one in self._past[each] for one in brought)
-            if (known or each == founding) and not any(
-                self._is_ended_by(each, end) for end in endings
-            ):
+            if (known or each == founding) and endings.isdisjoint(self._against[each]):
                 standing.add(each)
         return standing
 
-    def _is_ended_by(self, each: str, end: str) -> bool:
-        ended = self.said[each].statement.by in self._ends[end]
-        return ended and each != end and each not in self._past[end]
+    @cached_property
+    def _against(self) -> dict[str, list[str]]:
+        """The endings that each statement would not count by."""
+        ending: dict[str, list[str]] = {}
+        for end, signers in self._ends.items():
+            for signer in signers:
+                ending.setdefault(signer, []).append(end)
+        return {
+            each: [
+                end
+                for end in ending.get(said.told.by, ())
+                if each != end and each not in self._past[end]
+            ]
+            for each, said in self.said.items()
+        }
 
     def _rank(self, each: str) -> tuple[bool, int, int]:
-        said = self.said[each].statement
+        said = self.said[each].told
         by_recovery = any(said.by in self._recoveries_in(one) for one in self._brought[said.by])
         came = min(self._order.index(one) for one in self._brought[said.by])
         return said.kind != RECOVERY, -1 if by_recovery else came, self._order.index(each)
@@ -384,47 +384,32 @@ class Circle:
 # --- checks that hold for ever ----------------------------------------------------------------
 
 
-def _founding(said: Mapping[str, Said]) -> str:
-    found = [hash for hash, each in said.items() if each.statement.kind == FOUNDED]
+def _founding(said: Mapping[str, Said[Statement]]) -> str:
+    found = [hash for hash, each in said.items() if each.told.kind == FOUNDED]
     if len(found) != 1:
         raise Tampered("a circle has one founding statement", why=f"this has {len(found)}")
     return found[0]
 
 
-def _ordered(said: Mapping[str, Said]) -> tuple[list[str], dict[str, set[str]]]:
-    """The hashes, each after what it has seen, and the past of each."""
-    past: dict[str, set[str]] = {}
-    depth: dict[str, int] = {}
-    left = dict(said)
-    while left:
-        ready = [h for h, each in left.items() if all(s in past for s in each.statement.seen)]
-        if not ready:
-            raise Tampered("a circle is incomplete", why="a statement refers to one not shown")
-        for hash in ready:
-            seen = left.pop(hash).statement.seen
-            past[hash] = set(seen).union(*(past[each] for each in seen))
-            depth[hash] = 1 + max((depth[each] for each in seen), default=0)
-    return sorted(past, key=lambda hash: (depth[hash], hash)), past
-
-
-def _publics(said: Statement) -> dict[str, Public]:
-    """The keys that a statement brings in, by id."""
-    given = [(said.recipient, said.verify), (said.recovery_recipient, said.recovery_verify)]
+def _publics(said: Statement) -> dict[str, bytes]:
+    """The verify keys that a statement brings in, by id."""
     try:
-        found = [Public(recipient, bytes.fromhex(verify)) for recipient, verify in given if verify]
-        for each in found:
-            code.recipient_bytes(each.recipient)
+        found = [bytes.fromhex(each) for each in (said.verify, said.recovery_verify) if each]
+        if said.verify:
+            code.recipient_bytes(said.recipient)
+        return {keys.key_id(each): each for each in found}
     except (ValueError, InvalidInput):
         raise Tampered("a statement brings in a key that is none") from None
-    return {keys.key_id(each.verify): each for each in found}
 
 
 def _introductions(circle: Circle) -> dict[str, list[str]]:
     """The statements that bring in a signer, by the signer's id."""
     found: dict[str, list[str]] = {}
-    publics: dict[str, Public] = {}
+    publics: dict[str, tuple[bytes, str]] = {}
     for hash in circle._order:
-        for id, public in _publics(circle.said[hash].statement).items():
+        said = circle.said[hash].told
+        for id, verify in _publics(said).items():
+            public = verify, said.recipient if verify.hex() == said.verify else said.recovery_check
             if publics.setdefault(id, public) != public:
                 raise Tampered("two keys of a circle have the same id", why=id)
             found.setdefault(id, []).append(hash)
@@ -434,16 +419,30 @@ def _introductions(circle: Circle) -> dict[str, list[str]]:
 def _require_signatures(circle: Circle) -> None:
     founding = _founding(circle.said)
     for hash in circle._order:
-        said, signature = circle.said[hash].statement, circle.said[hash].signature
+        each = circle.said[hash]
+        said = each.told
         own = said.kind == FOUNDED and not said.seen
         if not own and (said.circle != circle.id or founding not in circle._past[hash]):
             raise Tampered("a statement of another circle is among these", why=hash[:16])
         brought = [b for b in circle._brought.get(said.by, ()) if own or b in circle._past[hash]]
         if not brought:
             raise NotEntitled("a statement is signed by someone outside the circle", why=said.by)
-        public = _publics(circle.said[brought[0]].statement)[said.by]
-        if not _holds(public.verify, signature, circle.said[hash].raw):
+        verify = _publics(circle.said[brought[0]].told)[said.by]
+        if not LANGUAGE.holds(each, verify):
             raise Tampered("the signature of a statement is wrong", why=hash[:16])
+        _require_consent(each)
+
+
+def _require_consent(said: Said[Statement]) -> None:
+    """A recovery key belongs to a circle only if whoever had it in hand said so."""
+    own = said.told.recovery_verify
+    if own and not LANGUAGE.holds(said, bytes.fromhex(own), part=1, tag=_RECOVERY_TAG):
+        why = f"statement {said.hash[:16]}"
+        raise Tampered("a circle names a recovery key that did not agree to it", why=why)
+
+
+def _check(recipient: str) -> str:
+    return sha256(_CHECK_TAG + recipient.encode()).hexdigest()
 
 
 def _checks(name_key: bytes, check: str) -> bool:
@@ -462,7 +461,7 @@ def _device(said: Statement) -> Device:
 # --- what can be said -------------------------------------------------------------------------
 
 
-def found(key: Key, name: str, recovery: Public | Key, *, made: int) -> Circle:
+def found(key: Key, name: str, recovery: Key, *, made: int) -> Circle:
     """A circle of one device and a recovery key."""
     epoch, name_key = Secret.new(), os.urandom(32)
     statement = Statement(
@@ -474,11 +473,12 @@ def found(key: Key, name: str, recovery: Public | Key, *, made: int) -> Circle:
         verify=key.verify.hex(),
         epoch=1,
         epoch_key=epoch.recipient,
-        recovery_recipient=recovery.recipient,
+        recovery_check=_check(recovery.recipient),
         recovery_verify=recovery.verify.hex(),
         name_check=sha256(_NAME_TAG + name_key).hexdigest(),
     )
-    return Circle([_signed(statement, key)], [epoch], name_key)
+    said = LANGUAGE.sign(statement, key, (_RECOVERY_TAG, recovery))
+    return Circle([said], [epoch], name_key, [recovery.recipient])
 
 
 def approve(circle: Circle, key: Key, device: code.DeviceCode, *, made: int) -> Circle:
@@ -521,14 +521,15 @@ def rotate(circle: Circle, key: Key, *, made: int) -> Circle:
     return _say_with_epoch(circle, key, made, kind=ROTATED)
 
 
-def replace_recovery(circle: Circle, key: Key, recovery: Public | Key, *, made: int) -> Circle:
+def replace_recovery(circle: Circle, key: Key, recovery: Key, *, made: int) -> Circle:
     """Put another recovery key in the place of the old one, which then opens nothing new."""
     return _say_with_epoch(
         circle,
         key,
         made,
         kind=RECOVERY,
-        recovery_recipient=recovery.recipient,
+        recovery=recovery,
+        recovery_check=_check(recovery.recipient),
         recovery_verify=recovery.verify.hex(),
     )
 
@@ -550,15 +551,12 @@ def union(one: Circle, other: Circle) -> Circle:
     if one.id != other.id:
         why = f"{one.fingerprint} and {other.fingerprint}"
         raise Swapped("these are the circles of two persons", why=why)
-    if other.said.keys() <= one.said.keys() and other._secrets.keys() <= one._secrets.keys():
-        return one if one.name_key or not other.name_key else _with_name(one, other.name_key)
+    name_key = one.name_key or other.name_key
+    if one.name_key == name_key and other._held <= one._held:
+        return one
     secrets = {**one._secrets, **other._secrets}
-    said = {**one.said, **other.said}
-    return Circle(said.values(), secrets.values(), one.name_key or other.name_key)
-
-
-def _with_name(circle: Circle, name_key: bytes) -> Circle:
-    return Circle(circle.said.values(), circle._secrets.values(), name_key)
+    said, seals = {**one.said, **other.said}, {**one._seals, **other._seals}
+    return Circle(said.values(), secrets.values(), name_key, seals.values())
 
 
 def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
@@ -572,28 +570,32 @@ def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
         )
 
 
-def _say_with_epoch(circle: Circle, key: Key, made: int, **fields: str) -> Circle:
+def _say_with_epoch(
+    circle: Circle, key: Key, made: int, *, kind: str, recovery: Key | None = None, **fields: str
+) -> Circle:
     number = max(each.number for each in circle.epoch_list) + 1
     epoch = Secret.new()
-    return _say(circle, key, made, epoch=number, epoch_key=epoch.recipient, secret=epoch, **fields)
+    told = _told(circle, key, made, epoch=number, epoch_key=epoch.recipient, kind=kind, **fields)
+    also = [(_RECOVERY_TAG, recovery)] if recovery else []
+    said = [*circle.said.values(), LANGUAGE.sign(told, key, *also)]
+    seals = [*circle._seals.values(), *([recovery.recipient] if recovery else [])]
+    return Circle(said, [*circle._secrets.values(), epoch], circle.name_key, seals)
 
 
-def _say(
-    circle: Circle,
-    key: Key,
-    made: int,
-    *,
-    secret: Secret | None = None,
-    epoch: int = 0,
-    **fields: str,
-) -> Circle:
+def _say(circle: Circle, key: Key, made: int, *, kind: str, **fields: str) -> Circle:
+    told = _told(circle, key, made, kind=kind, epoch=0, **fields)
+    said = [*circle.said.values(), LANGUAGE.sign(told, key)]
+    return Circle(said, circle._secrets.values(), circle.name_key, circle._seals.values())
+
+
+def _told(
+    circle: Circle, key: Key, made: int, *, kind: str, epoch: int, **fields: str
+) -> Statement:
     _require_voice(circle, key)
-    seen = set(circle.said).difference(*(each.statement.seen for each in circle.said.values()))
-    statement = Statement(
-        by=key.id, made=made, circle=circle.id, seen=tuple(sorted(seen)), epoch=epoch, **fields
-    )
-    secrets = [*circle._secrets.values(), *([secret] if secret else [])]
-    return Circle([*circle.said.values(), _signed(statement, key)], secrets, circle.name_key)
+    ending = kind in (REVOKED, RECOVERY)
+    LANGUAGE.require_room(circle.said, spare=0 if ending else speech.SPARE)
+    seen = ends(circle.said)
+    return Statement(kind, key.id, made, circle.id, seen, epoch=epoch, **fields)
 
 
 def _require_voice(circle: Circle, key: Key) -> None:
@@ -605,11 +607,6 @@ def _require_voice(circle: Circle, key: Key) -> None:
         raise NotEntitled(who, hint="on an active device: holdfast devices list")
     hint = "holdfast devices add, then approve it on a device that is in the circle"
     raise NotEntitled(f"the key {key.id} is not in this circle", hint=hint)
-
-
-def _signed(statement: Statement, key: Key) -> Said:
-    raw = msgspec.json.encode(statement)
-    return Said(raw, key.sign(_TAG + raw))
 
 
 # --- objects ----------------------------------------------------------------------------------
@@ -625,6 +622,7 @@ class _Body(Struct, frozen=True):
     said: list[tuple[str, str]]
     secrets: list[str] = []
     name_key: str = ""
+    recoveries: list[str] = []
 
 
 def encode(circle: Circle, key: Key) -> bytes:
@@ -696,16 +694,16 @@ def load_circle(folder: str, key: Key) -> Circle | None:
 
 
 def _packed(circle: Circle, key: Key, recipients: list[str]) -> bytes:
-    texts = [each.text for each in circle._secrets.values()]
-    body = msgspec.json.encode(_Body(_texts(circle), texts, circle.name_key.hex()))
-    newest = max(each.statement.made for each in circle.said.values())
+    secrets = [each.text for each in circle._secrets.values()]
+    name_key, seals = circle.name_key.hex(), list(circle._seals.values())
+    body = msgspec.json.encode(_Body(_texts(circle), secrets, name_key, seals))
+    newest = max(each.told.made for each in circle.said.values())
     claim = msgspec.json.encode(_Claim(circle.id, key.id, newest))
     return enclose(KIND, claim, body, key, recipients, circle.id)
 
 
 def _texts(circle: Circle) -> list[tuple[str, str]]:
-    every = (circle.said[hash] for hash in circle._order)
-    return [(each.raw.decode(), each.signature.hex()) for each in every]
+    return speech.texts(circle.said[hash] for hash in circle._order)
 
 
 def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
@@ -733,9 +731,10 @@ def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
 def _of_body(data: bytes) -> Circle:
     try:
         body = msgspec.json.decode(data, type=_Body)
-        said = [Said(raw.encode(), bytes.fromhex(sign)) for raw, sign in body.said]
-        secrets = [Secret(text) for text in body.secrets]
-        return Circle(said, secrets, bytes.fromhex(body.name_key))
+        said = LANGUAGE.read(body.said)
+        secrets = [Secret(text) for text in body.secrets[: speech.MOST]]
+        name_key = bytes.fromhex(body.name_key)
+        return Circle(said, secrets, name_key, body.recoveries[: speech.MOST])
     except (*UNREADABLE, InvalidInput):
         # The cause might quote a secret.
         raise Tampered("a circle object cannot be read") from None

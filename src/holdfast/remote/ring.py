@@ -26,9 +26,9 @@ everything counts: what a lost device had pushed is not lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct, structs
@@ -45,13 +45,15 @@ from holdfast.errors import (
 )
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys, names
+from holdfast.remote import said as speech
 from holdfast.remote.circle import Circle
 from holdfast.remote.envelope import UNREADABLE, disclose, enclose, word_of
 from holdfast.remote.keys import Key, Secret
+from holdfast.remote.said import Said, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 KIND = "RING"
 READ, CONTINUE, NONE = "read", "continue", "none"
@@ -59,6 +61,7 @@ _MODES = (NONE, READ, CONTINUE)
 _TAG = b"holdfast turn 1\n"
 _PLACE_TAG = b"holdfast place\n"
 _LIMIT = 64 << 20
+_LONGEST = 8 << 20
 
 
 class Signed(Protocol):
@@ -117,52 +120,31 @@ class Turn(Struct, frozen=True, omit_defaults=True):
         return [each for each in self.members if each.mode != NONE]
 
 
-class Said(NamedTuple):
-    """A turn as it was signed."""
-
-    raw: bytes
-    signature: bytes
-
-    @property
-    def hash(self) -> str:
-        return sha256(self.raw).hexdigest()
-
-    @property
-    def turn(self) -> Turn:
-        return _parsed(self.raw)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(raw: bytes) -> Turn:
-    try:
-        return msgspec.json.decode(raw, type=Turn)
-    except UNREADABLE as error:
-        raise Tampered("a turn of a session's keys cannot be read", why=str(error)) from None
-
-
-@lru_cache(maxsize=4096)
-def _holds(verify: bytes, signature: bytes, raw: bytes) -> bool:
-    return keys.verify(verify, signature, _TAG + raw)
+LANGUAGE = speech.Language(Turn, tag=_TAG, whole="the keys of a session", longest=_LONGEST)
 
 
 class Ring:
     """The keys of one session. A value: what changes it returns another."""
 
     def __init__(
-        self, said: Iterable[Said], secrets: Iterable[Secret], place_key: bytes, owner: Circle
+        self,
+        said: Iterable[Said[Turn]],
+        secrets: Iterable[Secret],
+        place_key: bytes,
+        owner: Circle,
     ) -> None:
-        self.said = {each.hash: each for each in said}
+        self.said = LANGUAGE.gathered(said)
         self.owner = owner
         _require_one_session(self)
+        self._past = LANGUAGE.ordered(self.said).past
         _require_signatures(self)
-        first = next(iter(self.said.values())).turn
+        first = next(iter(self.said.values())).told
         self.session, self.place = first.session, first.place
         self.place_key = place_key
         if sha256(_PLACE_TAG + place_key).hexdigest() != first.place_check:
             raise Tampered(f"the names of session {self.session} are not those of its owner")
-        made = {each.turn.key for each in self.said.values()}
+        made = {each.told.key for each in self.said.values()}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in made}
-        self._past = _pasts(self.said)
 
     def __repr__(self) -> str:
         return f"<Ring of {self.session}, epoch {self.epoch}>"
@@ -180,7 +162,7 @@ class Ring:
     @cached_property
     def turns(self) -> list[Turn]:
         """Those that count, the newest last."""
-        return [self.said[each].turn for each in self._counted]
+        return [self.said[each].told for each in self._counted]
 
     @property
     def newest(self) -> Turn:
@@ -207,14 +189,14 @@ class Ring:
     def secret(self, id: str) -> tuple[Secret, int]:
         """The secret with this id, and its epoch; `Locked` says whose it is and what to do."""
         for each in self.said.values():
-            found = self._secrets.get(each.turn.key)
+            found = self._secrets.get(each.told.key)
             if found is not None and found.id == id:
-                return found, each.turn.epoch
+                return found, each.told.epoch
         raise self.locked(id)
 
     def locked(self, id: str) -> HoldfastError:
         """The error that names the key which would open something."""
-        known = [each.turn for each in self.said.values() if _id(each.turn) == id]
+        known = [each.told for each in self.said.values() if _id(each.told) == id]
         whose = code.grouped(self.owner.id)
         which = f"epoch {known[0].epoch}" if known else f"after epoch {self.epoch}"
         return Locked(
@@ -242,7 +224,7 @@ class Ring:
 
     def recipients(self) -> list[str]:
         """To whom the ring itself is sealed."""
-        recovery = [each.recipient for each in self.owner.recoveries()]
+        recovery = [each.recipient for each in self.owner.recoveries() if each.recipient]
         return [self.newest.circle_key, *recovery, *(each.key for each in self.newest.shared)]
 
     def chain(self, device: str) -> str:
@@ -305,14 +287,14 @@ class Ring:
 
     @cached_property
     def _counted(self) -> list[str]:
-        order = sorted(self.said, key=lambda hash: (self.said[hash].turn.epoch, hash))
-        active = [each for each in order if self.owner.is_active(self.said[each].turn.by)]
+        order = sorted(self.said, key=lambda hash: (self.said[hash].told.epoch, hash))
+        active = [each for each in order if self.owner.is_active(self.said[each].told.by)]
         return [each for each in order if each in active or self._is_seen(each, active)]
 
     def _is_seen(self, each: str, active: Sequence[str]) -> bool:
         """Whether a turn by a device that is not active any more counts."""
-        by = self.said[each].turn.by
-        fresh = [one for one in active if self._is_fresh(self.said[one].turn, self.owner, by)]
+        by = self.said[each].told.by
+        fresh = [one for one in active if self._is_fresh(self.said[one].told, self.owner, by)]
         return not fresh or any(each in self._past[one] for one in fresh)
 
     def _is_fresh(self, turn: Turn, circle: Circle, signer: str) -> bool:
@@ -337,7 +319,7 @@ class Ring:
 
 def _require_one_session(ring: Ring) -> None:
     of = {
-        (each.turn.session, each.turn.place, each.turn.place_check, each.turn.owner)
+        (each.told.session, each.told.place, each.told.place_check, each.told.owner)
         for each in ring.said.values()
     }
     if len(of) != 1:
@@ -348,25 +330,12 @@ def _require_one_session(ring: Ring) -> None:
 
 def _require_signatures(ring: Ring) -> None:
     for each in ring.said.values():
-        verify = ring.owner.verify_key(each.turn.by)
+        verify = ring.owner.verify_key(each.told.by)
         if verify is None:
-            why = f"device {each.turn.by} of {ring.owner.fingerprint}"
+            why = f"device {each.told.by} of {ring.owner.fingerprint}"
             raise NotEntitled("the keys of a session were changed by someone unknown", why=why)
-        if not _holds(verify, each.signature, each.raw):
-            raise Tampered("the signature of a turn is wrong", why=each.turn.session)
-
-
-def _pasts(said: Mapping[str, Said]) -> dict[str, set[str]]:
-    past: dict[str, set[str]] = {}
-    left = dict(said)
-    while left:
-        ready = [h for h, each in left.items() if all(s in past for s in each.turn.seen)]
-        if not ready:
-            raise Tampered("the keys of a session are incomplete")
-        for hash in ready:
-            seen = left.pop(hash).turn.seen
-            past[hash] = set(seen).union(*(past[each] for each in seen))
-    return past
+        if not LANGUAGE.holds(each, verify):
+            raise Tampered("the signature of a turn is wrong", why=each.told.session)
 
 
 def _id(turn: Turn) -> str:
@@ -405,7 +374,7 @@ def new_ring(circle: Circle, key: Key, session: str, *, made: int) -> Ring:
         circle_key=circle.current.recipient,
     )
     secret = Secret.new()
-    said = _signed(structs.replace(turn, key=secret.recipient), key)
+    said = LANGUAGE.sign(structs.replace(turn, key=secret.recipient), key)
     return Ring([said], [secret], place_key, circle)
 
 
@@ -433,7 +402,8 @@ def rotated(
     said_of = {id: _updated(each, people) for id, each in ring._said_of.items()}
     if change is not None:
         said_of[change.circle] = change
-    seen = set(ring.said).difference(*(each.turn.seen for each in ring.said.values()))
+    ending = change is not None and change.mode == NONE
+    LANGUAGE.require_room(ring.said, spare=0 if ending else speech.SPARE)
     secret = Secret.new()
     turn = structs.replace(
         ring.newest,
@@ -442,11 +412,11 @@ def rotated(
         epoch=ring.epoch + 1,
         key=secret.recipient,
         circle_key=ring.owner.current.recipient,
-        seen=tuple(sorted(seen)),
+        seen=ends(ring.said),
         members=tuple(said_of[id] for id in sorted(said_of)),
         packs=tuple(sorted(set(packs))),
     )
-    said = [*ring.said.values(), _signed(turn, key)]
+    said = [*ring.said.values(), LANGUAGE.sign(turn, key)]
     return Ring(said, [*ring._secrets.values(), secret], ring.place_key, ring.owner)
 
 
@@ -508,11 +478,6 @@ def require_remembered(ring: Ring, remembered: Collection[str]) -> None:
         )
 
 
-def _signed(turn: Turn, key: Key) -> Said:
-    raw = msgspec.json.encode(turn)
-    return Said(raw, key.sign(_TAG + raw))
-
-
 # --- objects ----------------------------------------------------------------------------------
 
 
@@ -534,8 +499,7 @@ def encode(ring: Ring, key: Key) -> bytes:
     """The ring object: sealed to the owner's devices, their recovery key and all members."""
     if not ring.owner.is_active(key.id):
         raise NotEntitled("only devices of its owner write the keys of a session", why=key.id)
-    every = [ring.said[each] for each in sorted(ring.said)]
-    turns = [(each.raw.decode(), each.signature.hex()) for each in every]
+    turns = speech.texts(ring.said[each] for each in sorted(ring.said))
     secrets = [each.text for each in ring._secrets.values()]
     who = msgspec.Raw(circles.public(ring.owner))
     body = msgspec.json.encode(_Body(turns, secrets, ring.place_key.hex(), who))
@@ -600,8 +564,8 @@ def _owner(id: str, told: Circle, own: Circle, people: People | None) -> Circle:
 
 def _of_body(body: _Body, owner: Circle) -> Ring:
     try:
-        said = [Said(raw.encode(), bytes.fromhex(signature)) for raw, signature in body.turns]
-        secrets = [Secret(text) for text in body.secrets]
+        said = LANGUAGE.read(body.turns)
+        secrets = [Secret(text) for text in body.secrets[: speech.MOST]]
         place_key = bytes.fromhex(body.place_key)
     except (ValueError, InvalidInput):
         raise Tampered("the keys of a session cannot be read") from None

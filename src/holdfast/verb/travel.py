@@ -105,11 +105,14 @@ class TravelVerbs:
 
         return keychain.import_(self._home, path)
 
-    def key_recover(self, code: str) -> Changed:
-        """Join one's circle again with nothing but the recovery code and a remote."""
+    def key_recover(self, code: str, *, agree: Callable[[Circle], object] | None = None) -> Changed:
+        """Join one's circle again with nothing but the recovery code and a remote.
+
+        `agree` is shown the circle before anything is made, and raises if it is another one.
+        """
         from holdfast import keychain
 
-        return keychain.recover(self._home, code)
+        return keychain.recover(self._home, code, agree)
 
     def key_rotate(self, *, recovery: bool = False) -> Changed:
         """Begin a new epoch of keys; with `recovery` the recovery code is replaced too."""

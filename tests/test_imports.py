@@ -47,15 +47,6 @@ ALLOWED = {
     "journal": "errors clock derived intake redact sha soundness text model.* store store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store",
-    "parcel": "holdfast errors derived model.* pack packed store",
-    "packed": "holdfast errors model.* pack",
-    "bunch": "errors model.travel remote.*",
-    "exchange": "holdfast errors bunch clock derived journal model.* pack packed parcel remote.*"
-    " restore store store.remotes text",
-    "errand": "holdfast errors config files home verb.travel",
-    "reach": "remote remote.careful store.remotes",
-    "sync": "holdfast errors bunch erasure exchange files home keychain reach remote.*"
-    " store.remotes text",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
     "move": "errors backup derived model.* sha soundness store store.carry",
@@ -120,18 +111,43 @@ ALLOWED = {
     "hooks.agents": "",
     "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
     "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
-    "keychain": "holdfast errors files home process reach remote remote.* store.remotes",
-    "wrapped": "holdfast errors files home keychain remote remote.*",
-    "sharing": "holdfast errors bunch home keychain reach remote remote.* store.remotes sync text",
+    # how sessions travel, from the inside out
+    "travel": "",
+    "travel.quick_pack": "holdfast errors model.* pack",
+    "travel.parcels": "holdfast errors derived model.* pack store travel.quick_pack",
+    "travel.session_keys": "errors model.travel remote.*",
+    "travel.trip": "clock errors journal remote remote.names store.remotes travel.session_keys",
+    "travel.exchange": "derived errors model.* remote remote.* store store.remotes text"
+    " travel.parcels travel.session_keys travel.trip",
+    "travel.opening": "errors model.* pack remote remote.* store.remotes travel.exchange"
+    " travel.quick_pack",
+    "travel.looking": "derived errors model.* store text travel.exchange travel.opening",
+    "travel.taking": "holdfast derived model.* pack restore store store.remotes travel.exchange"
+    " travel.looking travel.opening travel.quick_pack",
+    "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
+    " travel.opening travel.parcels",
+    "travel.pushing": "derived model.* store travel travel.exchange travel.parcels"
+    " travel.replacing travel.taking",
+    "travel.reach": "errors remote remote.careful remote.names store.remotes",
+    "keychain": "holdfast errors files home process remote remote.* store.remotes travel.reach",
+    "travel.circling": "holdfast errors home keychain remote remote.* store.remotes travel.reach"
+    " travel.session_keys",
+    "travel.remotes": "errors home remote remote.names store.remotes travel.reach",
+    "travel.visit": "holdfast erasure errors files home remote remote.names store.remotes text"
+    " travel.*",
+    "travel.background": "holdfast errors config files home verb.travel",
+    "sealed_export": "holdfast errors files home keychain remote remote.*",
+    "sharing": "errors home keychain remote remote.* store.remotes text travel.circling"
+    " travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
-    "arrival": "holdfast errors config files git home model.* place sha sync verb who",
+    "arrival": "holdfast errors config files git home model.* place sha travel.visit verb who",
     "survey": "arrival place process prove text verb who model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
-    "verb.travel": "holdfast arrival errand home keychain layout remote.circle"
-    " remote.code sharing store.remotes sync who",
+    "verb.travel": "holdfast arrival home keychain layout remote.circle remote.code sharing"
+    " store.remotes travel travel.background travel.remotes travel.visit who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.* who",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
@@ -140,10 +156,10 @@ ALLOWED = {
     " layout.ai_session layout.contract"
     " layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
-    " workspace model.* move retell wrapped",
+    " workspace model.* move retell sealed_export",
     "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
     " place process rebuild recover expiry soundness store store.bound store.local survey text"
-    " timeline touch verb.* view who wrapped",
+    " timeline touch verb.* view who sealed_export",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount model.content model.event store.*",
     "remote": "config errors remote.*",
@@ -154,8 +170,9 @@ ALLOWED = {
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " arrival child errand exchange expiry prove recover restore revisit soundness store.bound"
-    " store.remotes choice sync model.brief"
+    " arrival child expiry prove recover restore revisit soundness store.bound"
+    " store.remotes choice travel travel.background travel.exchange travel.remotes travel.visit"
+    " model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
     " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code"
     " sharing",
@@ -169,7 +186,7 @@ THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
     " arrival erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
-    " orchestrator pack packed parcel phase pipeline praxis_workflow"
+    " orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
     " mcp.* retell remote.*",
     "yaml": "layout.guarded",

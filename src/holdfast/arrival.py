@@ -63,13 +63,13 @@ def pull(home: Holdfast, session: str = "") -> Pulled:
     known = home.store.remotes.all()
     if not known:
         return Pulled()
-    from holdfast import sync
+    from holdfast.travel.visit import Manner, visit
 
     count, wrong = 0, []
-    manner = sync.Manner(push=False, sessions=[session] if session else (), wait=_BUSY)
+    manner = Manner(push=False, sessions=[session] if session else (), wait=_BUSY)
     for remote in known:
         try:
-            report = sync.visit(home, remote, manner)
+            report = visit(home, remote, manner)
         except Busy:
             wrong.append(f"{remote.name}: another sync is under way")
         except HoldfastError as error:

@@ -826,9 +826,9 @@ class Holdfast(TravelVerbs):
         Sessions that are new here belong to the project of this folder. A sealed one is opened
         by the keys of this device and its circle, or by its passphrase.
         """
-        from holdfast import restore, wrapped
+        from holdfast import restore, sealed_export
 
-        outcome = restore.absorb(self.journal, wrapped.opened(self, path))
+        outcome = restore.absorb(self.journal, sealed_export.opened(self, path))
         taken = [one.session for one in outcome.sessions if one.new]
         if taken:
             self.afterwards(lambda: self.workspace.claim(taken))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from holdfast import files
@@ -22,12 +23,12 @@ from holdfast.errors import (
     Refused,
     Tampered,
 )
-from holdfast.reach import reached
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys, names
 from holdfast.remote.circle import Circle, Device
 from holdfast.remote.code import DeviceCode, same_fingerprint
 from holdfast.remote.keys import Key
+from holdfast.travel.reach import circle_bytes, reached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -343,17 +344,14 @@ def meant(circle: Circle, which: str, *, active: bool = False) -> Device:
 def spread(home: Holdfast, circle: Circle, key: Key) -> list[Spread]:
     """Put the circle on every remote; what cannot be reached now gets it with the next sync."""
     data = circles.encode(circle, key)
-    name = names.circles(circle.id) + names.hash_of(data)
+    name = names.circle_name(circle.id, data)
     return [_put(known, name, data) for known in home.store.remotes.all()]
 
 
 def _put(known: Known, name: str, data: bytes) -> Spread:
     try:
-        there = reached(known)
-        try:
+        with closing(reached(known)) as there:
             there.put(name, data)
-        finally:
-            there.close()
     except HoldfastError as error:
         return Spread(known.name, str(error))
     return Spread(known.name)
@@ -382,9 +380,8 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
 def _gather(known: Known, key: Key, found: dict[str, Circle]) -> list[HoldfastError]:
     """Add what a remote tells; what no device wrote is passed over, and returned as errors."""
     wrong: list[HoldfastError] = []
-    there = reached(known)
-    try:
-        for each in there.list("c/"):
+    with closing(reached(known)) as there:
+        for each in there.list(names.CIRCLES):
             try:
                 circle = read(there, each.name, key)
                 if circle is not None:
@@ -392,16 +389,12 @@ def _gather(known: Known, key: Key, found: dict[str, Circle]) -> list[HoldfastEr
                     found[circle.id] = circles.union(before, circle) if before else circle
             except (Tampered, NotEntitled, NotThere) as error:
                 wrong.append(error)
-    finally:
-        there.close()
     return wrong
 
 
 def read(there: Remote, name: str, key: Key) -> Circle | None:
     """The circle in an object of this name; None if it is not for this key."""
-    data = there.get(name)
-    if names.hash_of(data) != name.rpartition("/")[2]:
-        raise Tampered("what is told of your devices is not as it was put there", why=name)
+    data = circle_bytes(there, name)
     try:
         return circles.decode(data, key)
     except Locked:

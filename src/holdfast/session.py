@@ -738,9 +738,9 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         made = backup.export(self.home.journal, self.id, clock=self.home.clock, partial=partial)
         chunks = made.chunks
         if to or passphrase:
-            from holdfast import wrapped
+            from holdfast import sealed_export
 
-            chunks = iter([wrapped.sealed(chunks, to=to, passphrase=passphrase)])
+            chunks = iter([sealed_export.sealed(chunks, to=to, passphrase=passphrase)])
         backup.write_pack(path, chunks, overwrite=overwrite)
         return made.left_out
 

@@ -8,19 +8,20 @@ reached keeps the old keys until the same is said again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from holdfast import sync
-from holdfast.bunch import Bunch
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.keychain import Spread
-from holdfast.reach import reached
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.code import PersonKey, same_fingerprint
 from holdfast.remote.ring import CONTINUE, READ, Member, Ring
+from holdfast.travel.circling import identity
+from holdfast.travel.reach import reached
+from holdfast.travel.session_keys import SessionKeys
+from holdfast.travel.visit import Manner, visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def shares(home: Holdfast, session: str) -> Shared:
     spread = []
     for known in home.store.remotes.all():
         try:
-            with _bunch(home, known, session) as (bunch, _):
-                found += [bunch.ready()] if bunch.ring else []
+            with _keys(home, known, session) as (keys, _):
+                found += [keys.ready()] if keys.ring else []
             spread.append(Spread(known.name))
         except HoldfastError as error:
             spread.append(Spread(known.name, str(error)))
@@ -94,32 +95,24 @@ def _everywhere(home: Holdfast, session: str, change: Change) -> Shared:
 
 
 def _turned(home: Holdfast, known: Known, session: str, change: Change) -> Ring:
-    manner = sync.Manner(sessions=(session,))
-    report = sync.visit(home, known, manner)
+    report = visit(home, known, Manner(sessions=(session,)))
     for problem in report.problems:
         if problem.error is not None:
             raise problem.error
-    with _bunch(home, known, session) as (bunch, remote):
-        return bunch.turn(lambda name, data: _put(remote, name, data), home.clock.now(), change)
-
-
-def _put(remote: Remote, name: str, data: bytes) -> None:
-    remote.put(name, data)
+    with _keys(home, known, session) as (keys, remote):
+        return keys.turn(remote.put, home.clock.now(), change)
 
 
 @contextmanager
-def _bunch(home: Holdfast, known: Known, session: str) -> Iterator[tuple[Bunch, Remote]]:
+def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
     """The keys of a session as a remote shows them."""
-    me = sync.identity(home)
+    me = identity(home)
     there = home.store.remotes.session(known, session)
     place = (there.place if there else "") or names.place(me.circle.name_key, session)
-    remote = reached(known)
-    try:
-        listed = {one.name: one.size for one in remote.list(f"s/{place}/")}
+    with closing(reached(known)) as remote:
+        listed = {one.name: one.size for one in remote.list(names.within(place))}
         owner = there.owner if there else ""
-        yield Bunch(me, session, listed, get=remote.get, place=place, owner=owner), remote
-    finally:
-        remote.close()
+        yield SessionKeys(me, session, listed, get=remote.get, place=place, owner=owner), remote
 
 
 def _told(session: str, found: list[Ring], spread: list[Spread]) -> Shared:

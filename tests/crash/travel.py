@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast import files, parcel, sync
+from holdfast import files
 from holdfast.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
 from holdfast.home import Holdfast
-from holdfast.sync import Manner
+from holdfast.travel import parcels, visit
+from holdfast.travel.visit import Manner
 from tests.crash import mirror
 from tests.crash.scenario import Ack, Scenario
 from tests.remote.travelling import Travellers, hashes, known, opened
@@ -40,8 +41,8 @@ class _OneByOne(Executor):
 
 
 def _steady() -> None:
-    vars(sync)["ThreadPoolExecutor"] = _OneByOne
-    vars(parcel)["MOST_EVENTS"] = 2  # several packs, few events
+    vars(visit)["ThreadPoolExecutor"] = _OneByOne
+    vars(parcels)["MOST_EVENTS"] = 2  # several packs, few events
     vars(files).update(_QUICK=float("inf"), _in_a_thread=mirror._at_once)
 
 
@@ -74,7 +75,7 @@ def _notes(home: Holdfast, word: str, count: int) -> None:
 
 
 def _sync(home: Holdfast, *, push: bool = True, pull: bool = True) -> None:
-    report = sync.visit(home, known(home), Manner(push=push, pull=pull, patience=()))
+    report = visit.visit(home, known(home), Manner(push=push, pull=pull, patience=()))
     for one in report.problems:
         if one.error is not None:
             raise one.error

@@ -16,7 +16,6 @@ from holdfast.model.travel import (
     crowded,
     missing,
     plan,
-    split,
     whole,
 )
 
@@ -151,19 +150,6 @@ def test_only_what_is_not_known_is_read_and_what_is_gone_covers_nothing(
     assert sorted(one.first for one in made.there) == sorted(n + 1 for n in known & listed)
     again = plan([f"p{n}" for n in listed], {f"p{n}": stretch(n + 1, n + 1) for n in listed})
     assert (again.fetch, again.gone) == ([], [])
-
-
-@given(st.lists(st.integers(1, 900), max_size=60), st.integers(1, 9), st.integers(1, 1000))
-def test_parts_hold_everything_once_and_none_is_too_large(
-    sizes: list[int], events: int, size: int
-) -> None:
-    ends = split(sizes, events=events, size=size)
-    parts = [sizes[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-    assert [one for part in parts for one in part] == sizes
-    assert all(parts)
-    for part in parts:
-        assert len(part) <= events
-        assert sum(part) <= size or len(part) == 1
 
 
 # --- putting small packs together ---------------------------------------------------------------

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast import parcel, sync
 from holdfast.remote import Object, Remote, open_remote
-from holdfast.sync import Manner
 from holdfast.testing.storage import Wrapper
+from holdfast.travel import parcels, visit
+from holdfast.travel.visit import Manner
 from tests.remote.travelling import known, opened
 
 BEFORE, AFTER = "before", "after"
@@ -106,10 +106,10 @@ def serve() -> None:
 def _work_and_exit(step: Step) -> None:
     signal.alarm(60)
     try:
-        vars(parcel)["MOST_EVENTS"] = 2
+        vars(parcels)["MOST_EVENTS"] = 2
         home = opened(step.home)
         remote = Killing(open_remote(step.address), step.at, step.how)
-        report = sync.visit(home, known(home), Manner(), remote=remote)
+        report = visit.visit(home, known(home), Manner(), remote=remote)
         if report.problems:
             raise RuntimeError(str(report.problems[0].error))
         os._exit(0)

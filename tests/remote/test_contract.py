@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.remote import Probe, Remote, open_remote, trusted
+from holdfast.remote import Remote, open_remote
+from holdfast.remote.careful import Careful
 from holdfast.testing.contracts.remote import RemoteContract
 from holdfast.testing.storage import MemoryRemote
 from tests.servers import Server
@@ -45,7 +46,7 @@ class TestCarefully(RemoteContract):
         for name, value in rclone.environment().items():
             monkeypatch.setenv(name, value)
         address = rclone.address(os.urandom(8).hex())
-        return lambda: trusted(open_remote(address), Probe(False, True))
+        return lambda: Careful(open_remote(address), late=False)
 
     def test_probe_leaves_nothing_behind_and_proves_both(self, remote: Remote) -> None:
         probe = remote.probe()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast import sync
-from holdfast.bunch import Bunch
 from holdfast.errors import Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import Sealed
 from holdfast.model.travel import Stretch
-from holdfast.packed import dump, load
 from holdfast.remote import names as named
 from holdfast.testing.storage import MemoryRemote
+from holdfast.travel.circling import identity
+from holdfast.travel.quick_pack import load, make
+from holdfast.travel.session_keys import SessionKeys
 from tests.remote.travelling import Travellers, hashes, travel
 
 CANARY = "canary in a note"
@@ -35,21 +35,21 @@ def remote() -> MemoryRemote:
     return MemoryRemote()
 
 
-def bunch(home: Holdfast, session: str, remote: MemoryRemote) -> Bunch:
+def session_keys(home: Holdfast, session: str, remote: MemoryRemote) -> SessionKeys:
     listed = {name: len(data) for name, data in remote.objects.items()}
-    made = Bunch(sync.identity(home), session, listed, get=remote.get)
+    made = SessionKeys(identity(home), session, listed, get=remote.get)
     made.ready()
     return made
 
 
-def packs(remote: MemoryRemote) -> list[str]:
-    return [name for name in sorted(remote.objects) if named.as_pack(name)]
+def packs(remote: MemoryRemote) -> list[named.PackName]:
+    return [one for one in map(named.as_pack, sorted(remote.objects)) if one]
 
 
 def said(home: Holdfast, session: str, remote: MemoryRemote) -> bytes:
     """All that the packs of a session say, opened."""
-    keys = bunch(home, session, remote)
-    rows = [load(keys.open(name, remote.objects[name])[1])[0] for name in packs(remote)]
+    keys = session_keys(home, session, remote)
+    rows = [load(keys.open(name, remote.objects[name.name])[1])[0] for name in packs(remote)]
     return b"".join(sealed.data or b"" for row in rows for sealed in row.range.events)
 
 
@@ -72,14 +72,14 @@ def test_a_forgotten_event_goes_from_every_pack_and_every_home(
     assert CANARY.encode() in held(b, session.id)
     session.forget(wrong.hash)
     report = travel(a, remote=remote)
-    assert report.sessions[0].replaced == 1
+    assert report.sessions[0].packs_up == 2
     assert CANARY.encode() not in said(a, session.id, remote)
     for home in (b, c):
         assert not travel(home, remote=remote).problems
         assert CANARY.encode() not in held(home, session.id)
         assert b"after" in held(home, session.id)
         assert hashes(home, session.id) == hashes(a, session.id)
-    assert travel(a, remote=remote).sessions[0].replaced == 0
+    assert travel(a, remote=remote).sessions[0].packs_up == 0
 
 
 def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: MemoryRemote) -> None:
@@ -88,7 +88,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
     wrong = session.note(CANARY)
     for home in (a, b):
         travel(home, remote=remote)
-    stale = {name: remote.objects[name] for name in packs(remote)}
+    stale = {name.name: remote.objects[name.name] for name in packs(remote)}
     session.forget(wrong.hash)
     travel(a, remote=remote)
     remote.objects.update(stale)
@@ -111,15 +111,15 @@ def test_a_pack_that_lost_content_nobody_forgot_is_tampering(
     for stone in ("", "0" * 64):
         twin = dict(remote.objects)
         (name,) = packs(remote)
-        keys = bunch(a, session.id, remote)
-        claim, body = keys.open(name, remote.objects[name])
+        keys = session_keys(a, session.id, remote)
+        claim, body = keys.open(name, remote.objects[name.name])
         whole = load(body)[0].range
         blank = [Sealed(one.header, None, None) for one in whole.events]
         row = structs.replace(whole, events=blank)
-        erased = dump(row, [], created=1, tool="t", what="sync")
-        stretch = Stretch(claim.device, claim.first, claim.last, claim.before, claim.after)
+        erased = make(row, []).finish(created=1, tool="t", what="sync")
+        stretch = Stretch.of(claim)
         made, data = keys.seal(stretch, erased, heads=claim.heads, now=1, tombstone=stone)
-        del twin[name]
+        del twin[name.name]
         twin[made] = data
         (problem,) = travel(b, remote=MemoryRemote(twin)).problems
         assert type(problem.error) is Tampered

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast import erasure, sync
-from holdfast.bunch import Bunch
+from holdfast import erasure
 from holdfast.errors import RemoteFailed, Replayed, Swapped, Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
@@ -18,6 +17,9 @@ from holdfast.remote import code, envelope, keys, names, sealed
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
 from holdfast.remote.said import Said
+from holdfast.travel.circling import identity
+from holdfast.travel.session_keys import SessionKeys
+from holdfast.travel.visit import Manner, Report, visit
 from tests.remote.test_sharing import World, notes, person_of, synced
 
 
@@ -38,7 +40,7 @@ def ann(world: World) -> Holdfast:
 
 def lure(world: World, by: Holdfast, to: Holdfast, session: str) -> str:
     """A session of an id that its maker chose, shared with someone who never asked."""
-    me, person = sync.identity(by), code.read_person_key(person_of(to))
+    me, person = identity(by), code.read_person_key(person_of(to))
     ring = rings.new_ring(me.circle, me.key, session, made=1)
     change = rings.share(ring, person, mode=rings.CONTINUE, made=1)
     put_ring(world, rings.rotated(ring, me.key, made=1, change=change), by)
@@ -46,11 +48,11 @@ def lure(world: World, by: Holdfast, to: Holdfast, session: str) -> str:
 
 
 def put_ring(world: World, ring: rings.Ring, by: Holdfast) -> None:
-    data = rings.encode(ring, sync.identity(by).key)
+    data = rings.encode(ring, identity(by).key)
     FolderRemote(str(world.remote)).put(names.ring_name(ring.place, ring.epoch, data), data)
 
 
-def errors(report: sync.Report) -> list[type | None]:
+def errors(report: Report) -> list[type | None]:
     return [type(one.error) for one in report.problems]
 
 
@@ -91,20 +93,20 @@ def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Holdfast) 
 # --- keys of someone else -----------------------------------------------------------------------
 
 
-def ring_of(world: World, by: Holdfast) -> tuple[rings.Ring, Bunch]:
+def ring_of(world: World, by: Holdfast) -> tuple[rings.Ring, SessionKeys]:
     """The keys of the session as someone reads them."""
     remote = FolderRemote(str(world.remote))
     (known,) = by.store.remotes.all()
     there = by.store.remotes.session(known, "login")
     assert there is not None
     listed = {one.name: 0 for one in remote.list(f"s/{there.place}/")}
-    bunch = Bunch(sync.identity(by), "login", listed, get=remote.get, place=there.place)
-    return bunch.ready(), bunch
+    keys_there = SessionKeys(identity(by), "login", listed, get=remote.get, place=there.place)
+    return keys_there.ready(), keys_there
 
 
 def usurped(world: World, by: Holdfast) -> rings.Ring:
     """The keys of a session that was shared with someone, as if it belonged to them."""
-    me = sync.identity(by)
+    me = identity(by)
     held, _ = ring_of(world, by)
     said: list[Said[rings.Turn]] = []
     for turn in held.turns:
@@ -150,7 +152,7 @@ def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Hol
     ann.share("login", person_of(bob))
     synced(bob)
     before = {Path(one) for one in world.files("k")}
-    ann.unshare("login", sync.identity(bob).circle.id)
+    ann.unshare("login", identity(bob).circle.id)
     synced(ann)
     (newest,) = {Path(one) for one in world.files("k")} - before
     newest.unlink()
@@ -186,7 +188,7 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     held, _ = ring_of(world, bob)
     (recovery,) = held.owner.recoveries()
     assert recovery.recipient == ""  # else bob could seal a circle of his own to it
-    true = sync.identity(ann).circle
+    true = identity(ann).circle
     # Whoever knew it nevertheless, and hid the true circle, would be passed over.
     evil, seals = keys.new_key(), keys.recovery_key(words)
     trap = circles.found(evil, "ann", keys.new_key(), made=1)
@@ -271,7 +273,7 @@ def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
     world: World, ann: Holdfast, name: str
 ) -> None:
     synced(ann)
-    prefix = names.circles(sync.identity(ann).circle.id)
+    prefix = names.circles(identity(ann).circle.id)
     FolderRemote(str(world.remote)).put(prefix + name, b"hi")
     ann.session("login").note("goes on")
     assert synced(ann).up == 1
@@ -309,7 +311,7 @@ def test_what_a_member_forgot_is_erased_through_no_other_remote(
         hf.store.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
         own = hf.store.remotes.find("own")
         assert own is not None
-        assert sync.visit(hf, own, sync.Manner(patience=())).problems == []
+        assert visit(hf, own, Manner(patience=())).problems == []
         assert holds(hf, "precious")
 
 

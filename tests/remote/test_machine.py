@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import parcel
 from holdfast.derived import encode
 from holdfast.errors import Refused, Unreachable
 from holdfast.home import Holdfast
 from holdfast.session import Session
 from holdfast.sha import digest_of
 from holdfast.testing.storage import MemoryRemote
+from holdfast.travel import parcels
 from tests.remote.travelling import Travellers, hashes, keep_place, opened, travel
 
 DAY = 24 * 3_600_000
@@ -178,7 +178,7 @@ def walk(folder: Path, seed: int, steps: int) -> None:
 
 @pytest.fixture(autouse=True)
 def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 5)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 5)
 
 
 @pytest.mark.parametrize("seed", range(6))

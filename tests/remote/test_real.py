@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import parcel
 from holdfast.home import Holdfast
 from holdfast.remote import Remote, open_remote
+from holdfast.travel import parcels
 from tests.remote.killed import AFTER, BEFORE, DONE, KILLED, Killer, Step
 from tests.remote.travelling import Travellers, hashes, opened, travel
 from tests.servers import Server
@@ -41,7 +41,7 @@ def killer(address: Addresses) -> Iterator[Killer]:
 
 @pytest.fixture
 def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 2)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 2)
 
 
 class Pair:

@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.config import s3_access
 from holdfast.errors import HoldfastError, InvalidInput, NotThere, RemoteFailed, Unreachable
-from holdfast.remote import Object, Probe, Remote, open_remote, trusted
+from holdfast.remote import Object, Remote, open_remote
+from holdfast.remote.careful import Careful
 from holdfast.remote.s3 import S3Remote, parse
 from tests.servers import KEY, SECRET, Server
 
@@ -387,7 +388,6 @@ def test_server_that_ignores_conditions_is_found_out(
     assert remote.put("s/1", b"1") and remote.put("s/1", b"2")  # this is what it does
     probe = remote.probe()
     assert not probe.conditional and "overwrites" in probe.why
-    careful = trusted(remote, probe)
+    careful = Careful(remote, late=not probe.lists)
     assert not careful.put("s/1", b"3") and careful.get("s/1") == b"2"
     assert [each.name for each in remote.list("")] == ["s/1"]
-    assert trusted(remote, Probe(True, True)) is remote

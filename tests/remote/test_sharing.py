@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import keychain, sync
+from holdfast import keychain
 from holdfast.config import load
 from holdfast.errors import InvalidInput, Locked, NotEntitled, Refused
 from holdfast.home import Holdfast
@@ -15,6 +15,7 @@ from holdfast.keychain import Asking, Changed
 from holdfast.model.event import NoteAdded
 from holdfast.remote import names
 from holdfast.remote import ring as rings
+from holdfast.travel.visit import Manner, Report, visit
 
 
 class World:
@@ -49,10 +50,10 @@ class World:
         return {str(path): path.read_bytes() for path in found if f"/{part}/" in str(path)}
 
 
-def synced(hf: Holdfast) -> sync.Report:
+def synced(hf: Holdfast) -> Report:
     (known,) = hf.store.remotes.all()
-    manner = sync.Manner(patience=())
-    return sync.visit(hf, known, manner)
+    manner = Manner(patience=())
+    return visit(hf, known, manner)
 
 
 def notes(hf: Holdfast, session: str) -> list[str]:

@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from holdfast.errors import NotThere, RemoteFailed, Unreachable
-from holdfast.remote import Object, Probe, Remote, trusted
+from holdfast.remote import Object, Remote
+from holdfast.remote.careful import Careful
 from holdfast.testing.contracts.remote import RemoteContract
 from holdfast.testing.storage import (
     AFTER,
@@ -46,7 +47,7 @@ class TestCarefullyWithOneWhoForgets(RemoteContract):
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
         objects: dict[str, bytes] = {}
-        return lambda: trusted(Forgetful(MemoryRemote(objects)), Probe(False, True))
+        return lambda: Careful(Forgetful(MemoryRemote(objects)), late=False)
 
 
 def test_what_is_listed_late_is_listed_in_the_end_and_can_be_read_at_once(
@@ -63,7 +64,7 @@ def test_careful_remote_lists_what_it_wrote_although_the_storage_is_late(
     memory: MemoryRemote,
 ) -> None:
     late = Late(memory, 2)
-    careful = trusted(late, Probe(True, False))
+    careful = Careful(late, late=True)
     assert careful.put("u/1", b"new")
     assert [names(careful, "u/") for _ in range(4)] == [["u/1"]] * 4 and late.fired["late"] == 2
     memory.delete("u/1")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import parcel
 from holdfast.errors import (
     Downgraded,
     Forked,
@@ -27,6 +26,7 @@ from holdfast.remote import Object
 from holdfast.remote import names as named
 from holdfast.remote.careful import Careful
 from holdfast.testing.storage import MemoryRemote
+from holdfast.travel import parcels
 from tests.remote.travelling import Travellers, hashes, known, travel
 
 
@@ -126,7 +126,7 @@ def test_only_the_sessions_that_are_asked_for_travel(
 def test_long_chains_travel_in_parts_and_arrive_whole(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 4)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 4)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(21):
@@ -270,7 +270,7 @@ class Dying(MemoryRemote):
 def test_a_push_that_dies_anywhere_goes_on_where_it_was(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 3)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):
@@ -292,9 +292,9 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
 def test_a_pull_that_dies_goes_on_where_it_was(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 3)
-    monkeypatch.setattr("holdfast.exchange.AT_ONCE", 3)
-    monkeypatch.setattr("holdfast.exchange.MEMORY", 0)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
+    monkeypatch.setattr("holdfast.travel.taking.AT_ONCE", 3)
+    monkeypatch.setattr("holdfast.travel.looking.MEMORY", 0)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):
@@ -321,7 +321,7 @@ def test_a_pull_that_dies_goes_on_where_it_was(
 def test_a_listing_that_is_late_is_waited_for(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcel, "MOST_EVENTS", 2)
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 2)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("x")
     for n in range(5):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import keychain, sync
+from holdfast import keychain
 from holdfast.clock import Clock
 from holdfast.config import load
 from holdfast.derived import as_sealed
@@ -15,7 +15,7 @@ from holdfast.home import Holdfast
 from holdfast.remote import Remote, circle, code, keys
 from holdfast.remote.folder import FolderRemote
 from holdfast.store.remotes import Known
-from holdfast.sync import Manner, Report
+from holdfast.travel.visit import Manner, Report, visit
 
 RECOVERY = keys.new_key()
 
@@ -120,7 +120,7 @@ def travel(
     remote: Remote | None = None,
 ) -> Report:
     manner = Manner(push=push, pull=pull, again=again, sessions=sessions)
-    return sync.visit(home, known(home, name), manner, remote=remote)
+    return visit(home, known(home, name), manner, remote=remote)
 
 
 def folder_of(travellers: Travellers) -> FolderRemote:

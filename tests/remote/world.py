@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.bunch import Bunch
 from holdfast.home import Holdfast
 from holdfast.keychain import folder as keys_folder
 from holdfast.remote import circle, keys, names, ring
 from holdfast.session import Session
-from holdfast.sync import identity
 from holdfast.testing.storage import MemoryRemote, snapshot
+from holdfast.travel.circling import identity
+from holdfast.travel.session_keys import SessionKeys
 from tests.remote.travelling import Travellers, hashes, opened, travel
 
 FRESH, KNOWING, FULL, FRIEND = "fresh", "knowing", "full", "friend"
@@ -96,7 +96,7 @@ class World:
         listed = {one.name: one.size for one in self.remote.list("")}
         place = names.place(me.circle.name_key, session)
         of_it = {name: size for name, size in listed.items() if names.place_of(name) == place}
-        held = Bunch(me, session, of_it, get=self.remote.get).ring
+        held = SessionKeys(me, session, of_it, get=self.remote.get).ring
         assert held is not None
         person = friend.circle.person
         change = ring.share(held, person, mode=ring.READ, made=4, email=EMAIL, name="canary")

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.screen import Screen
-    from holdfast.exchange import Moved
     from holdfast.home import Holdfast
     from holdfast.store.remotes import Known
-    from holdfast.sync import Checked, Report
+    from holdfast.travel.exchange import Moved
+    from holdfast.travel.remotes import Checked
+    from holdfast.travel.visit import Report
 
     OnBytes = Callable[[str, int], None]
     Travel = Callable[[str, list[str], OnBytes], list[Report]]
@@ -163,9 +164,9 @@ def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         return hf.sync(remote, sessions=sessions, on_bytes=on_bytes)
 
     if options.soon:
-        from holdfast import errand
+        from holdfast.travel import background
 
-        return errand.run(hf)
+        return background.run(hf)
     if not options.watch:
         return _travel(travel, options, hf, screen)
     while True:

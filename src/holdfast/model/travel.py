@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 MOST_EVENTS = 2000
 MOST_BYTES = 4 << 20
@@ -26,6 +26,21 @@ _FEW = 16
 """So many small packs in a row are worth being put together."""
 
 
+class Stretching(Protocol):
+    """Whatever says which piece of a chain it is about."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def before(self) -> str: ...
+    @property
+    def after(self) -> str: ...
+
+
 class Stretch(NamedTuple):
     """A piece of one chain. `before` is empty at the start of the chain."""
 
@@ -34,6 +49,14 @@ class Stretch(NamedTuple):
     last: int
     before: str
     after: str
+
+    @classmethod
+    def of(cls, one: Stretching) -> Stretch:
+        return cls(one.device, one.first, one.last, one.before, one.after)
+
+    def covered(self, numbers: Mapping[str, Iterable[int]]) -> set[int]:
+        """Which of the numbers of its chain it covers."""
+        return {n for n in numbers.get(self.device, ()) if self.first <= n <= self.last}
 
 
 class Told(NamedTuple):
@@ -71,6 +94,17 @@ def by_chain(stretches: Iterable[Stretch]) -> dict[str, list[Stretch]]:
     found: dict[str, list[Stretch]] = {}
     for one in stretches:
         found.setdefault(one.device, []).append(one)
+    return found
+
+
+def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
+    """Up to where each chain is whole, and the hash there."""
+    found = {}
+    for device, chain in by_chain(stretches).items():
+        reach = whole(chain)
+        ends = sorted(one.after for one in chain if one.last == reach)
+        if ends:
+            found[device] = (reach, ends[0])
     return found
 
 
@@ -152,17 +186,6 @@ def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
     while hash in links and links[hash][1] >= stretch.first:
         yield hash
         hash = links[hash][2]
-
-
-def split(sizes: Sequence[int], *, events: int = MOST_EVENTS, size: int = MOST_BYTES) -> list[int]:
-    """Where to cut a row of events of these sizes: the ends of its parts, the last one too."""
-    ends, count, total = [], 0, 0
-    for place, one in enumerate(sizes):
-        if count and (count >= events or total + one > size):
-            ends.append(place)
-            count = total = 0
-        count, total = count + 1, total + one
-    return [*ends, len(sizes)] if sizes else ends
 
 
 # --- putting small packs together -------------------------------------------------------------

@@ -97,15 +97,6 @@ class Remote:
         """Let go of everything. May be called twice."""
 
 
-def trusted(remote: Remote, probe: Probe) -> Remote:
-    """The remote, used as carefully as what it proved able to do demands."""
-    if probe.conditional and probe.lists:
-        return remote
-    from holdfast.remote.careful import Careful
-
-    return Careful(remote, late=not probe.lists)
-
-
 def is_name(name: str) -> bool:
     """Whether every remote can hold an object of this name, and no sync tool makes one like it."""
     from holdfast.remote.synced import is_object

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from holdfast.sha import digest_of, hmac_sha256
 
 MARK = b"holdfast remote 1\n"
-SESSIONS = "s/"
+SESSIONS, CIRCLES = "s/", "c/"
 _LENGTH = 32
 _PACK = re.compile(r"s/([0-9a-f]{32})/p/([0-9a-f]{32})/([0-9]{12})-([0-9]{12})-([0-9a-f]{32})")
 _RING = re.compile(r"s/([0-9a-f]{32})/k/([0-9]{6})-([0-9a-f]{32})")
@@ -64,21 +64,35 @@ def hash_of(data: bytes) -> str:
     return digest_of(data)[:_LENGTH]
 
 
+def is_of(name: str, data: bytes) -> bool:
+    """Whether a name was given to these bytes."""
+    return name.endswith(hash_of(data))
+
+
 def circles(circle: str) -> str:
     """What the names of a circle's objects begin with."""
-    return f"c/{circle}/"
+    return f"{CIRCLES}{circle}/"
+
+
+def within(place: str) -> str:
+    """What the names of a session's objects begin with."""
+    return f"{SESSIONS}{place}/"
+
+
+def circle_name(circle: str, data: bytes) -> str:
+    return circles(circle) + hash_of(data)
 
 
 def pack_name(place: str, chain: str, first: int, last: int, data: bytes) -> str:
-    return f"s/{place}/p/{chain}/{first:012d}-{last:012d}-{hash_of(data)}"
+    return f"{within(place)}p/{chain}/{first:012d}-{last:012d}-{hash_of(data)}"
 
 
 def ring_name(place: str, epoch: int, data: bytes) -> str:
-    return f"s/{place}/k/{epoch:06d}-{hash_of(data)}"
+    return f"{within(place)}k/{epoch:06d}-{hash_of(data)}"
 
 
 def who_name(place: str, data: bytes) -> str:
-    return f"s/{place}/w/{hash_of(data)}"
+    return f"{within(place)}w/{hash_of(data)}"
 
 
 def as_pack(name: str) -> PackName | None:
@@ -106,4 +120,4 @@ def is_who(name: str) -> bool:
 def place_of(name: str) -> str:
     """The place that an object of a session is in, "" for other objects."""
     parts = name.split("/")
-    return parts[1] if len(parts) > 2 and parts[0] == "s" else ""
+    return parts[1] if len(parts) > 2 and f"{parts[0]}/" == SESSIONS else ""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from holdfast.remote.circle import Circle
     from holdfast.sharing import Shared
     from holdfast.store.remotes import Known
-    from holdfast.sync import Checked, Report
+    from holdfast.travel.remotes import Checked
+    from holdfast.travel.visit import Report
 
     # `list` is a verb of a home.
     Remotes = list[Known]
@@ -159,9 +160,9 @@ class TravelVerbs:
 
     def remote_add(self, name: str, address: str) -> Checked:
         """Remember a remote by a name, once it was tried: `folder:PATH` or `s3://BUCKET/…`."""
-        from holdfast import sync
+        from holdfast.travel import remotes
 
-        return sync.add(self._home, name, address)
+        return remotes.add(self._home, name, address)
 
     def remote_list(self) -> Remotes:
         """The remotes of this home, with how the last sync went."""
@@ -169,15 +170,15 @@ class TravelVerbs:
 
     def remote_remove(self, name: str) -> Known:
         """Forget a remote, and what it has shown; nothing there is changed."""
-        from holdfast import sync
+        from holdfast.travel import remotes
 
-        return sync.remove(self._home, name)
+        return remotes.remove(self._home, name)
 
     def remote_check(self, name: str) -> Checked:
         """Try a remote again: what it can do, and what lies there that is none of ours."""
-        from holdfast import sync
+        from holdfast.travel import remotes
 
-        return sync.check(self._home, name)
+        return remotes.check(self._home, name)
 
     def push(
         self,
@@ -192,28 +193,28 @@ class TravelVerbs:
         `again` puts there what the remote should have and lost. `on_bytes` is told "up" or
         "down" and a number of bytes as they move.
         """
-        from holdfast import sync
+        from holdfast.travel.visit import Manner, visit_all
 
-        manner = sync.Manner(pull=False, again=again, sessions=sessions)
-        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+        manner = Manner(pull=False, again=again, sessions=sessions)
+        return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def pull(
         self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
     ) -> Reports:
         """Take what others put on a remote."""
-        from holdfast import sync
+        from holdfast.travel.visit import Manner, visit_all
 
-        manner = sync.Manner(push=False, sessions=sessions)
-        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+        manner = Manner(push=False, sessions=sessions)
+        return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def sync(
         self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
     ) -> Reports:
         """Pull, then push."""
-        from holdfast import sync
+        from holdfast.travel.visit import Manner, visit_all
 
-        manner = sync.Manner(sessions=sessions)
-        return sync.visit_all(self._home, remote, manner, tell=on_bytes)
+        manner = Manner(sessions=sessions)
+        return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def sync_if_due(self, kind: str = "") -> None:
         """Something was recorded: have it synced in the background, if there is a remote."""
@@ -222,9 +223,9 @@ class TravelVerbs:
             return
         self._look_again_at = now + 1
         if home.store.remotes.any():
-            from holdfast import errand
+            from holdfast.travel import background
 
-            home.afterwards(lambda: errand.wish(home, kind))
+            home.afterwards(lambda: background.wish(home, kind))
 
     def unpushed(self, session: str = "") -> int | None:
         """How many events are on no remote yet, of one session or all; None without a remote."""

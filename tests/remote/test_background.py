@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errand
 from holdfast.clock import FakeClock
 from holdfast.config import load
 from holdfast.home import Holdfast
 from holdfast.session import Session
+from holdfast.travel import background
 from tests.remote.travelling import Travellers, hashes, travel
 
 
@@ -28,7 +28,7 @@ class Wished:
 
     def __init__(self, travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began = 0
-        monkeypatch.setattr(errand, "_start", self._begin)
+        monkeypatch.setattr(background, "_start", self._begin)
         path = str(Path(travellers.make("laptop").settings.home))
         self.clock = FakeClock(start_ms=1_900_000_000_000)
         settings = load(path, trust_env=False, overrides={"backup_every_minutes": 0})
@@ -84,11 +84,11 @@ def test_the_settings_have_the_values_of_the_document(wished: Wished) -> None:
 
 
 @pytest.mark.req("X2-2")
-def test_an_errand_takes_what_was_recorded_to_other_devices(
+def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
     wished: Wished, travellers: Travellers
 ) -> None:
     other = travellers.make("desktop")
     wished.session.note("tried cookies")
-    assert errand.run(wished.home) == 0
+    assert background.run(wished.home) == 0
     travel(other)
     assert hashes(other, "login") == hashes(wished.home, "login")

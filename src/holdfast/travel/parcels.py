@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from holdfast import __version__, pack, packed
+from holdfast import __version__, pack
 from holdfast.derived import as_sealed
 from holdfast.errors import Damaged
 from holdfast.model import event as ev
@@ -23,6 +23,7 @@ from holdfast.model.event import Sealed
 from holdfast.model.travel import MOST_BYTES, MOST_EVENTS, Coverage, Link, Stretch
 from holdfast.pack import Blob, Range
 from holdfast.store import Store, Stored, View
+from holdfast.travel import quick_pack
 
 _TOOL = f"holdfast {__version__}"
 
@@ -35,8 +36,7 @@ class Parcel(NamedTuple):
 
     @property
     def stretch(self) -> Stretch:
-        row = self.row
-        return Stretch(row.device, row.first, row.last, row.before, row.after)
+        return Stretch.of(self.row)
 
     @property
     def is_erased(self) -> bool:
@@ -45,7 +45,7 @@ class Parcel(NamedTuple):
 
     def ready(self) -> Ready:
         """The parcel as it can be finished in another thread, which then waits for nobody."""
-        return Ready(self.stretch, self.is_erased, packed.make(self.row, self.blobs))
+        return Ready(self.stretch, self.is_erased, quick_pack.make(self.row, self.blobs))
 
 
 class Ready(NamedTuple):
@@ -53,7 +53,7 @@ class Ready(NamedTuple):
 
     stretch: Stretch
     is_erased: bool
-    made: packed.Made
+    made: quick_pack.Made
 
     def packed(self, created: int) -> bytes:
         return self.made.finish(created=created, tool=_TOOL, what="sync")

@@ -1,6 +1,6 @@
-"""Sync: a home and a remote, made equal session by session.
+"""A visit: a home and a remote, made equal session by session.
 
-A *visit* opens the remote, takes over what its circle's devices say of each other, lists what is
+It opens the remote, takes over what its circle's devices say of each other, lists what is
 there once, and then makes an exchange for each session, a few side by side. What is wrong with
 one session stops that one alone. What cannot be reached stops the visit: nothing here is changed
 by it, and what was recorded waits.
@@ -9,37 +9,34 @@ by it, and what was recorded waits.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from hashlib import sha256
+from contextlib import closing, contextmanager, nullcontext
 from typing import NamedTuple
 
-from holdfast import erasure, files, keychain
-from holdfast.bunch import Bunch, Identity
+from holdfast import erasure, files
 from holdfast.errors import (
     Busy,
-    Downgraded,
     HoldfastError,
-    InvalidInput,
     Locked,
-    NotEntitled,
-    NotThere,
     Outdated,
     RemoteFailed,
     Swapped,
-    Tampered,
     Unreachable,
 )
-from holdfast.exchange import PATIENCE, Exchange, Moved, Trip
 from holdfast.home import Holdfast
-from holdfast.reach import reached, told
-from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_remote
-from holdfast.remote import circle as circles
-from holdfast.store.remotes import Known, Packed
+from holdfast.remote import Object, Remote, names
+from holdfast.store.remotes import Known
 from holdfast.text import clean_id, plural
+from holdfast.travel.circling import Circling, identity
+from holdfast.travel.exchange import Exchange, Moved
+from holdfast.travel.pushing import Pushing
+from holdfast.travel.reach import reached
+from holdfast.travel.remotes import by_place, meant, require_format
+from holdfast.travel.session_keys import Identity, SessionKeys
+from holdfast.travel.taking import Taking
+from holdfast.travel.trip import PATIENCE, Trip
 
 SIDE_BY_SIDE = 4
 _LOCK = "sync.lock"
@@ -88,19 +85,6 @@ class Manner(NamedTuple):
     sessions: Sequence[str] = ()
     wait: float = 10.0
     patience: Sequence[float] = PATIENCE
-
-
-def meant(home: Holdfast, name: str = "") -> list[Known]:
-    """The remote of a name; without one, all of them."""
-    every = home.store.remotes.all()
-    found = [one for one in every if one.name == name] if name else every
-    if found:
-        return found
-    if every:
-        why = f"there is {', '.join(one.name for one in every)}"
-        raise InvalidInput(f"there is no remote {name}", why=why, hint="holdfast remote list")
-    hint = "holdfast remote add usb folder:/media/usb/holdfast"
-    raise InvalidInput("there is no remote yet", hint=hint)
 
 
 def visit_all(
@@ -174,13 +158,10 @@ class _Visit:
 
     def make(self, remote: Remote | None, me: Identity) -> Report:
         there = remote or reached(self._known)
-        try:
-            _require_format(there, make=self._manner.push)
+        with nullcontext() if remote else closing(there):
+            require_format(there, make=self._manner.push)
             me = Circling(there, self._known, self._home).meet(me, push=self._manner.push)
             return self._exchange_all(there, me)
-        finally:
-            if remote is None:
-                there.close()
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
         with (
@@ -244,11 +225,12 @@ class _Visit:
         return moved
 
     def _move(self, exchange: Exchange) -> None:
+        taking = Taking(exchange)
         try:
             if self._manner.pull:
-                exchange.pull()
+                taking.pull()
             if self._manner.push and self._is_here(exchange.session):
-                exchange.push()
+                Pushing(exchange, taking).push()
         except Locked:
             if not exchange.has_ended():
                 raise
@@ -269,9 +251,9 @@ class _Visit:
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
         wanted = {one: known.get(one) or names.place(name_key, one) for one in mine}
         if asked:
-            listed = {p: list(trip.remote.list(f"s/{p}/")) for p in wanted.values()}
+            listed = {p: list(trip.remote.list(names.within(p))) for p in wanted.values()}
         else:
-            listed = _by_place(trip.remote.list(names.SESSIONS))
+            listed = by_place(trip.remote.list(names.SESSIONS))
             wanted = {**known, **wanted}
         trip.shown(one for each in listed.values() for one in each)
         found = {one: (place, listed.get(place, [])) for one, place in wanted.items()}
@@ -301,10 +283,9 @@ class _Visit:
     def _session_at(self, trip: Trip, place: str, listed: Sequence[Object]) -> str:
         """The id of a session that only the remote has; "" if it is not for us."""
         try:
-            bunch = Bunch(
-                trip.identity, "", {one.name: 0 for one in listed}, get=trip.get, place=place
-            )
-            return clean_id(bunch.ring.session, "the id of a session") if bunch.ring else ""
+            shown = {one.name: one.size for one in listed}
+            ring = SessionKeys(trip.identity, "", shown, get=trip.get, place=place).ring
+            return clean_id(ring.session, "the id of a session") if ring else ""
         except Unreachable:
             raise
         except HoldfastError:
@@ -315,164 +296,8 @@ def _clash(place: str, session: str) -> Moved:
     moved = Moved(session)
     moved.error = Swapped(
         f"someone shares another session {session} with you than the one that is known here",
-        why=f"it lies at s/{place}/",
+        why=f"it lies at {names.within(place)}",
         hint="it was not taken; ask whoever shares it to give it another id",
         session=session,
     )
     return moved
-
-
-def _by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {}
-    for one in listed:
-        if place := names.place_of(one.name):
-            found.setdefault(place, []).append(one)
-    return found
-
-
-def _require_format(remote: Remote, *, make: bool) -> None:
-    """The mark that says how things are kept there."""
-    try:
-        mark = remote.get(FORMAT)
-    except NotThere:
-        if make:
-            remote.put(FORMAT, names.MARK)
-        return
-    if mark == names.MARK:
-        return
-    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit() and mark > names.MARK:
-        what = "a newer Holdfast keeps things there in another form"
-        raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
-    raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")
-
-
-# --- remotes ----------------------------------------------------------------------------------
-
-
-class Checked(NamedTuple):
-    """A remote as it was found: what it can do, and what else lies there."""
-
-    name: str
-    address: str
-    backend: str
-    probe: Probe
-    oddities: Sequence[Oddity]
-    sessions: int
-
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
-
-
-def add(home: Holdfast, name: str, address: str) -> Checked:
-    """Try a remote and remember it by a name."""
-    if not _NAME.fullmatch(name):
-        why = "small letters, digits, dot, dash and underscore, at most 40"
-        raise InvalidInput(f"{name!r} is no name for a remote", why=why)
-    if home.store.remotes.find(name):
-        raise InvalidInput(f"there is a remote {name} already", hint="holdfast remote list")
-    remote = open_remote(address)
-    try:
-        _require_format(remote, make=False)
-        found = _checked(name, remote, remote.probe())
-    finally:
-        remote.close()
-    same = [one.name for one in home.store.remotes.all() if one.address == found.address]
-    if same:
-        raise InvalidInput(f"{found.address} is the remote {same[0]} already")
-    home.store.remotes.add(name, found.address, told(found.probe), home.clock.now())
-    return found
-
-
-def check(home: Holdfast, name: str) -> Checked:
-    """Try a remote again, and look what else lies there."""
-    (known,) = meant(home, name)
-    remote = open_remote(known.address, known=bool(known.synced))
-    try:
-        _require_format(remote, make=False)
-        found = _checked(name, remote, remote.probe(), remote.oddities())
-    finally:
-        remote.close()
-    home.store.remotes.probed(known, told(found.probe))
-    return found
-
-
-def _checked(name: str, remote: Remote, probe: Probe, oddities: Sequence[Oddity] = ()) -> Checked:
-    places = _by_place(remote.list(names.SESSIONS))
-    return Checked(name, remote.address, remote.backend, probe, oddities, len(places))
-
-
-def remove(home: Holdfast, name: str) -> Known:
-    """Forget a remote; nothing there is changed."""
-    (known,) = meant(home, name)
-    home.store.remotes.remove(known)
-    return known
-
-
-# --- who this device is -----------------------------------------------------------------------
-
-
-def identity(home: Holdfast) -> Identity:
-    """The key and the circle of this device; refused, with what helps, where there is none."""
-    key, circle = keychain.own(home)
-    known = circle.device(key.id)
-    return Identity(key, circle, known.name if known else keychain.own_name(home))
-
-
-class Circling:
-    """What the devices of a circle say of each other, here and on a remote."""
-
-    def __init__(self, remote: Remote, known: Known, home: Holdfast) -> None:
-        self._remote, self._known, self._home = remote, known, home
-        self._remotes = home.store.remotes
-
-    def meet(self, me: Identity, *, push: bool) -> Identity:
-        """Take over what is there, and put there what it lacks."""
-        prefix = names.circles(me.circle.id)
-        seen = {one.name: one for one in self._remotes.objects(self._known, "")}
-        shown = self._remote.list(prefix)
-        listed = {one.name: one.size for one in shown if names.is_circle(one.name)}
-        circle, fresh = me.circle, []
-        for name in sorted(listed.keys() - seen.keys()):
-            found = self._read(name, me)
-            circle = circles.union(circle, found) if found else circle
-            fresh.append(_met(name, found, listed[name]))
-        if push:
-            # Two that were put out at once may each hold what replaced the keys of the other.
-            circle = circles.refreshed(circle, me.key, made=self._home.clock.now())
-        if circle is not me.circle:
-            circles.keep(keychain.folder(self._home), circle, me.key)
-        told = {one.after for name, one in seen.items() if name in listed}
-        told |= {one.after for one in fresh}
-        if push and _all(circle) not in told and circle.may_speak(me.key.id):
-            fresh.append(self._put(circle, me))
-        if fresh:
-            self._remotes.pushed(self._known, "", fresh)
-        return me._replace(circle=circle)
-
-    def _read(self, name: str, me: Identity) -> circles.Circle | None:
-        data = self._remote.get(name)
-        if names.hash_of(data) != name[-32:]:
-            raise Tampered("what is told of your devices is not as it was put there", why=name)
-        try:
-            return circles.decode(data, me.key)
-        except Locked:
-            return None  # from before this device was let in, or after it was put out
-        except (Tampered, NotEntitled):
-            # Nothing is missing: it never was what a device of the circle put there.
-            self._home.say(f"no device of yours wrote this, and it was passed over: {name}")
-            return None
-
-    def _put(self, circle: circles.Circle, me: Identity) -> Packed:
-        data = circles.encode(circle, me.key)
-        name = names.circles(circle.id) + names.hash_of(data)
-        self._remote.put(name, data)
-        return _met(name, circle, len(data))
-
-
-def _met(name: str, circle: circles.Circle | None, size: int) -> Packed:
-    return Packed(name, "", 0, 0, "", _all(circle) if circle else "", size)
-
-
-def _all(circle: circles.Circle) -> str:
-    """One digest of all that a circle's devices said."""
-    return sha256("\n".join(sorted(circle.said)).encode()).hexdigest()

@@ -178,11 +178,6 @@ def make(row: Range, blobs: Sequence[Blob]) -> Made:
     return Made(row.session, len(row.events), b"".join(parts))
 
 
-def dump(row: Range, blobs: Sequence[Blob], *, created: int, tool: str, what: str) -> bytes:
-    """The bytes of a pack of one stretch."""
-    return make(row, blobs).finish(created=created, tool=tool, what=what)
-
-
 def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:
     items = list(pack.Reader((data,), name=name))
     ranges = [item for item in items if isinstance(item, Range)]

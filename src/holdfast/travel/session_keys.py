@@ -1,4 +1,4 @@
-"""A bunch: the keys of one session as a remote shows them, and what is opened and sealed by them.
+"""The keys of one session as a remote shows them, and what is opened and sealed by them.
 
 An *identity* is who this device is: its key and its circle. Rings that are listed are read when
 they are first needed; one of the newest epoch holds the keys of all before it. Whose signature
@@ -7,8 +7,7 @@ is whose is told by the circles of those who take part, which prove themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Replayed, Swapped
@@ -17,11 +16,12 @@ from holdfast.remote import circle as circles
 from holdfast.remote import names, ring, sealed
 from holdfast.remote.circle import Circle
 from holdfast.remote.keys import Key
+from holdfast.remote.names import PackName
 from holdfast.remote.ring import Member, Ring
 from holdfast.remote.sealed import Claim
 
 Get = Callable[[str], bytes]
-Put = Callable[[str, bytes], None]
+Put = Callable[[str, bytes], object]
 
 
 class Identity(NamedTuple):
@@ -32,7 +32,7 @@ class Identity(NamedTuple):
     name: str = ""
 
 
-class Bunch:
+class SessionKeys:
     """The keys of one session on one remote."""
 
     def __init__(
@@ -50,6 +50,8 @@ class Bunch:
         self._owner = owner
         self.place = place or names.place(me.circle.name_key, session)
         self._people: dict[str, Circle] = {me.circle.id: me.circle}
+        self._told: dict[str, Circle] = {}
+        """What those who take part said of their devices there, by the names of these objects."""
         self._ring: Ring | None = None
         self.shown(listed)
 
@@ -137,7 +139,7 @@ class Bunch:
 
     def _read(self, name: str) -> bytes:
         data = self._get(name)
-        if names.hash_of(data) != name[-32:]:
+        if not names.is_of(name, data):
             raise Downgraded(
                 f"the keys of session {self.session} are not what their name says",
                 why="an older object, or a damaged one, lies under it",
@@ -167,20 +169,21 @@ class Bunch:
                 session=self.session,
             )
         for name in self._who:
-            found = ring.decode_who(self._read(name), held)
-            before = self._people.get(found.id)
-            self._people[found.id] = circles.union(before, found) if before else found
+            if name not in self._told:
+                found = self._told[name] = ring.decode_who(self._read(name), held)
+                before = self._people.get(found.id)
+                self._people[found.id] = circles.union(before, found) if before else found
         owner = self._people.get(held.owner.id)
         if owner is not None:
             # The owner's devices that came after the last turn are told of there alone.
             held = self._ring = held.seen_by(owner)
         return held
 
-    def open(self, name: str, data: bytes) -> tuple[Claim, bytes]:
+    def open(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
         """A pack that someone sealed who might; else the error that says what is wrong."""
         held = self.ready() if self._ring is None else self._ring
         claim, body = sealed.open_pack(data, held, self._verify)
-        held.require_entitled(claim, name[-32:], self._known)
+        held.require_entitled(claim, name.hash, self._known)
         return claim, body
 
     def _verify(self, circle: str, signer: str) -> bytes | None:
@@ -253,19 +256,12 @@ class Bunch:
         """Those it is shared with must know this device's signature."""
         self.ready()
         mine = self.me.circle
-        told = self._told.get(mine.id)
-        if told is None or not mine.said.keys() <= told.said.keys():
+        told = (one.said.keys() for one in self._told.values() if one.id == mine.id)
+        if not mine.said.keys() <= set().union(*told):
             data = ring.encode_who(mine, self.me.key, held)
-            put(names.who_name(self.place, data), data)
-
-    @cached_property
-    def _told(self) -> dict[str, Circle]:
-        held = self.ready()
-        found: dict[str, Circle] = {}
-        for name in self._who:
-            one = ring.decode_who(self._read(name), held)
-            found[one.id] = circles.union(found[one.id], one) if one.id in found else one
-        return found
+            name = names.who_name(self.place, data)
+            put(name, data)
+            self._told[name] = mine
 
     def seal(
         self,
@@ -298,16 +294,3 @@ class Bunch:
         data = sealed.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)
         return names.pack_name(self.place, chain, stretch.first, stretch.last, data), data
-
-
-def heads_of(stretches: Sequence[Stretch]) -> dict[str, tuple[int, str]]:
-    """What a claim tells of the chains: up to where each is whole, and the hash there."""
-    from holdfast.model.travel import by_chain, whole
-
-    found = {}
-    for device, chain in by_chain(stretches).items():
-        reach = whole(chain)
-        ends = sorted(one.after for one in chain if one.last == reach)
-        if ends:
-            found[device] = (reach, ends[0])
-    return found

@@ -1,4 +1,4 @@
-"""Reaching a remote of this home, as what is remembered of it demands.
+"""A remote of this home, opened as what is remembered of it demands.
 
 One that was in use before must show its mark: a mount point without its stick is not begun anew.
 One that proved to be careless is handled with care.
@@ -6,7 +6,8 @@ One that proved to be careless is handled with care.
 
 from __future__ import annotations
 
-from holdfast.remote import Probe, Remote, open_remote
+from holdfast.errors import Tampered
+from holdfast.remote import Probe, Remote, names, open_remote
 from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known
 
@@ -25,3 +26,11 @@ def told(probe: Probe) -> str:
     if probe.conditional and probe.lists:
         return ""
     return f"{'' if probe.lists else f'{_LATE}: '}{probe.why or 'not careful'}"
+
+
+def circle_bytes(remote: Remote, name: str) -> bytes:
+    """What lies under the name of a circle object, if it is what was put there."""
+    data = remote.get(name)
+    if not names.is_of(name, data):
+        raise Tampered("what is told of your devices is not as it was put there", why=name)
+    return data

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import wrapped
+from holdfast import sealed_export
 from holdfast.errors import InvalidInput, Locked, Outdated, Tampered
 from holdfast.home import Holdfast
 from holdfast.keychain import Asking
@@ -68,7 +68,7 @@ def test_file_for_a_device_and_for_an_age_recipient(
     path = str(tmp_path / "login.hfpack")
     ann.session("login").export(path, to=[asking.code, other.recipient])
     assert taken(desk, path) == ["login"]
-    pack = other.open(Path(path).read_bytes()[len(wrapped.MAGIC) :])
+    pack = other.open(Path(path).read_bytes()[len(sealed_export.MAGIC) :])
     assert pack.startswith(b"HOLDFAST PACK 1\n")
 
 

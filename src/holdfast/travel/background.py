@@ -1,4 +1,4 @@
-"""Errands: syncs that run by themselves, in a process of their own, so that nobody waits.
+"""Syncs that run by themselves, in a process of their own, so that nobody waits.
 
 At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
 more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
@@ -26,7 +26,7 @@ _MOST = 20
 
 
 def wish(home: Holdfast, kind: str) -> None:
-    """Something was recorded: start an errand if it is time."""
+    """Something was recorded: start a sync if it is time."""
     path = os.path.join(home.store.home, _WISH)
     now = home.clock.now()
     if kind not in MOMENTS and not _is_old(path, now, home.settings.sync_seconds):

@@ -1,0 +1,80 @@
+"""Circling: what the devices of one person say of each other, here and on a remote."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from holdfast import keychain
+from holdfast.errors import Locked, NotEntitled, Tampered
+from holdfast.home import Holdfast
+from holdfast.remote import Remote, names
+from holdfast.remote import circle as circles
+from holdfast.remote.circle import Circle
+from holdfast.store.remotes import Known, Packed
+from holdfast.travel.reach import circle_bytes
+from holdfast.travel.session_keys import Identity
+
+
+def identity(home: Holdfast) -> Identity:
+    """The key and the circle of this device; refused, with what helps, where there is none."""
+    key, circle = keychain.own(home)
+    known = circle.device(key.id)
+    return Identity(key, circle, known.name if known else keychain.own_name(home))
+
+
+class Circling:
+    """What the devices of a circle say of each other, here and on a remote."""
+
+    def __init__(self, remote: Remote, known: Known, home: Holdfast) -> None:
+        self._remote, self._known, self._home = remote, known, home
+        self._remotes = home.store.remotes
+
+    def meet(self, me: Identity, *, push: bool) -> Identity:
+        """Take over what is there, and put there what it lacks."""
+        prefix = names.circles(me.circle.id)
+        seen = {one.name: one for one in self._remotes.objects(self._known, "")}
+        shown = self._remote.list(prefix)
+        listed = {one.name: one.size for one in shown if names.is_circle(one.name)}
+        circle, fresh = me.circle, []
+        for name in sorted(listed.keys() - seen.keys()):
+            found = self._read(name, me)
+            circle = circles.union(circle, found) if found else circle
+            fresh.append(_met(name, found, listed[name]))
+        if push:
+            # Two that were put out at once may each hold what replaced the keys of the other.
+            circle = circles.refreshed(circle, me.key, made=self._home.clock.now())
+        if circle is not me.circle:
+            circles.keep(keychain.folder(self._home), circle, me.key)
+        told = {one.after for name, one in seen.items() if name in listed}
+        told |= {one.after for one in fresh}
+        if push and _all(circle) not in told and circle.may_speak(me.key.id):
+            fresh.append(self._put(circle, me))
+        if fresh:
+            self._remotes.pushed(self._known, "", fresh)
+        return me._replace(circle=circle)
+
+    def _read(self, name: str, me: Identity) -> Circle | None:
+        data = circle_bytes(self._remote, name)
+        try:
+            return circles.decode(data, me.key)
+        except Locked:
+            return None  # from before this device was let in, or after it was put out
+        except (Tampered, NotEntitled):
+            # Nothing is missing: it never was what a device of the circle put there.
+            self._home.say(f"no device of yours wrote this, and it was passed over: {name}")
+            return None
+
+    def _put(self, circle: Circle, me: Identity) -> Packed:
+        data = circles.encode(circle, me.key)
+        name = names.circle_name(circle.id, data)
+        self._remote.put(name, data)
+        return _met(name, circle, len(data))
+
+
+def _met(name: str, circle: Circle | None, size: int) -> Packed:
+    return Packed(name, "", 0, 0, "", _all(circle) if circle else "", size)
+
+
+def _all(circle: Circle) -> str:
+    """One digest of all that a circle's devices said."""
+    return sha256("\n".join(sorted(circle.said)).encode()).hexdigest()

@@ -1,0 +1,252 @@
+"""An exchange: one session and one remote, as far as it is known what is there and whose it is.
+
+What is known begins with what is remembered, and grows with each pack that was found sound or
+put there. It is remembered again all at once, or pack by pack as they arrive there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from holdfast.derived import as_sealed
+from holdfast.errors import HoldfastError, Locked, NoSession
+from holdfast.model import event as ev
+from holdfast.model.tombstone import KINDS as STONES
+from holdfast.model.travel import Plan, Stretch, by_chain, plan, whole
+from holdfast.remote import Object, code, names
+from holdfast.remote.names import PackName
+from holdfast.remote.sealed import Claim
+from holdfast.store import View
+from holdfast.store.remotes import Packed, Reach, There
+from holdfast.text import tame
+from holdfast.travel.parcels import Ready
+from holdfast.travel.session_keys import SessionKeys
+from holdfast.travel.trip import Trip
+
+MOST_NAME = 60
+_ENDED = "no longer shared with you"
+
+T = TypeVar("T")
+
+
+class Moved:
+    """What became of one session."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.up = self.down = 0
+        self.packs_up = self.packs_down = 0
+        self.bytes_up = self.bytes_down = 0
+        self.disputes = self.loose = 0
+        self.new = False
+        self.stay = 0
+        """Events of this person that stay here, because it is shared with them to read."""
+        self.ended = False
+        """Whether it is no longer shared with this person; told once."""
+        self.error: HoldfastError | None = None
+        self.after: list[Callable[[], object]] = []
+        """What is to be done in this home because of tombstones that were taken."""
+
+
+class Exchange:
+    """One session and one remote."""
+
+    def __init__(self, trip: Trip, session: str, place: str, listed: Iterable[Object]) -> None:
+        self.trip, self.session, self.place = trip, session, place
+        self.moved = Moved(session)
+        remotes = trip.store.remotes
+        self.there = remotes.session(trip.known, session) or There(session, place)
+        self.known = {one.name: one for one in remotes.objects(trip.known, session)}
+        self.reaches = remotes.chains(trip.known, session)
+        self.listed = {one.name: one.size for one in listed}
+        self.keys = SessionKeys(
+            trip.identity, session, self.listed, get=trip.get, place=place, owner=self.there.owner
+        )
+        self.owners = {one.device: one.circle for one in self.reaches if one.circle}
+        self.names = {one.device: one.name for one in self.reaches if one.name}
+        self._elsewhere = remotes.owners(session)
+        self.holds_erased: dict[str, bool] = {}
+        """Of packs that were read: whether they hold what is erased here."""
+        self.sent: list[Packed] = []
+        self.gone: list[str] = []
+        self.keys.require_epoch(self.there.epoch)
+
+    # -- what is there -------------------------------------------------------------------------
+
+    @property
+    def packs(self) -> dict[str, PackName]:
+        found = map(names.as_pack, self.listed)
+        return {one.name: one for one in found if one is not None}
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        return [Stretch.of(one) for one in self.known.values()]
+
+    def plan(self) -> Plan:
+        return plan(self.packs, {one.name: Stretch.of(one) for one in self.known.values()})
+
+    def list_again(self) -> None:
+        found = self.trip.remote.list(names.within(self.place))
+        self.listed = {one.name: one.size for one in found}
+        self.keys.shown(self.listed)
+
+    def put(self, one: Ready, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
+        """Seal a parcel and put it there."""
+        now = self.trip.clock.now()
+        tombstone = stone if one.is_erased else ""
+        told = self._author(one.stretch.device)
+        name, data = self.keys.seal(
+            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=told
+        )
+        self.trip.put(name, data)
+        return Packed(name, *one.stretch, len(data), tombstone)
+
+    def _author(self, device: str) -> str:
+        """The name of the device that wrote a chain: a carried one is not written by this."""
+        if device == self.trip.store.device:
+            return self.trip.identity.name
+        return self.names.get(device) or self.trip.store.remotes.names().get(device, "")
+
+    def note(self, done: Packed, *, again: bool = False) -> None:
+        """A pack is there: known from now on, so that it is not sent, nor read, again."""
+        self.known[done.name] = done
+        self.listed[done.name] = done.size
+        self.sent.append(done)
+        self.trip.store.remotes.pushed(self.trip.known, self.session, [done])
+        self.moved.up += 0 if again else done.last - done.first + 1
+        self.moved.packs_up += 1
+        self.moved.bytes_up += done.size
+
+    def delete(self, pack: Packed) -> None:
+        self.trip.remote.delete(pack.name)
+        del self.known[pack.name]
+        self.listed.pop(pack.name, None)
+        self.gone.append(pack.name)
+
+    # -- what is here --------------------------------------------------------------------------
+
+    def here(self, read: Callable[[View], T], otherwise: T) -> T:
+        """What is read of the session as it is here; something else where it is not."""
+        try:
+            with self.trip.store.view(self.session) as view:
+                return read(view)
+        except NoSession:
+            return otherwise
+
+    @property
+    def ends(self) -> dict[str, list[tuple[int, str, int]]]:
+        """The ends of each chain here: a forked one has several."""
+
+        def read(view: View) -> dict[str, list[tuple[int, str, int]]]:
+            core = self.trip.journal.state(view).core
+            return {device: chain.heads for device, chain in core.chains.items()}
+
+        return self.here(read, {})
+
+    def is_forked(self, device: str) -> bool:
+        return len(self.ends.get(device, ())) > 1
+
+    def is_erased(self, view: View) -> bool:
+        """Whether the content of any event is gone here."""
+        return bool(self.trip.journal.state(view).core.erased)
+
+    def erased_in(self, view: View) -> dict[str, set[int]]:
+        """The numbers of the events of each chain whose content is gone here."""
+        found: dict[str, set[int]] = {}
+        for stored in view.events():
+            if stored.data is None:
+                header = ev.parse_header(stored.header)
+                if header.kind not in STONES:
+                    found.setdefault(header.device, set()).add(header.n)
+        return found
+
+    # -- whose it is ---------------------------------------------------------------------------
+
+    def whose(self, device: str) -> str:
+        """The circle a chain belongs to, "" if nobody showed that it is theirs."""
+        mine = self.trip.identity.circle.id if device == self.trip.store.device else ""
+        return self.owners.get(device) or self._elsewhere.get(device) or mine
+
+    def is_mine(self, device: str) -> bool:
+        mine = self.trip.identity.circle.id
+        whose = self.whose(device)
+        # In a session of others a chain that came in a file may be anyone's.
+        return whose == mine or (not whose and self.keys.owner in ("", mine))
+
+    def may_erase(self, device: str, of: str) -> bool:
+        """Whether a device may have events of another erased: of its own person, or its session."""
+        whose = self.whose(device)
+        owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
+        return bool(whose) and (whose == owner or (bool(of) and whose == self.whose(of)))
+
+    def meet(self, claims: Iterable[Claim]) -> None:
+        """Keep whose chains these are, and whom the session is shared with."""
+        mine, ring = self.trip.identity.circle.id, self.keys.ring
+        people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
+        others = {one.device: one.circle for one in claims if one.circle != mine}
+        remotes = self.trip.store.remotes
+        remotes.met({device: _person(circle, people) for device, circle in others.items()})
+        shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
+        addresses = {one.circle: one.email for one in shared}
+        remotes.share(self.session, [_person(one.circle, addresses) for one in shared])
+
+    def has_ended(self) -> bool:
+        """Whether keys that are not for us mean that someone no longer shares it with us."""
+        # The same keys as before, or older ones, would not: then the storage lies.
+        if self.keys.epoch <= self.there.epoch or not self.here(self._is_of_another, False):
+            return False
+        try:
+            return self.keys.ring is None
+        except Locked:
+            return True
+
+    def _is_of_another(self, view: View) -> bool:
+        """Whether another person's device began it."""
+        begun = [as_sealed(one) for one in view.events(limit=1)]
+        return not all(self.is_mine(ev.parse_header(one.header).device) for one in begun)
+
+    def end(self) -> None:
+        """Remember that it is no longer shared with us."""
+        self.moved.ended = self.there.error != _ENDED
+        if self.moved.ended:
+            self.there.error = _ENDED
+            self.trip.store.remotes.saw(self.trip.known, self.there)
+
+    # -- remembering ---------------------------------------------------------------------------
+
+    def mark(self, pushed: int = 0, hash: str = "", beyond: int = 0) -> There:
+        """How far the session is there, as it is to be remembered."""
+        return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
+
+    def remember(
+        self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Keep what is there now, all of it or nothing."""
+        there.owner = self.keys.owner
+        there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
+        self.there = there
+        self.reaches = self._reaches()
+        self.trip.store.remotes.saw(
+            self.trip.known, there, chains=self.reaches, found=found, gone=gone
+        )
+
+    def _reaches(self) -> list[Reach]:
+        """The ends of what is there of each chain, as far as it is whole."""
+        found = []
+        for device, chain in by_chain(self.stretches).items():
+            reach = whole(chain)
+            begins = {one.before for one in chain}
+            ends = {(s.last, s.after) for s in chain if s.last <= reach and s.after not in begins}
+            # What lies inside a larger pack is on its branch, unless the chain has several.
+            if not self.is_forked(device):
+                ends = {end for end in ends if end[0] == reach}
+            owner = self.owners.get(device, self.trip.identity.circle.id)
+            name = self.names.get(device, "")
+            found += [Reach(device, n, hash, owner, name) for n, hash in sorted(ends)]
+        return found
+
+
+def _person(circle: str, people: dict[str, str]) -> str:
+    """Who a circle is: what its owner wrote down, else the fingerprint of its key."""
+    return tame(people.get(circle, ""), limit=MOST_NAME, lines=False) or code.grouped(circle)

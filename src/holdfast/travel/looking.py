@@ -1,0 +1,185 @@
+"""Looking: every pack that is new on a remote is read, and all are judged together.
+
+They are held against what is known to be there: what this device was shown before, and what the
+claims tell. Less than that, or something else, is the storage's lie, and each has an error of its
+own; then nothing of the session is taken, nothing that is remembered changes, and other sessions
+are not touched by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from holdfast.derived import as_sealed
+from holdfast.errors import Forked, NotThere, RolledBack, Tampered, Truncated
+from holdfast.model import event as ev
+from holdfast.model.event import Sealed
+from holdfast.model.tombstone import Tombstones
+from holdfast.model.travel import Link, Missing, Plan, Stretch, Told, back, missing
+from holdfast.store import View
+from holdfast.text import tame
+from holdfast.travel.exchange import MOST_NAME, Exchange
+from holdfast.travel.opening import LOOK_THERE, Opened, Opening
+
+MEMORY = 64 << 20
+"""How many bytes of packs that were looked at are kept until they are taken."""
+_LATE = "a storage that lists late shows it after a while: try again"
+
+
+class Looking:
+    """What is new on the remote of one exchange."""
+
+    def __init__(self, exchange: Exchange, opening: Opening) -> None:
+        self._exchange, self._opening = exchange, opening
+        self._trip, self._session = exchange.trip, exchange.session
+        self._room = MEMORY
+
+    def look(self) -> list[Opened]:
+        """Read what is new there and judge it; raises when the remote cannot be believed."""
+        opened: dict[str, Opened] = {}
+        for pause in (*self._trip.patience, None):
+            found = self._exchange.plan()
+            late = self._open(found, opened)
+            lacking = self._lacking(found, opened.values())
+            if not lacking and not late:
+                return list(opened.values())
+            if pause is None or (lacking and self._trip.again and self._have(lacking)):
+                break
+            self._trip.clock.sleep(pause)
+            self._exchange.list_again()
+        if lacking and not (self._trip.again and self._have(lacking)):
+            raise self._lie(lacking)
+        return list(opened.values())
+
+    def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
+        """Open what was not opened yet; True if something listed is not there after all."""
+        packs, late = self._exchange.packs, False
+        order = sorted((packs[name].first, name) for name in found.fetch if name not in opened)
+        if order:
+            self._exchange.keys.ready()
+
+        def act(name: str) -> Opened | NotThere:
+            try:
+                return self._opening.read(packs[name])
+            except NotThere as gone:
+                return gone  # whoever made it put several together meanwhile
+
+        for one in self._trip.side_by_side(act, [name for _, name in order]):
+            if isinstance(one, NotThere):
+                late = True
+            else:
+                opened[one.name] = self._kept(one)
+        for name in opened.keys() - set(found.fetch):
+            del opened[name]
+        self._require_owners(opened.values())
+        self._require_tombstones(opened.values())
+        return late
+
+    def _kept(self, one: Opened) -> Opened:
+        """As long as there is room what was read stays at hand."""
+        self._room -= 2 * one.size
+        return one if self._room > 0 else one._replace(row=None, blobs=[])
+
+    # -- what is told to be there --------------------------------------------------------------
+
+    def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
+        opened = list(opened)
+        told = [Told(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches]
+        for one in opened:
+            told += [Told(device, *head) for device, head in one.claim.heads.items()]
+        new = {Stretch.of(one.claim): one for one in opened}
+        shown = [*found.there, *new]
+        return missing(shown, dict.fromkeys(told), lambda on, n: self._on(on, n, new.get(on)))
+
+    def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
+        """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""
+        if opened is not None:
+            row, _ = self._opening.content(opened)
+            return {row.hashes[n - stretch.first]}
+        held = self._hashes.get((stretch.device, n), set())
+        return held if len(held) < 2 else held & set(back(stretch, self._links))
+
+    @cached_property
+    def _hashes(self) -> dict[tuple[str, int], set[str]]:
+        """The hashes of the events held here under a number; looked up only where it matters."""
+        found: dict[tuple[str, int], set[str]] = {}
+        for hash, (device, n, _) in self._links.items():
+            found.setdefault((device, n), set()).add(hash)
+        return found
+
+    @cached_property
+    def _links(self) -> dict[str, Link]:
+        def read(view: View) -> dict[str, Link]:
+            every = ((ev.parse_header(one.header), as_sealed(one).hash) for one in view.events())
+            return {hash: (head.device, head.n, head.prev) for head, hash in every}
+
+        return self._exchange.here(read, {})
+
+    def _have(self, lacking: Sequence[Missing]) -> bool:
+        every = (one.told for one in lacking)
+        return all(told.hash in self._hashes.get((told.device, told.n), ()) for told in every)
+
+    def _lie(self, lacking: Sequence[Missing]) -> Tampered:
+        first = min(lacking, key=lambda one: (not one.instead, not one.told.here))
+        told = first.told
+        kind = Forked if first.instead else RolledBack if told.here else Truncated
+        what = {
+            Forked: "the remote shows another history than before",
+            RolledBack: "the remote shows an older state than before",
+            Truncated: "the remote does not show all that is there",
+        }[kind]
+        again = f"; to put it there again: holdfast push {self._trip.known.name} --again"
+        return kind(
+            what,
+            why=f"of device {told.device} it has events up to {first.whole}, not {told.n}"
+            if not first.instead
+            else f"event {told.n} of device {told.device} is another one",
+            hint=_LATE + (again if self._have(lacking) else ""),
+            session=self._session,
+        )
+
+    # -- who may have put it there -------------------------------------------------------------
+
+    def _require_owners(self, opened: Iterable[Opened]) -> None:
+        """A chain belongs to whoever put its first pack there."""
+        opened = list(opened)
+        owners = dict(self._exchange.owners)
+        for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
+            owner = owners.setdefault(one.claim.device, one.claim.circle)
+            if owner != one.claim.circle:
+                raise Tampered(
+                    f"someone else wrote on with the chain of device {one.claim.device}",
+                    why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
+                    session=self._session,
+                )
+        self._exchange.owners = owners
+        told = ((one.claim.device, one.claim.name) for one in opened if one.claim.name)
+        named = {device: tame(name, limit=MOST_NAME, lines=False) for device, name in told}
+        self._exchange.names |= named
+
+    def _require_tombstones(self, opened: Iterable[Opened]) -> None:
+        """What is erased in a pack must have been forgotten by someone who may."""
+        opened = list(opened)
+        if not any(one.erased for one in opened):
+            return
+        stones = self._stones(sealed for one in opened for sealed in one.stones)
+        for one in opened:
+            for header, hash in one.erased:
+                known = stones.erase(header, hash, self._exchange.may_erase)
+                if not one.claim.tombstone or not known:
+                    raise Tampered(
+                        f"the content of event {header.device}:{header.n} is gone from its pack",
+                        why="nobody who may forget it did",
+                        hint=LOOK_THERE,
+                        session=self._session,
+                    )
+
+    def _stones(self, more: Iterable[Sealed]) -> Tombstones:
+        """The tombstones that are held here or come with the packs."""
+
+        def read(view: View) -> list[Sealed]:
+            return [as_sealed(one) for one in view.events() if b".forgotten" in one.header]
+
+        held = self._exchange.here(read, list[Sealed]())
+        return Tombstones(map(ev.read, (*held, *more)))

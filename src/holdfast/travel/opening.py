@@ -1,0 +1,116 @@
+"""Opening a pack: what is in it, once it was checked against its name, its seal and its claim.
+
+Nothing here trusts the remote. What cannot be true is an error of its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.errors import Damaged, InvalidInput, Locked, Replayed, Swapped, Tampered
+from holdfast.model.event import Header, Sealed
+from holdfast.model.tombstone import KINDS as STONES
+from holdfast.model.travel import Stretch
+from holdfast.pack import Blob
+from holdfast.remote import names
+from holdfast.remote.names import PackName
+from holdfast.remote.sealed import Claim
+from holdfast.store.remotes import Packed
+from holdfast.travel.exchange import Exchange
+from holdfast.travel.quick_pack import Row, load
+
+LOOK_THERE = "nothing of it was taken; look at the storage"
+
+
+class Opened(NamedTuple):
+    """A pack that was found sound. Its content is kept while there is room, else read again."""
+
+    name: str
+    size: int
+    claim: Claim
+    row: Row | None
+    blobs: list[Blob]
+    stones: list[Sealed]
+    erased: list[tuple[Header, str]]
+
+    @property
+    def packed(self) -> Packed:
+        return Packed(self.name, *Stretch.of(self.claim), self.size, self.claim.tombstone)
+
+
+class Opening:
+    """Packs of one exchange."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._session = exchange, exchange.session
+
+    def read(self, name: PackName) -> Opened:
+        """The pack that lies under a name."""
+        return self.opened(name, self._exchange.trip.get(name.name))
+
+    def content(self, one: Opened) -> tuple[Row, list[Blob]]:
+        """What is in a pack: as it was kept, or read again."""
+        if one.row is not None:
+            return one.row, one.blobs
+        found = names.as_pack(one.name)
+        again = self.read(found) if found is not None else one
+        if again.row is None:
+            raise Tampered("a pack is empty", why=one.name)
+        return again.row, again.blobs
+
+    def opened(self, name: PackName, data: bytes) -> Opened:
+        claim, body = self._unsealed(name, data)
+        self._require_place(name, claim)
+        if names.hash_of(data) != name.hash:
+            why = name.name
+            raise Replayed("an old pack lies under a new name", why=why, session=self._session)
+        row, blobs = self._loaded(claim, body)
+        stones, erased = [], []
+        for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
+            if header.kind in STONES:
+                stones.append(sealed)
+            elif sealed.data is None:
+                erased.append((header, hash))
+        return Opened(name.name, len(data), claim, row, blobs, stones, erased)
+
+    def _unsealed(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
+        try:
+            return self._exchange.keys.open(name, data)
+        except Locked:
+            if names.hash_of(data) == name.hash and not self._exchange.trip.is_elsewhere(name):
+                raise
+            why = f"{name.name} is sealed to the key of another session"
+            what = "a pack lies where another belongs"
+            raise Swapped(what, why=why, hint=LOOK_THERE, session=self._session) from None
+        except Tampered as error:
+            if type(error) is Tampered and names.hash_of(data) != name.hash:
+                raise Tampered(
+                    "a pack is not as it was put there",
+                    why=f"its bytes changed; {error}",
+                    hint=LOOK_THERE,
+                    session=self._session,
+                ) from error
+            raise
+
+    def _require_place(self, name: PackName, claim: Claim) -> None:
+        if claim.session != self._session:
+            why = "it belongs to another session"
+            raise Swapped("a pack lies where another belongs", why=why, session=self._session)
+        if self._exchange.keys.chain(claim.device) != name.chain:
+            why = f"it is of device {claim.device}"
+            raise Swapped("a pack lies in another chain's place", why=why, session=self._session)
+        if (claim.first, claim.last) != (name.first, name.last):
+            why = f"events {claim.first} to {claim.last} under the name of others"
+            raise Replayed("an old pack lies under a new name", why=why, session=self._session)
+
+    def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
+        try:
+            row, blobs = load(body, name=f"a pack of {self._session}")
+        except (Damaged, InvalidInput) as error:
+            raise Tampered("a pack is not sound", why=str(error), session=self._session) from error
+        told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
+        held = row.range
+        if told != (held.session, held.device, held.first, held.last, held.before, row.hashes[-1]):
+            why = "it holds something else than it claims"
+            raise Tampered("a pack is not sound", why=why, session=self._session)
+        return row, blobs

@@ -1,0 +1,122 @@
+"""Pushing: what the remote lacks is sealed and put there.
+
+All packs but the last go at once, and the last one when they are there. It tells what is now
+there, so a push that dies halfway is no lie of the storage: nobody was told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.derived import as_sealed
+from holdfast.model.travel import heads_of
+from holdfast.store import View
+from holdfast.travel import parcels
+from holdfast.travel.exchange import Exchange
+from holdfast.travel.parcels import Parcel, Ready
+from holdfast.travel.replacing import Replacing
+from holdfast.travel.taking import Taking
+
+
+class Pushing:
+    """What is here of one exchange, pushed."""
+
+    def __init__(self, exchange: Exchange, taking: Taking) -> None:
+        self._exchange, self._taking = exchange, taking
+        self._trip, self._moved = exchange.trip, exchange.moved
+        self._last: Parcel | None = None
+        self._left = 0
+        """How many events were not pushed, because they are not this person's to push."""
+
+    def push(self) -> None:
+        """Put there what the remote lacks. What it has of the same chains is taken first."""
+        exchange = self._exchange
+        if self._has_more_of_ours() or exchange.plan().gone:
+            self._taking.pull()
+        with self._trip.store.view(exchange.session) as view:
+            after = self._mark(view)
+            met = self._moved.packs_down > 0 and exchange.is_erased(view)
+            if after == view.seq and not self._trip.again and not met:
+                return
+            after = 0 if self._trip.again else after
+            stone = self._newest_stone(view)
+            self._send(self._ours(self._lacking(view, after)), stone)
+            if self._moved.stay:
+                return
+            replacing = Replacing(exchange, view, stone)
+            if stone and _has_stones(view, after):
+                replacing.replace_erased()
+            replacing.put_together()
+            (last,) = view.events(after=view.seq - 1, limit=1)
+            mark = exchange.mark(view.seq, as_sealed(last).hash)
+            if self._left:
+                # They wait for whoever wrote them, or until it shows that they are ours.
+                mark = exchange.mark(beyond=view.seq - self._left)
+        sent = [one for one in exchange.sent if one.name in exchange.known]
+        exchange.remember(mark, found=sent, gone=exchange.gone)
+
+    def _has_more_of_ours(self) -> bool:
+        """Whether the remote has packs of chains that are held here, and nobody looked at them.
+
+        Then a copy of this home went on elsewhere, or another device carried them there.
+        """
+        exchange = self._exchange
+        unknown = [one for name, one in exchange.packs.items() if name not in exchange.known]
+        chains = {exchange.keys.chain(device) for device in exchange.ends} if unknown else set()
+        return any(one.chain in chains for one in unknown)
+
+    def _mark(self, view: View) -> int:
+        """Up to which arrival number all is there, if the journal is still the one it was."""
+        there = self._exchange.there
+        if not 0 < there.pushed <= view.seq:
+            return 0
+        found = list(view.events(after=there.pushed - 1, limit=1))
+        return there.pushed if [as_sealed(one).hash for one in found] == [there.hash] else 0
+
+    def _newest_stone(self, view: View) -> str:
+        """The hash of the last tombstone: what is erased was forgotten by it, or before."""
+        for stored in view.events(newest=True) if self._exchange.is_erased(view) else ():
+            if b".forgotten" in stored.header:
+                return as_sealed(stored).hash
+        return ""
+
+    def _lacking(self, view: View, after: int) -> Iterator[Parcel]:
+        forked = [device for device, heads in self._exchange.ends.items() if len(heads) > 1]
+        covered = parcels.coverage(view, self._exchange.stretches, forked)
+        return parcels.parcels(self._trip.store, view, covered, after=after)
+
+    def _ours(self, found: Iterable[Parcel]) -> Iterator[Parcel]:
+        for one in found:
+            if self._exchange.is_mine(one.row.device):
+                yield one
+            else:
+                self._left += len(one.row.events)
+
+    def _send(self, found: Iterator[Parcel], stone: str) -> None:
+        """All but the last side by side; the last one, which tells of all, when they are there."""
+        exchange, self._last = self._exchange, next(found, None)
+        if self._last is None:
+            return
+        if exchange.keys.is_to_read:
+            self._moved.stay = sum(len(one.row.events) for one in (self._last, *found))
+            return
+        exchange.keys.prepare(self._trip.put, self._trip.clock.now())
+        # Only what was there before: whoever reads these may not see the others yet.
+        heads = heads_of(exchange.stretches)
+        put, first = exchange.put, self._all_but_the_last(found)
+        for done in self._trip.side_by_side(lambda one: put(one, heads, stone), first):
+            exchange.note(done)
+        heads = heads_of([*exchange.stretches, self._last.stretch])
+        exchange.note(put(self._last.ready(), heads, stone))
+        exchange.meet(())
+
+    def _all_but_the_last(self, found: Iterable[Parcel]) -> Iterator[Ready]:
+        for one in found:
+            before, self._last = self._last, one
+            if before is not None:
+                yield before.ready()
+
+
+def _has_stones(view: View, after: int) -> bool:
+    """Whether a tombstone came after what is known to be there, and was heeded there."""
+    return any(b".forgotten" in stored.header for stored in view.events(after=after))

@@ -1,0 +1,103 @@
+"""The remotes of a home, by the names its owner gave them: added, tried, found, forgotten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from holdfast.errors import Downgraded, InvalidInput, NotThere, Outdated
+from holdfast.home import Holdfast
+from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_remote
+from holdfast.store.remotes import Known
+from holdfast.travel.reach import told
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+
+class Checked(NamedTuple):
+    """A remote as it was found: what it can do, and what else lies there."""
+
+    name: str
+    address: str
+    backend: str
+    probe: Probe
+    oddities: Sequence[Oddity]
+    sessions: int
+
+
+def meant(home: Holdfast, name: str = "") -> list[Known]:
+    """The remote of a name; without one, all of them."""
+    every = home.store.remotes.all()
+    found = [one for one in every if one.name == name] if name else every
+    if found:
+        return found
+    if every:
+        why = f"there is {', '.join(one.name for one in every)}"
+        raise InvalidInput(f"there is no remote {name}", why=why, hint="holdfast remote list")
+    hint = "holdfast remote add usb folder:/media/usb/holdfast"
+    raise InvalidInput("there is no remote yet", hint=hint)
+
+
+def add(home: Holdfast, name: str, address: str) -> Checked:
+    """Try a remote and remember it by a name."""
+    if not _NAME.fullmatch(name):
+        why = "small letters, digits, dot, dash and underscore, at most 40"
+        raise InvalidInput(f"{name!r} is no name for a remote", why=why)
+    if home.store.remotes.find(name):
+        raise InvalidInput(f"there is a remote {name} already", hint="holdfast remote list")
+    with closing(open_remote(address)) as remote:
+        found = _checked(name, remote)
+    same = [one.name for one in home.store.remotes.all() if one.address == found.address]
+    if same:
+        raise InvalidInput(f"{found.address} is the remote {same[0]} already")
+    home.store.remotes.add(name, found.address, told(found.probe), home.clock.now())
+    return found
+
+
+def check(home: Holdfast, name: str) -> Checked:
+    """Try a remote again, and look what else lies there."""
+    (known,) = meant(home, name)
+    with closing(open_remote(known.address, known=bool(known.synced))) as remote:
+        found = _checked(name, remote)._replace(oddities=remote.oddities())
+    home.store.remotes.probed(known, told(found.probe))
+    return found
+
+
+def _checked(name: str, remote: Remote) -> Checked:
+    require_format(remote, make=False)
+    probe = remote.probe()
+    places = by_place(remote.list(names.SESSIONS))
+    return Checked(name, remote.address, remote.backend, probe, (), len(places))
+
+
+def remove(home: Holdfast, name: str) -> Known:
+    """Forget a remote; nothing there is changed."""
+    (known,) = meant(home, name)
+    home.store.remotes.remove(known)
+    return known
+
+
+def by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for one in listed:
+        if place := names.place_of(one.name):
+            found.setdefault(place, []).append(one)
+    return found
+
+
+def require_format(remote: Remote, *, make: bool) -> None:
+    """The mark that says how things are kept there."""
+    try:
+        mark = remote.get(FORMAT)
+    except NotThere:
+        if make:
+            remote.put(FORMAT, names.MARK)
+        return
+    if mark == names.MARK:
+        return
+    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit() and mark > names.MARK:
+        what = "a newer Holdfast keeps things there in another form"
+        raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
+    raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")

@@ -1,0 +1,81 @@
+"""Replacing: packs on a remote give way to others that cover the same range.
+
+Those that hold what was forgotten become their *erased twins*, which name a tombstone; many
+small ones become few. What is new is put there before the old is taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from holdfast.model.travel import Pack, Stretch, crowded, heads_of
+from holdfast.remote import names
+from holdfast.store import View
+from holdfast.store.remotes import Packed
+from holdfast.travel import parcels
+from holdfast.travel.exchange import Exchange
+from holdfast.travel.opening import Opening
+
+
+class Replacing:
+    """Packs of one exchange, made anew from a view; `stone` is the hash of its last tombstone."""
+
+    def __init__(self, exchange: Exchange, view: View, stone: str) -> None:
+        self._exchange, self._view, self._stone = exchange, view, stone
+
+    def replace_erased(self) -> None:
+        """Packs that hold what was forgotten become their erased twins."""
+        exchange = self._exchange
+        gone = exchange.erased_in(self._view)
+        sent = {one.name for one in exchange.sent}
+        for one in list(exchange.known.values()):
+            inside = Stretch.of(one).covered(gone) if exchange.is_mine(one.device) else set()
+            if inside and one.name not in sent and self._holds_any(one, inside):
+                self._replace([one])
+
+    def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
+        """Whether a pack holds the content of any of these events."""
+        looked = self._exchange.holds_erased
+        if one.name not in looked:
+            found = names.as_pack(one.name)
+            if not one.tombstone or found is None:
+                return True  # without a tombstone nothing may be erased in it
+            self._exchange.keys.ready()
+            there = Opening(self._exchange).read(found).erased
+            looked[one.name] = bool(numbers - {header.n for header, _ in there})
+        return looked[one.name]
+
+    def put_together(self) -> None:
+        """Many small packs of this device's chain become few; a sync now and then leaves many."""
+        known, device = self._exchange.known, self._view.device
+        mine = [one for one in known.values() if one.device == device]
+        if self._exchange.is_forked(device):
+            return
+        for one in [one for one in mine if _is_inside(one, mine)]:
+            self._exchange.delete(one)  # left over from a replacement that was interrupted
+        left = [Pack(one.name, one.size, Stretch.of(one)) for one in mine if one.name in known]
+        for row in crowded(left):
+            self._replace([known[pack.name] for pack in row])
+
+    def _replace(self, old: Sequence[Packed]) -> None:
+        """Put what some packs cover there once more, then take the old ones away."""
+        exchange, (first, last) = self._exchange, (old[0], old[-1])
+        covered = Stretch(first.device, first.first, last.last, first.before, last.after)
+        exchange.keys.prepare(exchange.trip.put, exchange.trip.clock.now())
+        heads = heads_of(exchange.stretches)
+        for one in list(parcels.stretch_of(exchange.trip.store, self._view, covered)):
+            exchange.note(exchange.put(one.ready(), heads, self._stone), again=True)
+        for pack in old:
+            exchange.delete(pack)
+
+
+def _is_inside(one: Packed, others: Iterable[Packed]) -> bool:
+    """Whether a larger pack, or the same one put there later, covers all of it."""
+    span = (one.first, one.last)
+    return any(
+        other.first <= one.first
+        and one.last <= other.last
+        and ((other.first, other.last) != span or other.name > one.name)
+        for other in others
+        if other.name != one.name and other.tombstone == one.tombstone
+    )

@@ -1,0 +1,165 @@
+"""Taking: packs that were found sound go into the journal, and never around it.
+
+What waits for an event that is not there yet is left for the next time. What another device
+forgot is heeded here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast import restore
+from holdfast.derived import as_sealed
+from holdfast.model.event import Event, Sealed
+from holdfast.model.merge import position
+from holdfast.model.tombstone import KINDS as STONES
+from holdfast.model.tombstone import WHOLE
+from holdfast.model.travel import Stretch
+from holdfast.pack import Blob
+from holdfast.store import View
+from holdfast.store.remotes import There
+from holdfast.travel.exchange import Exchange
+from holdfast.travel.looking import Looking
+from holdfast.travel.opening import Opened, Opening
+from holdfast.travel.quick_pack import Row
+
+AT_ONCE = 20_000
+"""How many events are taken in one go, about."""
+
+
+class Taking:
+    """What the remote of one exchange has, taken."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._trip = exchange, exchange.trip
+        self._session, self._moved = exchange.session, exchange.moved
+        self._opening = Opening(exchange)
+        self._looking = Looking(exchange, self._opening)
+        self._heeds = False
+
+    def pull(self) -> None:
+        """Look, and take what is new."""
+        opened = self._looking.look()
+        gone = self._exchange.plan().gone
+        seq = self._seq()
+        disputes = self._disputes()
+        left = self._take(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
+        taken = [one for one in opened if one.name not in left]
+        self._moved.packs_down = len(taken)
+        self._moved.bytes_down = sum(one.size for one in taken)
+        self._moved.loose = len(left)
+        self._moved.disputes = max(self._disputes() - disputes, 0)
+        for one in taken:
+            self._exchange.known[one.name] = one.packed
+        for name in gone:
+            del self._exchange.known[name]
+        self._look_for_erased(taken)
+        if opened or gone or self._exchange.keys.epoch != self._exchange.there.epoch:
+            self._exchange.meet([one.claim for one in taken])
+            found = [one.packed for one in taken]
+            self._exchange.remember(self._mark_after(seq), found=found, gone=gone)
+
+    def _seq(self) -> int:
+        seq = self._exchange.here(lambda view: view.seq, 0)
+        self._moved.new = self._moved.new or not seq
+        return seq
+
+    def _disputes(self) -> int:
+        state = self._trip.journal.state
+        return self._exchange.here(lambda view: state(view).count("dispute.open"), 0)
+
+    def _take(self, opened: Sequence[Opened]) -> set[str]:
+        """Take packs through the journal; returns the names of those that wait for others."""
+        waiting: list[Opened] = []
+        count = 0
+        for one in opened:
+            waiting.append(one)
+            count += one.claim.last - one.claim.first + 1
+            if count >= AT_ONCE:
+                waiting = self._absorb(waiting)
+                count = 0
+        return {one.name for one in self._absorb(waiting)}
+
+    def _absorb(self, opened: Sequence[Opened]) -> list[Opened]:
+        """Take what can be taken of these packs; returns those that are not wholly taken."""
+        if not opened:
+            return []
+        whole = [self._opening.content(one) for one in opened]
+        late = self._merge([row for row, _ in whole], [blob for _, some in whole for blob in some])
+        left = [
+            one
+            for one, (row, _) in zip(opened, whole, strict=True)
+            if late and not late.isdisjoint(row.hashes)
+        ]
+        done = [one.packed for one in opened if one not in left]
+        self._trip.store.remotes.pushed(self._trip.known, self._session, done)
+        return left
+
+    def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
+        """Give events to the journal; returns the hashes of those that wait for others."""
+        content = list({blob.digest: blob.data for blob in blobs}.items())
+        every = ((one, event) for row in rows for one, event in _pairs(row))
+        arrived = [pair for pair in every if not self._is_foreign_end(pair[1])]
+        sealed = [one for one, _ in arrived]
+        self._heed(event.kind for _, event in arrived)
+        if len({row.range.device for row in rows}) > 1:
+            arrived.sort(key=lambda pair: position(pair[1]))
+        journal = self._trip.journal
+        if journal.go_on(self._session, arrived, content):
+            self._moved.down += len(arrived)
+            return set()
+        entitled = self._exchange.may_erase
+        taken = restore.take(journal, self._session, sealed, content, entitled=entitled)
+        self._moved.down += taken.new
+        return {one.hash for one in taken.left}
+
+    def _is_foreign_end(self, event: Event) -> bool:
+        """Whether someone forgot their copy of a session of others: for these it goes on.
+
+        Nothing comes after it in its chain, so nothing else is left out with it.
+        """
+        return event.kind == WHOLE and not self._exchange.may_erase(event.head.device, "")
+
+    def _heed(self, kinds: Iterable[str]) -> None:
+        if any(kind in STONES for kind in kinds):
+            self._heeds = True
+            if self._trip.obey is not None:
+                self._moved.after.append(self._trip.obey(self._session))
+
+    def _look_for_erased(self, taken: Sequence[Opened]) -> None:
+        """Whether packs still hold what was forgotten: whoever put them there did not know."""
+        exchange = self._exchange
+
+        def read(view: View) -> None:
+            gone = exchange.erased_in(view) if taken and exchange.is_erased(view) else {}
+            for one in taken:
+                there = {header.n for header, _ in one.erased}
+                if exchange.is_mine(one.claim.device):
+                    held = Stretch.of(one.claim).covered(gone) - there
+                    exchange.holds_erased[one.name] = bool(held)
+
+        exchange.here(read, None)
+
+    def _mark_after(self, seq: int) -> There:
+        """How far the session is there after events were taken from there."""
+        exchange, there = self._exchange, self._exchange.there
+        beyond = there.beyond + self._moved.down
+        if any(exchange.holds_erased.values()):
+            # Nothing counts as done before these packs are replaced.
+            return exchange.mark(beyond=there.pushed + beyond)
+        if not self._heeds and there.pushed + there.beyond == seq and self._moved.down:
+            all_of_it = exchange.here(lambda view: self._end(view, seq + self._moved.down), None)
+            if all_of_it is not None:
+                return exchange.mark(*all_of_it)
+        return exchange.mark(there.pushed, there.hash, beyond)
+
+    def _end(self, view: View, seq: int) -> tuple[int, str] | None:
+        """The last number and its hash, if nothing was written here meanwhile."""
+        if view.seq != seq:
+            return None
+        (last,) = view.events(after=view.seq - 1, limit=1)
+        return view.seq, as_sealed(last).hash
+
+
+def _pairs(row: Row) -> Iterator[tuple[Sealed, Event]]:
+    return zip(row.range.events, row.events(), strict=True)

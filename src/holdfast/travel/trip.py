@@ -1,0 +1,106 @@
+"""A trip: what all exchanges of one visit to a remote share.
+
+It moves bytes and counts them, keeps a few transfers under way at a time, and begins nothing
+more once the user said stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+from holdfast.clock import Clock
+from holdfast.errors import RemoteFailed
+from holdfast.journal import Journal
+from holdfast.remote import Object, Remote, names
+from holdfast.remote.names import PackName
+from holdfast.store.remotes import Known
+from holdfast.travel.session_keys import Identity
+
+PATIENCE = (0.2, 0.5, 1.0, 2.0)
+"""How long to wait, each time, for a listing that is late."""
+_AHEAD = 8
+
+Obey = Callable[[str], Callable[[], object]]
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+
+class Trip:
+    """One visit to a remote, as each exchange knows it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        known: Known,
+        remote: Remote,
+        identity: Identity,
+        *,
+        clock: Clock,
+        pool: Executor,
+        again: bool = False,
+        patience: Sequence[float] = PATIENCE,
+        tell: Callable[[str, int], None] | None = None,
+        obey: Obey | None = None,
+    ) -> None:
+        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved.
+
+        `obey` is asked before tombstones are taken, and answers what is to be done when they were.
+        """
+        self.journal, self.store = journal, journal.store
+        self.known, self.remote, self.identity = known, remote, identity
+        self.clock, self.pool = clock, pool
+        self.again, self.patience = again, patience
+        self._tell = tell
+        self.obey = obey
+        self.stopped = False
+        self._hashes: dict[str, set[str]] = {}
+
+    def get(self, name: str) -> bytes:
+        self.go_on()
+        data = self.remote.get(name)
+        self.told("down", len(data))
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object there; one that lies under its name already must be the same."""
+        self.go_on()
+        if not self.remote.put(name, data) and self.remote.get(name) != data:
+            raise RemoteFailed(
+                "the remote does not keep what is put there",
+                why=f"{name} holds other bytes than were written",
+                hint=f"holdfast remote check {self.known.name}",
+            )
+        self.told("up", len(data))
+
+    def shown(self, listed: Iterable[Object]) -> None:
+        """What the remote lists, of all sessions: the same bytes belong to one place only."""
+        for one in map(names.as_pack, (each.name for each in listed)):
+            if one is not None:
+                self._hashes.setdefault(one.hash, set()).add(one.place)
+
+    def is_elsewhere(self, name: PackName) -> bool:
+        """Whether the same bytes were seen in the place of another session."""
+        same = self._hashes.get(name.hash, set()) | self.store.remotes.places(self.known, name.hash)
+        return bool(same - {name.place})
+
+    def told(self, way: str, size: int) -> None:
+        if self._tell is not None:
+            self._tell(way, size)
+
+    def go_on(self) -> None:
+        """Nothing new is begun once the user said stop."""
+        if self.stopped:
+            raise KeyboardInterrupt
+
+    def side_by_side(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
+        """The results of calls that wait for the remote, in their order, a few at a time."""
+        waiting: list[Future[T]] = []
+        for one in given:
+            waiting.append(self.pool.submit(act, one))
+            if len(waiting) >= _AHEAD:
+                yield waiting.pop(0).result()
+        for left in waiting:
+            yield left.result()

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -132,7 +133,7 @@ def test_much_content_is_merged_a_part_at_a_time(
     real = other.journal.absorb
 
     def counted(
-        session: str, events: list[Sealed], blobs: list[tuple[str, bytes]], **how: None
+        session: str, events: list[Sealed], blobs: list[tuple[str, bytes]], **how: Any
     ) -> int:
         absorbed.append(len(blobs))
         return real(session, events, blobs, **how)

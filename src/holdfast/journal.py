@@ -11,7 +11,8 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import cache
 from itertools import takewhile
 
 import msgspec
@@ -29,7 +30,7 @@ from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.merge import in_order
 from holdfast.model.rules import allow, decide, report
 from holdfast.model.state import Core, State
-from holdfast.model.tombstone import Entitled, Tombstones, anyone
+from holdfast.model.tombstone import Entitled, Rights, Tombstones, anyone
 from holdfast.redact import Redactor
 from holdfast.sha import digest_of
 from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
@@ -297,23 +298,30 @@ class Journal:
         blobs: Sequence[tuple[str, bytes]] = (),
         *,
         entitled: Entitled | None = None,
+        gone: Set[str] = frozenset(),
     ) -> int:
         """Merge events of a pack into the session; returns how many were new.
 
         Only whole, causally closed histories are taken: an event whose chain or whose `seen`
-        heads are not held is refused, and then none is taken. What a tombstone names that is
-        held, or comes with it, is taken without its content. Content that is held is erased only
-        if whoever forgot it is `entitled` to that; by default nobody is.
+        heads are not held is refused, and then none is taken. What was forgotten by someone who
+        is `entitled` to that is taken without its content, and erased if it is held. By default
+        that is who may erase by what is known here (`rights`), and nothing that is held is
+        erased: whoever made a file can write anything into it. Of `gone` events it is known that
+        they were erased here, by whom ever.
         """
         incoming = list(incoming)
-        if entitled and _Meeting([], incoming, entitled).erases_all and self._says(session):
+        stones = Tombstones(map(ev.read, filter(_is_stone, incoming)))
+        may = entitled or (lambda device, of: self.rights(session).may_erase(device, of))
+        # Where nothing is held of it, a file that has its end has nothing else.
+        ends = stones.erase_all(entitled or anyone)
+        if entitled and ends and self._says(session):
             return self._absorb_the_end(session, incoming)
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
-            is_over = self._state(view)[0].core.forgotten
-            if is_over and entitled is None:
+            was_over = self._state(view)[0].core.forgotten
+            if was_over and entitled is None:
                 raise Refused(
                     f"session {session} was forgotten here",
                     why="its content must not come back",
@@ -322,16 +330,18 @@ class Journal:
             held = list(view.events())
             fresh = _new_events(session, held, incoming)
             added[0] = len(fresh)
-            if not fresh and not (blobs and held):
-                return None
             # What was forgotten here stays so, whoever writes on elsewhere.
-            meeting = _Meeting(held, fresh, anyone if is_over else entitled)
-            if entitled and meeting.is_ended_by_others:
+            meeting = _Meeting(held, fresh, anyone if was_over or ends else may, gone)
+            if entitled is None:
+                meeting.spare_what_is_held()
+            elif meeting.is_ended_by_others:
                 raise Refused(
                     f"session {session} was forgotten by someone else",
                     why="it is not theirs to forget, and is kept here",
                     session=session,
                 )
+            if not fresh and not meeting.erased and not (blobs and held):
+                return None
             return self._merged(view, meeting, blobs)
 
         try:
@@ -339,6 +349,16 @@ class Journal:
         except Busy as error:
             _require_undone(error)
         return added[0]
+
+    def rights(self, session: str) -> Rights:
+        """Who may erase in a session, by what is known in this home."""
+        remotes = self.store.remotes
+        return Rights(
+            self.store.devices(),
+            remotes.owners(session),
+            circle=remotes.circle(),
+            owner=remotes.owner(session),
+        )
 
     def _says(self, session: str) -> bool:
         """Whether any content is held of a session."""
@@ -525,31 +545,37 @@ class _Meeting:
     """
 
     def __init__(
-        self, held: Sequence[Stored], fresh: Sequence[Sealed], entitled: Entitled | None
+        self,
+        held: Sequence[Stored],
+        fresh: Sequence[Sealed],
+        entitled: Entitled,
+        gone: Set[str] = frozenset(),
     ) -> None:
-        self._stones = Tombstones(map(read, held))
-        for sealed in fresh:
+        self._stones = Tombstones(map(read, filter(_is_stone, held)))
+        for sealed in filter(_is_stone, fresh):
             self._stones.take(ev.read(sealed))
-        self._entitled = entitled
-        self.erases_all = entitled is not None and self._stones.erase_all(entitled)
-        self.erased = [s.seq for s in held if entitled and s.data is not None and self._goes(s)]
-        gone = set(self.erased)
-        self.held = [_blank(s) if s.seq in gone else s for s in held]
+        self._entitled, self._gone, self._all_held = cache(entitled), gone, list(held)
+        self.erased = [s.seq for s in held if s.data is not None and self._goes(s)]
+        lost = set(self.erased)
+        self.held = [_blank(s) if s.seq in lost else s for s in held]
         self.fresh = [Sealed(s.header, None, None) if self._goes(s) else s for s in fresh]
+
+    def spare_what_is_held(self) -> None:
+        """Nothing that is held is erased, whoever said so."""
+        self.held, self.erased = self._all_held, []
 
     def _goes(self, one: Stored | Sealed) -> bool:
         if not self._stones:
             return False
         head, hash = ev.parse_header(one.header), digest_of(one.header)
-        if self._entitled is None:
-            # Who takes a file has nobody to ask: what was forgotten somewhere is not taken from it.
-            return self._stones.name(head, hash)
+        if hash in self._gone and self._stones.name(head, hash):
+            return True
         return self._stones.erase(head, hash, self._entitled)
 
     @property
     def is_ended_by_others(self) -> bool:
         """Whether somebody forgot the session who may not have its content erased."""
-        return bool(self._stones.whole) and not self.erases_all
+        return bool(self._stones.whole) and not self._stones.erase_all(self._entitled)
 
     def names_all(self, digests: Iterable[str]) -> bool:
         """Whether each of these contents may stay: some event names it, or none is erased."""
@@ -563,6 +589,11 @@ class _Meeting:
             if wanted and one.data is not None and may_name(one.data):
                 wanted -= set(blob_names(Sealed(one.header, one.salt, one.data)))
         return not wanted
+
+
+def _is_stone(one: Stored | Sealed) -> bool:
+    """Whether an event may be a tombstone; few are, and only these are read."""
+    return b".forgotten" in one.header
 
 
 def _blank(stored: Stored) -> Stored:

@@ -4,7 +4,8 @@ It is made from everything that can still be had: what the damaged one still sho
 and every backup. It is made beside the old one and takes its place only when it is complete,
 under the writer lock and while nobody has the old one open. The old files are moved into
 `quarantine/TIME/`, never deleted. What is true of this machine only (which folder works on
-which session) is in no backup: it is taken over if it can still be read.
+which session, the remotes, whose chains are) is in no backup: it is taken over if it can still be
+read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from holdfast.journal import Journal
 from holdfast.process import machine_id
 from holdfast.redact import Redactor
 from holdfast.store import Head, Store, open_store
+from holdfast.store.carry import Who
 from holdfast.store.heads import RememberedHeads
 from holdfast.store.local import Places
 from holdfast.store.lock import WriterLock
@@ -58,6 +60,7 @@ class Rebuild:
         self._heads = remembered(store)
         self._counts: dict[str, int] = {}
         self._places: Places | None = None
+        self._who: Who | None = None
         self.lost: list[str] = []
 
     def run(self) -> list[str]:
@@ -97,6 +100,8 @@ class Rebuild:
         packs = [*backup.packs(self._backups), *self._salvages()]
         store = self._open(self._new)
         try:
+            if self._who is not None:
+                self._who.take_over(store.here([]))  # who may erase what must be known first
             journal = Journal(store, self._clock, Redactor())
             total, unread = restore.absorb_all(journal, packs)
             self.lost += [f"a pack that cannot be read: {why}" for why in unread]
@@ -129,6 +134,7 @@ class Rebuild:
             self._places = store.local.places()
         except HoldfastError:
             self._places = None
+        self._who = Who(store.here([]), [head.device for _, head in self._heads])
         wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
         path = os.path.join(self._aside, _SALVAGE)
         try:

@@ -6,7 +6,7 @@ read and judged before the first event is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from holdfast import files, pack
@@ -17,7 +17,7 @@ from holdfast.model import event as ev
 from holdfast.model.chain import check_link
 from holdfast.model.event import Header, Sealed
 from holdfast.model.merge import in_order
-from holdfast.model.tombstone import Entitled, Tombstones, anyone
+from holdfast.model.tombstone import Entitled, Tombstones
 from holdfast.pack import Blob, Item, Limits, Range
 from holdfast.store import Store
 
@@ -75,6 +75,7 @@ def absorb(
     limits: Limits | None = None,
     partial: bool = False,
     entitled: Entitled | None = None,
+    gone: Set[str] | None = None,
 ) -> Outcome:
     """Merge a pack, given as a path or as its bytes, into the store. Twice is once.
 
@@ -82,7 +83,8 @@ def absorb(
     written, and so is one whose events follow others that are neither held nor in it; with
     `partial` those are left out and counted instead. A session that was forgotten here is
     skipped and reported. A pack erases nothing, unless whoever forgot something in it is
-    `entitled` to that (see `Journal.absorb`).
+    `entitled` to that (see `Journal.absorb`). With `gone` it is a pack that this home made: what
+    was erased here stays so, and these events were, whoever forgot them.
     """
     name = source if isinstance(source, str) else "the pack"
 
@@ -90,9 +92,13 @@ def absorb(
         chunks = files.read_chunks(source) if isinstance(source, str) else (source,)
         return pack.Reader(chunks, name=name, limits=limits)
 
+    def manner(session: str) -> _Manner:
+        may = _as_here(journal, session) if gone is not None else entitled
+        return _Manner(name, partial, may, gone or frozenset())
+
     for session, events in _histories(reader()):
-        _judge(journal, session, events, name=name, partial=partial, entitled=entitled)
-    merging = _Merging(journal, name, partial=partial, entitled=entitled)
+        _judge(journal, session, events, manner(session))
+    merging = _Merging(journal, manner)
     for item in reader():
         merging.take(item)
     merging.finish()
@@ -102,21 +108,55 @@ def absorb(
 def absorb_all(journal: Journal, packs: Iterable[str]) -> tuple[int, list[str]]:
     """Merge packs of ours until nothing more comes: one may hold what another lacks.
 
-    What was forgotten in one of them is forgotten: it was said in this home. Returns how many
-    events were new, and what kept packs from being read.
+    What was erased in this home is erased again, and nothing else: other people's tombstones lie
+    there too. Returns how many events were new, and what kept packs from being read.
     """
     total, unread, packs = 0, set[str](), list(packs)
+    gone = _blank_in(packs)
     while True:
         new = 0
         for path in packs:
             try:
-                done = absorb(journal, path, limits=pack.OWN, partial=True, entitled=anyone)
-                new += done.new
+                new += absorb(journal, path, limits=pack.OWN, partial=True, gone=gone).new
             except UNREADABLE as error:
                 unread.add(str(error))
         total += new
         if not new:
             return total, sorted(unread)
+
+
+def _blank_in(packs: Iterable[str]) -> set[str]:
+    """The events that any of these packs has without content: once written so, they were erased.
+
+    What cannot be read is told by whoever takes it.
+    """
+    found: set[str] = set()
+    for path in packs:
+        try:
+            for item in pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN):
+                if isinstance(item, Range):
+                    found.update(sealed.hash for sealed in item.events if sealed.data is None)
+        except UNREADABLE:
+            continue
+    return found
+
+
+def _as_here(journal: Journal, session: str) -> Entitled:
+    """Who may erase when this home's own packs are taken again.
+
+    The end of a session was only ever taken from those who might say it.
+    """
+    rights = journal.rights(session)
+    return lambda device, of: not of or rights.may_erase(device, of)
+
+
+class _Manner(NamedTuple):
+    """How a session of a pack is taken."""
+
+    name: str
+    partial: bool
+    entitled: Entitled | None = None
+    gone: Set[str] = frozenset()
 
 
 class Merged(NamedTuple):
@@ -138,11 +178,13 @@ def take(
 
     `entitled` as in `Journal.absorb`.
     """
-    verdict = _judge(journal, session, events, name="what came", partial=True, entitled=entitled)
+    verdict = _judge(journal, session, events, _Manner("what came", True, entitled))
     if verdict.why:
         raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
     fresh = verdict.fresh
-    new = journal.absorb(session, fresh, blobs, entitled=entitled) if fresh else 0
+    # A tombstone that came in a file before is obeyed now that someone vouches for it.
+    is_stone = any(b".forgotten" in sealed.header for sealed in events)
+    new = journal.absorb(session, fresh, blobs, entitled=entitled) if fresh or is_stone else 0
     if not verdict.left_out:
         return Merged(new, [])
     taken = {sealed.hash for sealed in verdict.fresh}
@@ -179,15 +221,7 @@ class _Verdict(NamedTuple):
     kept: int = 0
 
 
-def _judge(
-    journal: Journal,
-    session: str,
-    events: Sequence[Sealed],
-    *,
-    name: str,
-    partial: bool,
-    entitled: Entitled | None,
-) -> _Verdict:
+def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Manner) -> _Verdict:
     """Which events of a pack's session to take; raises when the pack must be refused."""
     try:
         with journal.store.view(session) as view:
@@ -200,11 +234,11 @@ def _judge(
         return _Verdict([], 0, len(events), f"the session is damaged here: {error}")
     fresh = [sealed for sealed in events if sealed.hash not in headers]
     held = len(events) - len(fresh)
-    why = _reason_to_skip(session, here, fresh, gone=gone, entitled=entitled)
+    why = _reason_to_skip(session, here, fresh, gone=gone, entitled=manner.entitled)
     if why:
         return _Verdict([], held, len(fresh), why)
-    taken = _closed(session, fresh, headers, name=name, partial=partial)
-    kept = 0 if entitled else _kept(here, taken)
+    taken = _closed(session, fresh, headers, name=manner.name, partial=manner.partial)
+    kept = 0 if manner.entitled else _kept(here, taken)
     return _Verdict(taken, held, len(fresh) - len(taken), kept=kept)
 
 
@@ -267,19 +301,16 @@ def whole_part(session: str, events: Iterable[Sealed]) -> list[Sealed]:
 class _Merging:
     """Takes the items of a sound pack one after the other into the journal."""
 
-    def __init__(
-        self, journal: Journal, name: str, *, partial: bool, entitled: Entitled | None
-    ) -> None:
+    def __init__(self, journal: Journal, manner: Callable[[str], _Manner]) -> None:
         self._journal = journal
-        self._name = name
-        self._partial = partial
-        self._entitled = entitled
+        self._manners = manner
         self._begin("")
         self.sessions: list[Taken] = []
         self.blobs = 0
 
     def _begin(self, session: str) -> None:
         self._session = session
+        self._manner = self._manners(session)
         self._events: list[Sealed] = []
         self._waiting: list[tuple[str, bytes]] = []
         self._verdict: _Verdict | None = None
@@ -318,8 +349,9 @@ class _Merging:
         if not fresh and not self._waiting:
             return
         try:
+            _, _, may, gone = self._manner
             added = self._journal.absorb(
-                self._session, fresh, self._waiting, entitled=self._entitled
+                self._session, fresh, self._waiting, entitled=may, gone=gone
             )
         except Refused as error:
             # Forgotten between the judgement and now.
@@ -331,14 +363,7 @@ class _Merging:
 
     def _judged(self) -> _Verdict:
         if self._verdict is None:
-            self._verdict = _judge(
-                self._journal,
-                self._session,
-                self._events,
-                name=self._name,
-                partial=self._partial,
-                entitled=self._entitled,
-            )
+            self._verdict = _judge(self._journal, self._session, self._events, self._manner)
         return self._verdict
 
     def _is_wanted(self, blob: Blob) -> bool:

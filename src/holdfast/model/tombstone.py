@@ -5,12 +5,12 @@ A *tombstone* is an event by which someone forgot others: `event.forgotten` name
 hold the same events agree, in whatever order these came. Nothing takes a tombstone back.
 
 Whether content is erased as well is another question: that takes the word of someone who may say
-so. So each tombstone is kept with the device that wrote it.
+so. So each tombstone is kept with the device that wrote it, and `Rights` says who that is at home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.model import event as ev
 from holdfast.model.event import Event, Header
@@ -25,6 +25,31 @@ Entitled = Callable[[str, str], bool]
 def anyone(device: str, of: str) -> bool:
     """All devices are one person's."""
     return True
+
+
+class Rights:
+    """Who may have what erased in one home, by what is known there.
+
+    Whatever this home wrote itself, under any id, is the word of its user and holds here for all
+    of it. Others have a say in their own chains, persons in those of their devices, and the owner
+    of a session in all of it. Whose a chain is that nobody showed to be theirs, is unknown.
+    """
+
+    def __init__(
+        self, mine: Iterable[str], whose: Mapping[str, str], *, circle: str = "", owner: str = ""
+    ) -> None:
+        """`whose` tells the circle of a device, `circle` is that of this home."""
+        self._mine, self._whose = frozenset(mine), whose
+        self._circle, self._owner = circle, owner
+
+    def may_erase(self, device: str, of: str) -> bool:
+        if device == of or device in self._mine:
+            return True
+        circle = self._of(device)
+        return bool(circle) and circle in (self._owner, self._of(of))
+
+    def _of(self, device: str) -> str:
+        return self._circle if device in self._mine else self._whose.get(device, "")
 
 
 class Tombstones:

@@ -291,6 +291,10 @@ class Store:
     def device(self) -> str:
         raise NotImplementedError
 
+    def devices(self) -> set[str]:
+        """Every id that this home ever wrote under: whatever bears one is its own."""
+        raise NotImplementedError
+
     def secret(self) -> bytes:
         """The secret of this home that keys prompt fences; it never leaves the home."""
         raise NotImplementedError

@@ -3,15 +3,21 @@
 Sessions, projects, bindings and the rest have numbers of their own in each; they are the same by
 their ids, names and places. Where the other one knows something else, what comes is newer. Who
 holds a session is left behind: a process says so again when it works on.
+
+Where a database is made anew from packs, only *who* is taken over: the ids that this home wrote
+under, its remotes, whose chains are. What lies on the remotes has to be looked at again, because
+what was taken from there before may not be here any more.
 """
 
 from __future__ import annotations
 
 from holdfast.errors import HoldfastError
+from holdfast.store.sqlite import keep_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
     from typing import Any
 
     from holdfast.store.sqlite import SqliteStore
@@ -32,6 +38,8 @@ _READ = {
     "inflight": "SELECT run, key, agent, tool, doing, since FROM inflight",
     "taken": "SELECT name FROM taken",
     "tally": "SELECT what, count, last FROM tally",
+    "meta": "SELECT key, value FROM meta WHERE key = 'circle' OR substr(key, 1, instr(key, ' '))"
+    " IN ('person ', 'shared ')",
     "remote": "SELECT number, name, address, probe, added, synced, result, error FROM remote",
     **{
         name: f"SELECT * FROM {name}"
@@ -43,7 +51,44 @@ _READ = {
 def carry(source: SqliteStore, target: SqliteStore) -> None:
     """Take over all of it, in one transaction; again changes nothing."""
     found = {name: _rows(source, sql) for name, sql in _READ.items()}
+    found["device"] = [(device,) for device in source.devices()]
     target.write(lambda connection: _Carrying(connection, found).run())
+
+
+class Who:
+    """Who this home is and whom it met, read from a database that may be damaged."""
+
+    def __init__(self, source: SqliteStore, more: Iterable[str] = ()) -> None:
+        """`more` are ids that it wrote under, known from elsewhere."""
+        self._source = source
+        names = ("meta", "remote", "remote_session", "remote_chain")
+        self._found = {name: self._readable(name) for name in names}
+        self._found["remote_object"] = []
+        self._found["device"] = [(device,) for device in {*more, *_ids(source)}]
+        # What was there once is shown again, and taken if it is not here.
+        self._found["remote_session"] = [
+            (*row[:4], 0, "", 0, *row[7:]) for row in self._found["remote_session"]
+        ]
+
+    def _readable(self, name: str) -> Rows:
+        try:
+            found = _rows(self._source, _READ[name])
+        except HoldfastError:
+            return []
+        # A damaged page may hold anything, and other tables would not take it.
+        kinds = [tuple(map(type, row)) for row in found]
+        usual = max(set(kinds), key=kinds.count, default=())
+        return [row for row, kind in zip(found, kinds, strict=True) if kind == usual]
+
+    def take_over(self, target: SqliteStore) -> None:
+        target.write(lambda connection: _Carrying(connection, self._found).who())
+
+
+def _ids(source: SqliteStore) -> set[str]:
+    try:
+        return source.devices()
+    except HoldfastError:
+        return set()
 
 
 def _rows(source: SqliteStore, sql: str) -> Rows:
@@ -58,7 +103,7 @@ def _rows(source: SqliteStore, sql: str) -> Rows:
 
 class _Carrying:
     def __init__(self, connection: sqlite3.Connection, found: dict[str, Rows]) -> None:
-        self._put, self._found = connection.execute, found
+        self._connection, self._put, self._found = connection, connection.execute, found
 
     def run(self) -> None:
         sessions = self._numbers(
@@ -79,6 +124,12 @@ class _Carrying:
         self._runs()
         self._plain("taken")
         self._plain("tally")
+        self.who()
+
+    def who(self) -> None:
+        for (device,) in self._found["device"]:
+            keep_device(self._connection, str(device))
+        self._plain("meta")
         self._remotes()
 
     def _numbers(self, table: str, name: str, rows: Any) -> dict[int, int]:
@@ -144,6 +195,6 @@ class _Carrying:
                 rest,
             )
         rows = ((row[0], row[1]) for row in self._found["remote"])
-        numbers = self._numbers("remote", "name", rows)
+        numbers = {0: 0, **self._numbers("remote", "name", rows)}
         for table in ("remote_session", "remote_chain", "remote_object"):
             self._mapped(table, numbers)

@@ -5,6 +5,9 @@ remembered here, in the database of the device, where the remote cannot reach. A
 far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
 An *object* is a pack that was seen there and found sound: its name, the stretch it covers.
 None of this travels.
+
+Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
+under no remote (number 0), as it was shown first, and stays when the remote is removed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
+_CIRCLE = "circle"
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
@@ -184,13 +188,36 @@ class Remotes:
         return [Reach(*row) for row in rows]
 
     def owners(self, session: str) -> dict[str, str]:
-        """Whose the chains of a session are, by what any remote proved."""
+        """Whose the chains of a session are, by what any remote proved first."""
         rows = self._read(
-            "SELECT DISTINCT device, circle FROM remote_chain"
-            f" WHERE {_NAMED} AND circle != '' ORDER BY remote",
+            "SELECT device, circle FROM remote_chain"
+            f" WHERE {_NAMED} AND circle != '' ORDER BY remote DESC",
             (session,),
         )
         return {str(device): str(circle) for device, circle in rows}
+
+    def owner(self, session: str) -> str:
+        """The circle that a session belongs to, by what any remote proved first; "" if none."""
+        rows = self._read(
+            f"SELECT owner FROM remote_session WHERE {_NAMED} AND owner != ''"
+            " ORDER BY remote LIMIT 1",
+            (session,),
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def circle(self) -> str:
+        """The circle of this home, as it was when it last met a remote; "" if it never did."""
+        rows = self._read("SELECT value FROM meta WHERE key = ?", (_CIRCLE,))
+        return str(rows[0][0]) if rows else ""
+
+    def is_of(self, circle: str) -> None:
+        """Keep which circle this home is of."""
+        if self.circle() != circle:
+            self._store.write(
+                lambda connection: connection.execute(
+                    "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CIRCLE, circle)
+                )
+            )
 
     def names(self) -> dict[str, str]:
         """What the devices behind chains are called, as far as a remote told it."""
@@ -248,7 +275,9 @@ class Remotes:
                     "INSERT INTO remote_chain VALUES (?, ?, ?, ?, ?, ?, ?)",
                     [(*whose, o.device, o.n, o.hash, o.circle, o.name) for o in chains],
                 )
+                _keep_owners(connection, there, [(o.device, o.circle) for o in chains])
 
+        chains = None if chains is None else list(chains)
         self._store.write(act)
 
     def pushed(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
@@ -339,4 +368,19 @@ def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> N
     connection.execute(
         "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (remote, there.session, *values),
+    )
+
+
+def _keep_owners(
+    connection: sqlite3.Connection, there: There, chains: Iterable[tuple[str, str]]
+) -> None:
+    """What is known of a session without any remote; what was shown first stays."""
+    if there.owner:
+        connection.execute(
+            "INSERT OR IGNORE INTO remote_session VALUES (0, ?, '', 0, 0, '', 0, '', ?)",
+            (there.session, there.owner),
+        )
+    connection.executemany(
+        "INSERT OR IGNORE INTO remote_chain VALUES (0, ?, ?, 0, '', ?, '')",
+        [(there.session, device, circle) for device, circle in chains if circle],
     )

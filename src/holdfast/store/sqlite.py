@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     Parts = list[bytes]
 
 _OF_DEVICES = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")
+_WAS = "was "
+"""Begins the keys under which ids are kept that this home once wrote under."""
+_DEVICE = "SELECT value FROM meta WHERE key = 'device'"
 _LAST_SEQ = (1 << SHIFT) - 1
 _MOST = 1 << 62
 _SUMMED = 256
@@ -380,7 +383,7 @@ class SqliteStore(Store):
         for lost in batch.lost:
             _note_lost(connection, view.session, lost)
         if batch.device:
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (batch.device,))
+            change_device(connection, batch.device)
 
     @staticmethod
     def _put_rows(connection: sqlite3.Connection, view: SqliteView, batch: Batch) -> None:
@@ -612,6 +615,14 @@ class SqliteStore(Store):
     def device(self) -> str:
         return self._meta("device")
 
+    def devices(self) -> set[str]:
+        before = self.read(
+            "SELECT key FROM meta WHERE key >= ? AND key < ?", (_WAS, _WAS[:-1] + "!")
+        )
+        known = {str(key).removeprefix(_WAS) for (key,) in before} | {self.device}
+        # A database of an older version kept no ids but in the heads.
+        return (known | {head.device for _, head in self.remembered()}) - {""}
+
     def secret(self) -> bytes:
         try:
             return bytes.fromhex(self._meta("secret")) or bytes(32)
@@ -696,10 +707,24 @@ def _settle_device(
     here = f"{name}:{os.stat(path).st_ino}"
     values = []
     if meta.get("place") != here or not _is_device(meta.get("device")):
+        keep_device(connection)
         values += [("device", short_id(clock, 12)), ("place", here)]
     if not meta.get("secret"):
         values += [("secret", clock.random(32).hex())]
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+
+def change_device(connection: sqlite3.Connection, id: str) -> None:
+    """Write under another id from now on; the one before stays known."""
+    keep_device(connection)
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (id,))
+
+
+def keep_device(connection: sqlite3.Connection, id: str = "") -> None:
+    """Remember that this home wrote under an id; without one, under the present one."""
+    found = [(id,)] if id else connection.execute(_DEVICE).fetchall()
+    rows = [(f"{_WAS}{one}", "") for (one,) in found if _is_device(one)]
+    connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", rows)
 
 
 def _is_device(id: object) -> bool:

@@ -29,7 +29,6 @@ from holdfast.store.kept import packed, unpacked
 from holdfast.store.local import settle
 from holdfast.store.postgres import save, schema
 from holdfast.store.postgres.beside import (
-    SET_DEVICE,
     Beside,
     BoundBeside,
     Here,
@@ -41,7 +40,7 @@ from holdfast.store.postgres.beside import (
 from holdfast.store.postgres.server import Lost, NotThere, Place, Server
 from holdfast.store.postgres.view import LINE, LOAD, LOCK, OLDEST, PgView, folded
 from holdfast.store.schema import SEALED
-from holdfast.store.sqlite import SqliteStore, no_such_session
+from holdfast.store.sqlite import SqliteStore, change_device, no_such_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class PostgresStore(Store):
             if view.exists:
                 put_stubs(connection, [view.session])
             if view.new_device:
-                connection.execute(SET_DEVICE, (view.new_device,))
+                change_device(connection, view.new_device)
             if change is not None:
                 put_stubs(connection, self._ids([holder.session for holder in change.held]))
                 change.make(connection)
@@ -162,8 +161,8 @@ class PostgresStore(Store):
         else:
             done.append(record())
             if done[-1].new_device:
-                device = (done[-1].new_device,)
-                beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+                device = done[-1].new_device
+                beside.sqlite.write(lambda connection: change_device(connection, device))
         if done[-1].has_erased:
             beside.erase_seen(done[-1].session)
 
@@ -543,8 +542,8 @@ class PostgresStore(Store):
         beside = self._set_up()
         view = self._record(session, plan, create=False, blobs=(), also=also)
         if view.new_device:
-            device = (view.new_device,)
-            beside.sqlite.write(lambda connection: connection.execute(SET_DEVICE, device))
+            device = view.new_device
+            beside.sqlite.write(lambda connection: change_device(connection, device))
         beside.heads.forget(view.number)
         beside.erase(view.session)
 
@@ -712,6 +711,10 @@ class PostgresStore(Store):
     @property
     def device(self) -> str:
         return self._at_hand().sqlite.device
+
+    def devices(self) -> set[str]:
+        beside = self._at_hand()
+        return beside.sqlite.devices() | {head.device for _, _, head in beside.heads.all()}
 
     def secret(self) -> bytes:
         return self._at_hand().sqlite.secret()

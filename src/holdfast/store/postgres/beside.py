@@ -41,7 +41,6 @@ _STUB = """
         summary) SELECT ?1, 0, 0, x'', 0, '', '', 0, 0, 0, ''
     WHERE NOT EXISTS (SELECT 1 FROM session WHERE id = ?1 COLLATE NOCASE)
 """
-SET_DEVICE = "UPDATE meta SET value = ? WHERE key = 'device'"
 
 
 class Beside:

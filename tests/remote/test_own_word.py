@@ -1,0 +1,180 @@
+"""Whose word counts at home: tombstones of others in files, backups and what is rebuilt of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import erasure, restore, sync
+from holdfast.home import Holdfast
+from holdfast.model.tombstone import Rights
+from holdfast.remote import ring as rings
+from tests.remote.test_sharing import World, person_of, synced
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for hf in made.homes:
+        hf.close()
+
+
+@pytest.fixture
+def ann(world: World) -> Holdfast:
+    hf = world.person("ann")
+    hf.start("Add login", id="login").note("precious")
+    return hf
+
+
+def holds(hf: Holdfast, text: str = "precious") -> bool:
+    with hf.store.view("login") as view:
+        return any(text.encode() in (stored.data or b"") for stored in view.events())
+
+
+def seq_of(hf: Holdfast, text: str) -> str:
+    log = hf.session("login").log()
+    return str(next(o.event.seq for o in log if getattr(o.event.body, "text", "") == text))
+
+
+def forget(hf: Holdfast, text: str) -> None:
+    erasure.forget_events(hf, "login", [seq_of(hf, text)], actor="user")
+
+
+@pytest.fixture
+def member(world: World, ann: Holdfast) -> Holdfast:
+    """Someone who may continue, and forgot what its owner wrote; the owner heard of it."""
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    forget(bob, "precious")
+    synced(bob)
+    assert synced(ann).problems == []
+    assert holds(ann) and not holds(bob)
+    return bob
+
+
+def rebuilt(world: World, of: Holdfast, name: str) -> Holdfast:
+    """A blank home that took all backups of another as its own."""
+    blank = world.home(name)
+    restore.absorb_all(blank.journal, of.backups())
+    return blank
+
+
+def test_a_members_tombstone_erases_nothing_by_import_restore_or_rebuild(
+    world: World, ann: Holdfast, member: Holdfast
+) -> None:
+    path = str(world.folder / "x.hfpack")
+    ann.session("login").export(path)
+    ann.backup()
+    imported, restored = world.home("imported"), world.home("restored")
+    imported.import_(path)
+    restored.restore(ann.backups()[-1])
+    for hf in (imported, restored, rebuilt(world, ann, "rebuilt")):
+        assert holds(hf)
+        assert hf.journal.verify("login").ok
+
+
+def test_what_was_forgotten_in_a_home_stays_so_when_it_is_rebuilt(
+    world: World, ann: Holdfast, member: Holdfast
+) -> None:
+    """Its own word holds there for all, even if nobody else has to obey it."""
+    ann.session("login").note("a slip")
+    ann.backup()
+    stale = Path(ann.backups()[-1]).read_bytes()
+    forget(ann, "a slip")
+    (Path(ann.backup_folder) / "000009-000-stale.hfpack").write_bytes(stale)
+    ann.backup()
+    before = {text: holds(ann, text) for text in ("precious", "a slip")}
+    assert before == {"precious": True, "a slip": False}
+    again = rebuilt(world, ann, "again")
+    assert {text: holds(again, text) for text in before} == before
+    member.backup()
+    assert not holds(rebuilt(world, member, "members"))
+
+
+def test_doctor_brings_back_what_a_member_forgot_and_not_what_its_user_did(
+    world: World, ann: Holdfast, member: Holdfast
+) -> None:
+    ann.session("login").note("a slip")
+    forget(ann, "a slip")
+    ann.backup()
+    ann.close()
+    path = Path(ann.settings.home) / "holdfast.db"
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\x55" * (len(data) - 4096)  # all but the first page
+    path.write_bytes(data)
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    ann.doctor(fix=True)
+    assert holds(ann) and not holds(ann, "a slip")
+
+
+def test_a_rebuilt_home_still_knows_its_ids_its_remotes_and_whose_chains_are(
+    world: World, ann: Holdfast, member: Holdfast
+) -> None:
+    from holdfast.rebuild import Rebuild
+
+    ann.backup()
+    ids, owners = ann.store.devices(), ann.store.remotes.owners("login")
+    assert len(owners) == 2
+    ann.close()
+    Rebuild(ann.store, ann.settings, clock=ann.clock).run()
+    assert ann.store.devices() > ids
+    assert ann.store.remotes.owners("login") == owners
+    assert [one.name for one in ann.store.remotes.all()] == ["usb"]
+    report = synced(ann)
+    assert report.problems == [] and report.waiting == 0
+    assert holds(ann)
+
+
+def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
+    ann: Holdfast, member: Holdfast
+) -> None:
+    owners, owner = ann.store.remotes.owners("login"), ann.store.remotes.owner("login")
+    assert owner == sync.identity(ann).circle.id
+    assert owners[member.store.device] == sync.identity(member).circle.id
+    (usb,) = ann.store.remotes.all()
+    ann.store.remotes.remove(usb)
+    assert ann.store.remotes.owners("login") == owners
+    assert ann.store.remotes.owner("login") == owner
+    assert not ann.journal.rights("login").may_erase(member.store.device, ann.store.device)
+
+
+@pytest.mark.parametrize(
+    ("device", "of", "may"),
+    [
+        ("mine", "mine", True),
+        ("before", "other", True),
+        ("other", "other", True),
+        ("other", "mine", False),
+        ("other", "", False),
+        ("others-desk", "other", True),
+        ("unknown", "other", False),
+        ("unknown", "unknown", True),
+        ("unknown", "", False),
+        ("owner", "mine", True),
+        ("owner", "", True),
+        ("desk", "mine", True),
+        ("desk", "other", False),
+    ],
+)
+def test_who_may_erase_at_home(device: str, of: str, may: bool) -> None:
+    whose = {"other": "bob", "others-desk": "bob", "owner": "cat", "desk": "ann", "mine": "bob"}
+    rights = Rights(["mine", "before"], whose, circle="ann", owner="cat")
+    assert rights.may_erase(device, of) is may
+
+
+def test_every_id_that_a_home_wrote_under_stays_known(world: World, ann: Holdfast) -> None:
+    first = ann.store.device
+    ann.backup()
+    ann.close()
+    database = Path(ann.settings.home) / "holdfast.db"
+    copy = database.read_bytes()
+    database.rename(database.with_name("before.db"))  # as if the home had been copied
+    database.write_bytes(copy)
+    ann.session("login").note("after the copy")
+    assert ann.store.device != first
+    assert ann.store.devices() == {first, ann.store.device}

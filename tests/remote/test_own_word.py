@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import erasure, restore, sync
+from holdfast import erasure, restore
 from holdfast.home import Holdfast
 from holdfast.model.tombstone import Rights
 from holdfast.remote import ring as rings
+from holdfast.travel.circling import identity
 from tests.remote.test_sharing import World, person_of, synced
 
 
@@ -134,8 +135,8 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
     ann: Holdfast, member: Holdfast
 ) -> None:
     owners, owner = ann.store.remotes.owners("login"), ann.store.remotes.owner("login")
-    assert owner == sync.identity(ann).circle.id
-    assert owners[member.store.device] == sync.identity(member).circle.id
+    assert owner == identity(ann).circle.id
+    assert owners[member.store.device] == identity(member).circle.id
     (usb,) = ann.store.remotes.all()
     ann.store.remotes.remove(usb)
     assert ann.store.remotes.owners("login") == owners

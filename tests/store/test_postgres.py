@@ -31,8 +31,9 @@ from holdfast.journal import Journal  # noqa: E402
 from holdfast.model.event import NoteAdded, SessionStarted  # noqa: E402
 from holdfast.redact import Redactor  # noqa: E402
 from holdfast.store import Batch, Spot, Store, View, open_store  # noqa: E402
-from holdfast.store.postgres import PostgresStore, save, schema  # noqa: E402
+from holdfast.store.postgres import PostgresStore, schema  # noqa: E402
 from holdfast.store.postgres import server as servers  # noqa: E402
+from holdfast.store.postgres.wire import Wired  # noqa: E402
 from holdfast.testing.contracts import batch, head, put, texts  # noqa: E402
 from tests.pgserver import PgServer  # noqa: E402
 from tests.store.test_postgres_contract import PostgresPlace  # noqa: E402
@@ -90,6 +91,37 @@ def test_events_of_one_shape_are_one_prepared_statement_whatever_numbers_they_ha
         journal.append("s1", NoteAdded(text=f"note {number}"), actor="me")
     sql = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%%UPDATE%%'"
     assert store._server.use(lambda one: one.execute(sql).fetchone()) == (1,)
+
+
+def test_what_was_prepared_and_is_gone_is_prepared_again(store: PostgresStore) -> None:
+    put(store, "s1", batch("0"))
+    for number in range(1, 9):
+        store.append("s1", lambda view, text=str(number): batch(text))  # type: ignore[misc]
+        if number == 5:
+            store._server.use(lambda one: one.execute("DEALLOCATE ALL"))
+    assert texts(store, "s1") == list("012345678")
+
+
+def test_several_events_and_rows_go_in_one_statement_too(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "s1", batch("a"))
+    monkeypatch.delattr(type(store._appender), "_lock")
+    rows = [("step", key, key == "x", -5, b"\0\xff") for key in "xyz"]
+    store.append("s1", lambda view: batch("b", "c", "ü" * 100_000, rows=rows))
+    assert texts(store, "s1") == ["a", "b", "c", "ü" * 100_000]
+    with store.view("s1") as view:
+        assert sorted(view.all_rows()) == rows
+        assert view.intact()
+
+
+def test_a_number_that_no_column_holds_is_refused_and_changes_nothing(
+    store: PostgresStore,
+) -> None:
+    put(store, "s1", batch("a"))
+    with pytest.raises(InvalidInput):
+        store.append("s1", lambda view: batch("b", rows=[("step", "x", True, 1 << 70, b"")]))
+    assert texts(store, "s1") == ["a"]
 
 
 # --- connections that break ----------------------------------------------------------------------
@@ -150,7 +182,7 @@ def test_what_is_lost_around_the_commit_counts_once(
     if begun:
         put(store, "s1", batch("a", head=head(1)))
     cut: list[bool] = []
-    send = store._send
+    send = store._appender._send
 
     def sending(connection: Any, *rest: Any) -> None:
         if not cut:
@@ -158,7 +190,7 @@ def test_what_is_lost_around_the_commit_counts_once(
             connection = Cutting(connection, effect=effect)
         send(connection, *rest)
 
-    monkeypatch.setattr(store, "_send", sending)
+    monkeypatch.setattr(store._appender, "_send", sending)
     put(store, "s1", batch("b", head=head(2)), [b"content"])
     assert texts(store, "s1") == ["a", "b"][not begun :]
     assert store.blob(sha256(b"content").hexdigest()) == b"content"
@@ -172,18 +204,18 @@ def test_what_is_lost_around_a_single_statement_counts_once(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, effect: bool
 ) -> None:
     put(store, "s1", batch("a", head=head(1)))
-    write, cut = save.Saving.write, list[bool]()
+    ask, cut = Wired.ask, list[bool]()
 
-    def cutting(self: save.Saving, connection: Any, *rest: Any) -> Any:
-        if not cut and len(rest) > 1:
+    def cutting(self: Wired, *given: Any, **named: Any) -> Any:
+        if not cut:
             cut.append(True)
             if effect:
-                write(self, connection, *rest)
-            connection.close()
+                ask(self, *given, **named)
+            self.close()
             raise psycopg.OperationalError("the connection is lost")
-        return write(self, connection, *rest)
+        return ask(self, *given, **named)
 
-    monkeypatch.setattr(save.Saving, "write", cutting)
+    monkeypatch.setattr(Wired, "ask", cutting)
     store.append("s1", lambda view: batch("b", head=head(2)))
     assert cut and texts(store, "s1") == ["a", "b"]
     assert [h.n for _, h in store.remembered()] == [2]
@@ -194,13 +226,13 @@ def test_who_writes_on_takes_one_round_trip_and_who_is_behind_decides_again(
 ) -> None:
     put(store, "s1", batch("a"))
     locked: list[str] = []
-    lock = store._lock
+    lock = store._appender._lock
 
     def counted(connection: Any, session: str) -> Any:
         locked.append(session)
         return lock(connection, session)
 
-    monkeypatch.setattr(store, "_lock", counted)
+    monkeypatch.setattr(store._appender, "_lock", counted)
     rows = [("step", "t", True, 1, b"1")]
     store.append("s1", lambda view: batch("b", rows=rows))
     store.append("S1", lambda view: batch("c", rows=rows))

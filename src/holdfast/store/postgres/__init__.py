@@ -1,33 +1,20 @@
 """The PostgreSQL store: one database for server processes, fleets, or a person with a server.
 
 How the server is reached is the business of `server`, what the tables look like of `schema`. What
-is true of one machine only stays on it (`beside`). Here is what is kept, and in which order things
-become true.
-
-An append takes two round trips: one locks the session's row and reads it, then the plan decides,
-and one writes everything and commits. A process that writes on takes one: it decides by what it
-left there itself, and the statement writes only if that is still so. Arrival numbers are given
-under the lock of the row either way, so they have no gaps and no two writers share one.
-
-When the connection breaks, the append is done again: the row lock makes it wait for what became
-of the first try, and the event that was sent is looked for before anything is sent again. So it
-counts once, whatever was lost.
+is true of one machine only stays on it (`beside`). Here is what is kept.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import get_ident
 
 import psycopg
-from psycopg import errors as pgerrors
 
-from holdfast.errors import InvalidInput, Outdated
 from holdfast.store import Capabilities, Flaw, Head, Repaired, Store, listings, moved
-from holdfast.store.heads import LONGEST_ID
 from holdfast.store.kept import packed, unpacked
 from holdfast.store.local import settle
 from holdfast.store.postgres import save, schema
+from holdfast.store.postgres.append import LOSE, Append, Appender, known_text
 from holdfast.store.postgres.beside import (
     Beside,
     BoundBeside,
@@ -38,7 +25,7 @@ from holdfast.store.postgres.beside import (
     put_stubs,
 )
 from holdfast.store.postgres.server import Lost, NotThere, Place, Server
-from holdfast.store.postgres.view import LINE, LOAD, LOCK, OLDEST, PgView, folded
+from holdfast.store.postgres.view import LINE, LOAD, PgView, folded
 from holdfast.store.schema import SEALED
 from holdfast.store.sqlite import SqliteStore, change_device, no_such_session
 
@@ -46,13 +33,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from holdfast.clock import Clock
     from holdfast.store import Batch, Machine, Spot, View
     from holdfast.store.bound import Bound
     from holdfast.store.local import Local
-    from holdfast.store.postgres.save import Doubt
     from holdfast.store.postgres.server import Connection, Rows
     from holdfast.store.remotes import Remotes
     from holdfast.store.runs import Change, Runs
@@ -61,12 +46,10 @@ if TYPE_CHECKING:
 _MOST = 1 << 62
 _MOST_RESOLVED = 20
 _MOST_KNOWN = 1000
-_MOST_AT_HAND = 64
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_LATELY = 1.0
 _MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LIST = f"SELECT line_sum, {LINE} FROM @session"
 _TESTS = {name: f"{name} = %s" for name in ("status", "archived", "forgotten")}
-_LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 _ERASE = (
     "DELETE FROM @blob_use WHERE session = %(number)s",
     save.UNUSED,
@@ -115,8 +98,8 @@ class PostgresStore(Store):
         self.shown = self._server.place.shown
         self._beside: Beside | None = None
         self._numbers: dict[str, int] = {}
-        self._known: dict[str, Sequence[Any]] = {}
-        self._planning: set[int] = set()
+        self._lately = ("", 0.0)
+        self._appender = Appender(self, self._server)
         self.opens_sealed = False
         self.hears_itself: bool | None = None
         """Whether notifications come through; None while nobody has tried."""
@@ -135,268 +118,71 @@ class PostgresStore(Store):
         change: Change | None = None,
     ) -> None:
         parts = [(digest, packed(digest, data)) for digest, data in blobs]
-        beside = self._set_up()
-
-        def record() -> PgView:
-            return self._record(session, plan, create=create, blobs=parts, chores=chores)
-
-        done: list[PgView] = []
-
-        def act(connection: sqlite3.Connection) -> None:
-            # One at a time on this machine: who begins looks at what others here have begun.
-            done.append(view := record())
-            if view.exists:
-                put_stubs(connection, [view.session])
-            if view.new_device:
-                change_device(connection, view.new_device)
-            if change is not None:
-                put_stubs(connection, self._ids([holder.session for holder in change.held]))
-                change.make(connection)
-            if spot is not None:
-                settle(connection, spot, view.session)
-
-        if create or spot is not None or change is not None:
-            self._require_outside()
-            beside.sqlite.write(act)
+        asked = Append(session, plan, create=create, blobs=parts, chores=chores)
+        beside = self.set_up()
+        if not (create or spot is not None or change is not None):
+            view = self._record(asked)
         else:
-            done.append(record())
-            if done[-1].new_device:
-                device = done[-1].new_device
-                beside.sqlite.write(lambda connection: change_device(connection, device))
-        if done[-1].has_erased:
-            beside.erase_seen(done[-1].session)
+            self._appender.require_outside()
+            # One at a time on this machine: who begins looks at what others here have begun.
+            view = beside.sqlite.write(lambda one: self._record_here(one, asked, spot, change))
+        if view.has_erased:
+            beside.erase_seen(view.session)
 
-    def _record(
-        self,
-        session: str,
-        plan: Callable[[View], Batch | None],
-        *,
-        create: bool,
-        blobs: Sequence[tuple[str, list[bytes]]],
-        chores: Sequence[str] = (),
-        also: Callable[[Connection, PgView], None] | None = None,
-    ) -> PgView:
-        """One append, as often as the connection breaks under it; returns the session as it is."""
-        self._require_outside()
-        sent: list[Doubt] = []
-
-        def once() -> PgView:
-            return self._try(session, plan, create, blobs, chores, also, sent)
-
-        self._planning.add(get_ident())
-        try:
-            while True:
-                try:
-                    return self._server.insist(once)
-                except save.Taken:
-                    continue  # another process has just begun the same session
-        finally:
-            self._planning.discard(get_ident())
-
-    def _try(
-        self,
-        session: str,
-        plan: Callable[[View], Batch | None],
-        create: bool,
-        blobs: Sequence[tuple[str, list[bytes]]],
-        chores: Sequence[str],
-        also: Callable[[Connection, PgView], None] | None,
-        sent: list[Doubt],
-    ) -> PgView:
-        if not (sent or create or blobs or chores or also):
-            view = self._try_at_once(session, plan, sent)
-            if view is not None:
-                return view
-
-        def act(connection: Connection) -> PgView:
-            view = self._lock(connection, session)
-            try:
-                if sent and sent[-1].arrived(view):
-                    batch: Batch | None = sent[-1].batch
-                elif not view.exists and not create:
-                    raise no_such_session(session)
-                else:
-                    batch = plan(view)
-                    if batch is not None:
-                        self._send(connection, view, batch, blobs, chores, also, sent)
-            finally:
-                view.end()
-                if not connection.closed and connection.info.transaction_status:
-                    connection.rollback()
-            if batch is not None:
-                self._remember(view, batch)
-                view.has_erased = batch.erased is not None
-            return view
-
-        return self._server.use(act, "update")
-
-    def _try_at_once(
-        self, session: str, plan: Callable[[View], Batch | None], sent: list[Doubt]
-    ) -> PgView | None:
-        """Append in one round trip to a session as this process left it.
-
-        What is decided so becomes true only if nobody wrote meanwhile. In any other case, also
-        when the plan refuses, it is decided again under the lock: None.
-        """
-        known = self._known.pop(_known_text(session), None)
-        if known is None:
-            return None
-        view = PgView(self._server.read, session, self._set_up().sqlite.device, known)
-        view.remembered = self._recall(view.number, session)
-        try:
-            batch = plan(view)
-        except Exception:
-            return None
-        finally:
-            view.end()
-        if batch is None or not save.is_plain(batch):
-            return None
-        work = save.Saving(self._sql, view, batch)
-        sent.append(work.doubt())
-        told = channel(self._server.place)
-        found = self._server.use(
-            lambda connection: work.write(connection, told, known).fetchone(), "update"
-        )
-        if found is None:
-            sent.clear()
-            return None
-        self._keep(work, found)
-        self._remember(view, batch)
+    def _record(self, asked: Append) -> PgView:
+        view = self._appender.record(asked)
+        if view.new_device:
+            self._take_device(view.new_device)
         return view
 
-    def _keep(self, work: save.Saving, answer: Sequence[Any]) -> None:
-        """Know a session as it is now, for whoever appends to it next."""
-        if len(self._known) >= _MOST_AT_HAND:
-            self._known.clear()
-        found = work.found(answer[0], answer[1])
-        self._known[folded(str(found[7]))] = found
+    def _take_device(self, id: str) -> None:
+        self._lately = ("", 0.0)
+        self.set_up().sqlite.write(lambda connection: change_device(connection, id))
 
-    def _lock(self, connection: Connection, session: str) -> PgView:
-        """The session, its row locked until the transaction ends."""
-        key = _known_text(session)
-        with connection.pipeline():
-            connection.execute(_BEGIN)
-            if not self._server.place.prepares:
-                # Otherwise it was said when we connected; who shares connections forgets it.
-                connection.execute(f"SET LOCAL lock_timeout = {self._server.patience}")
-            found = connection.execute(self._sql(LOCK), (key,), binary=True)
-            # After the lock: who seals the store waits for those that have one.
-            oldest = connection.execute(self._sql(OLDEST), binary=True)
-        self._require_current(oldest.fetchone())
-        view = PgView(
-            self._reader(connection), session, self._set_up().sqlite.device, found.fetchone()
-        )
+    def _record_here(
+        self,
+        connection: sqlite3.Connection,
+        asked: Append,
+        spot: Spot | None,
+        change: Change | None,
+    ) -> PgView:
+        """Append inside a transaction of what is kept on this machine."""
+        view = self._appender.record(asked)
         if view.exists:
-            view.remembered = self._recall(view.number, session)
+            put_stubs(connection, [view.session])
+        if view.new_device:
+            self._lately = ("", 0.0)
+            change_device(connection, view.new_device)
+        if change is not None:
+            put_stubs(connection, self._ids([holder.session for holder in change.held]))
+            change.make(connection)
+        if spot is not None:
+            settle(connection, spot, view.session)
         return view
-
-    def _send(
-        self,
-        connection: Connection,
-        view: PgView,
-        batch: Batch,
-        blobs: Sequence[tuple[str, list[bytes]]],
-        chores: Sequence[str],
-        also: Callable[[Connection, PgView], None] | None,
-        sent: list[Doubt],
-    ) -> None:
-        if not view.exists and len(view.session.encode()) > LONGEST_ID:
-            raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
-        sql = self._sql
-        work = save.Saving(sql, view, batch)
-        named: list[str] = []
-        if batch.erased is not None:
-            named = save.erase_events(connection, sql, view, batch)
-        if batch.resum or batch.erased:
-            work.resum(self._reader(connection))
-        sent.append(work.doubt())
-        try:
-            with connection.pipeline():
-                written = work.write(connection, channel(self._server.place))
-                if blobs:
-                    save.put_blobs(connection, sql, view, blobs)
-                if batch.erased is not None:
-                    save.erase_content(connection, sql, view, named)
-                if chores:
-                    save.put_chores(connection, sql, view, self._set_up().name(), chores)
-                for lost in batch.lost:
-                    connection.execute(sql(_LOSE), (view.session, *lost))
-                if also is not None:
-                    also(connection, view)
-                connection.execute("COMMIT")
-        except pgerrors.UniqueViolation as error:
-            if error.diag.constraint_name == "session_key":
-                raise save.Taken from error
-            raise
-        (answer,) = written.fetchall()
-        view.number, view.exists = answer[0], True
-        if also is None and batch.erased is None:
-            self._keep(work, answer)
-
-    def _remember(self, view: PgView, batch: Batch) -> None:
-        """After the commit: what this machine keeps of it."""
-        beside = self._set_up()
-        view.new_device = batch.device or ""
-        left = beside.heads.recall(view.number)
-        if left and folded(left[0]) != folded(view.session):
-            # The place of a session that an older copy of the database never had.
-            self.note_lost(left[0], left[1])
-            left = None
-        head = batch.head
-        if head is not None:
-            is_behind = left and left[1].device == head.device and left[1].n > head.n
-            # Another process of this home may have been quicker to remember a later one.
-            if not is_behind or view.remembered is not None:
-                beside.heads.remember(view.number, view.session, head)
-
-    def _recall(self, number: int, session: str) -> Head | None:
-        left = self._at_hand().heads.recall(number)
-        return left[1] if left and folded(left[0]) == folded(session) else None
-
-    def _require_outside(self) -> None:
-        if get_ident() in self._planning:
-            raise RuntimeError("a plan must not write: it runs inside a transaction")
-
-    def _require_current(self, oldest: Sequence[Any] | None) -> None:
-        needed = int(oldest[0]) if oldest else 0
-        if needed > schema.FORMAT:
-            self._require_here()
-            raise Outdated(
-                "this process is too old to write here",
-                why=f"a newer Holdfast took the store over (format {needed}, this has"
-                f" {schema.FORMAT})",
-                hint="restart this program with the newer version; nothing was written",
-            )
 
     # -- reading -------------------------------------------------------------------------------
 
     def _sql(self, text: str) -> str:
         return self._server.sql(text)
 
-    def _reader(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
-        def read(sql: str, values: Sequence[object]) -> Rows:
-            return connection.execute(self._sql(sql), values, binary=True).fetchall()
-
-        return read
-
     def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
         """Rows of one query; no tables yet means no rows."""
-        self._at_hand()
+        self.at_hand()
         try:
             return self._server.read(sql, values)
         except UnicodeEncodeError:
             return []  # what cannot be written was never stored
 
     def view(self, session: str) -> PgView:
-        key = _known_text(session)
+        key = known_text(session)
 
         def look() -> PgView:
             number = self._number(key)
             if number is None:
                 raise no_such_session(session)
-            return self._moment(session, key, self._recall(number, session))
+            return self._moment(session, key, self._appender.recall(number, session))
 
-        beside = self._at_hand()
+        beside = self.at_hand()
         view = self._server.insist(look)
         view.device = beside.sqlite.device
         view.project = beside.project(view.session)
@@ -433,7 +219,7 @@ class PostgresStore(Store):
 
     def _lasting(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
         """Reads for a view that somebody holds: what is lost under it cannot be had again."""
-        read = self._reader(connection)
+        read = self._server.reader(connection)
 
         def one(sql: str, values: Sequence[object]) -> Rows:
             try:
@@ -450,7 +236,7 @@ class PostgresStore(Store):
         self, *, where: dict[str, object] | None = None, limit: int = -1
     ) -> list[dict[str, object]]:
         asked = {"forgotten": 0, **(where or {})}
-        projects = self._at_hand().projects()
+        projects = self.at_hand().projects()
         tests, values = self._tests(asked, projects)
         most = min(limit, _MOST) if limit >= 0 else None
         rows = self.read(
@@ -526,7 +312,7 @@ class PostgresStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
-        self._known.clear()
+        self._appender.forget()
 
         def also(connection: Connection, view: PgView) -> None:
             # Content that another session takes up meanwhile must not go.
@@ -539,18 +325,15 @@ class PostgresStore(Store):
                     connection.execute(self._sql(statement))
             connection.execute(self._sql(save.RESUM), {"number": view.number})
 
-        beside = self._set_up()
-        view = self._record(session, plan, create=False, blobs=(), also=also)
-        if view.new_device:
-            device = view.new_device
-            beside.sqlite.write(lambda connection: change_device(connection, device))
+        beside = self.set_up()
+        view = self._record(Append(session, plan, also=also))
         beside.heads.forget(view.number)
         beside.erase(view.session)
 
     def note_lost(self, session: str, head: Head) -> None:
-        self._set_up()
+        self.set_up()
         lost = (session, head.device, head.n, head.hash)
-        self._write(lambda connection: connection.execute(self._sql(_LOSE), lost))
+        self._write(lambda connection: connection.execute(self._sql(LOSE), lost))
 
     def _write(self, act: Callable[[Connection], object]) -> None:
         """One statement that may be sent twice."""
@@ -580,7 +363,7 @@ class PostgresStore(Store):
     def repair(self) -> Repaired:
         from holdfast.store.postgres import repair
 
-        self._set_up()
+        self.set_up()
         return self._server.insist(
             lambda: self._server.use(lambda one: repair.repair(one, self._server), "update")
         )
@@ -590,7 +373,7 @@ class PostgresStore(Store):
 
         facts = self._server.insist(lambda: self._server.use(remarks.facts_of))
         meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
-        beside = self._at_hand().sqlite
+        beside = self.at_hand().sqlite
         return [
             *remarks.of_server(self.shown, facts),
             *remarks.of_tables(meta),
@@ -599,13 +382,13 @@ class PostgresStore(Store):
 
     # -- this home -----------------------------------------------------------------------------
 
-    def _at_hand(self) -> Beside:
+    def at_hand(self) -> Beside:
         """What is kept on this machine; of a store without tables, nothing."""
         if self._beside is None:
             meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
             if "store" not in meta:
                 return self._beside_of("none")
-            self._require_here(meta)
+            self.require_here(meta)
             self._beside = self._beside_of(meta["store"])
         return self._beside
 
@@ -619,7 +402,7 @@ class PostgresStore(Store):
             ids=self._ids,
         )
 
-    def _require_here(self, meta: dict[str, str] | None = None) -> None:
+    def require_here(self, meta: dict[str, str] | None = None) -> None:
         """Refuse to work with a store that was moved elsewhere."""
         seal = _seal_of(meta or dict(self._server.read("SELECT key, value FROM @meta")))
         if seal is not None and not self.opens_sealed:
@@ -636,7 +419,7 @@ class PostgresStore(Store):
                 connection.execute(self._sql("LOCK TABLE @session IN EXCLUSIVE MODE"))
                 connection.execute(self._sql(_SEAL), (f"{word} {other}", str(oldest)))
 
-        self._set_up()
+        self.set_up()
         self._write(act)
 
     def unseal(self) -> None:
@@ -653,32 +436,32 @@ class PostgresStore(Store):
         return _seal_of(dict(self._server.read("SELECT key, value FROM @meta")))
 
     def here(self, sessions: Sequence[str]) -> SqliteStore:
-        beside = self._set_up()
+        beside = self.set_up()
         beside.know(sessions)
         return beside.sqlite
 
-    def _set_up(self) -> Beside:
+    def set_up(self) -> Beside:
         """The same for who writes: the tables are made or brought up to date first."""
         if self._beside is None or not self._beside.is_settled:
             found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
             if not found or int(found[0][0]) < schema.FORMAT:
                 self._server.insist(lambda: self._server.use(self._migrate, "update"))
-            self._at_hand().settle()
-        return self._at_hand()
+            self.at_hand().settle()
+        return self.at_hand()
 
     def _migrate(self, connection: Connection) -> None:
         schema.migrate(connection, self._server.place.schema)
 
     @property
     def _here(self) -> Here:
-        return Here(self._at_hand, self._set_up)
+        return Here(self.at_hand, self.set_up)
 
     @property
     def local(self) -> Local:
         return LocalBeside(self._here, self._chores, self._chore_done)
 
     def _chores(self, session: str) -> list[tuple[int, str]]:
-        beside = self._at_hand()
+        beside = self.at_hand()
         if not beside.sqlite.device:
             return []
         return self.read(
@@ -710,17 +493,28 @@ class PostgresStore(Store):
 
     @property
     def device(self) -> str:
-        return self._at_hand().sqlite.device
+        return self.at_hand().sqlite.device
 
     def devices(self) -> set[str]:
-        beside = self._at_hand()
+        beside = self.at_hand()
         return beside.sqlite.devices() | {head.device for _, _, head in beside.heads.all()}
 
+    def device_lately(self) -> str:
+        """The device as it was a moment ago, for who writes on at a pace.
+
+        It cannot change together with what is on the server, however often it is read.
+        """
+        id, until = self._lately
+        if not id or self._clock.monotonic() >= until:
+            id = self.device
+            self._lately = (id, self._clock.monotonic() + _LATELY)
+        return id
+
     def secret(self) -> bytes:
-        return self._at_hand().sqlite.secret()
+        return self.at_hand().sqlite.secret()
 
     def remembered(self) -> list[tuple[str, Head]]:
-        heads = [(session, head) for _, session, head in self._at_hand().heads.all()]
+        heads = [(session, head) for _, session, head in self.at_hand().heads.all()]
         lost = self.read("SELECT session, device, n, hash FROM @lost")
         return heads + [(session, Head(device, n, hash)) for session, device, n, hash in lost]
 
@@ -728,7 +522,7 @@ class PostgresStore(Store):
         self._server.close()
         beside, self._beside = self._beside, None
         self._numbers.clear()
-        self._known.clear()
+        self._appender.forget()
         if beside is not None:
             beside.close()
 
@@ -736,21 +530,6 @@ class PostgresStore(Store):
 def _seal_of(meta: dict[str, str]) -> tuple[str, str] | None:
     word, _, other = meta.get("moved", "").partition(" ")
     return (other, word) if word else None
-
-
-def channel(place: Place) -> str:
-    """Where it is told that a session has grown."""
-    return f"holdfast_{place.schema}"
-
-
-def _known_text(session: str) -> str:
-    try:
-        session.encode()
-    except UnicodeEncodeError:
-        raise no_such_session(session) from None
-    if "\0" in session:
-        raise no_such_session(session)
-    return folded(session)
 
 
 def _end_moment(server: Server, connection: Connection) -> None:

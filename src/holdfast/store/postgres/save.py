@@ -128,7 +128,7 @@ class Saving:
     """One batch on its way in, in the transaction that has the session's row."""
 
     def __init__(self, sql: Sql, view: PgView, batch: Batch) -> None:
-        self._sql, self._view, self._batch = sql, view, batch
+        self._sql, self._view, self.batch = sql, view, batch
         self._before = view.seq
         self._line: dict[str, object] = {}
         total = view.event_sum
@@ -138,44 +138,47 @@ class Saving:
         view.event_sum = within(total)
 
     def doubt(self) -> Doubt:
-        return Doubt(self._before, self._batch)
+        return Doubt(self._before, self.batch)
 
     def resum(self, read: Read) -> None:
         """Make the sum anew over the events that are there, and add those that come."""
         _, total = sum_of_events(read, self._view.number)
-        after = enumerate(self._batch.entries, start=self._before + 1)
+        after = enumerate(self.batch.entries, start=self._before + 1)
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
-    def write(
-        self, connection: Connection, channel: str, known: Sequence[Any] | None = None
-    ) -> Cursor:
-        """Send it; the answer is the number of the session, and the sum over its rows.
-
-        Without its row, which must be as it was `known`; or the answer is nothing.
-        """
-        view, batch = self._view, self._batch
-        if batch.fresh_rows and view.exists:
+    def write(self, connection: Connection, channel: str) -> Cursor:
+        """Send it; the answer is the number of the session, and the sum over its rows."""
+        view = self._view
+        if self.batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
-        self._line = self._new_line()
-        values = {**self._line, **self._rows(), **self._events(), "channel": channel}
-        if known is not None:
-            values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
-            values["format"] = schema.FORMAT
-        whole = _statement(
-            "INSERT" if not view.exists else "UPDATE" if known is None else "UNCHANGED",
-            min(len(batch.entries), 2),
-            has_rows=bool(batch.rows),
-            fresh_rows=batch.fresh_rows,
-        )
-        return connection.execute(self._sql(whole), values, binary=True)
+        sql = self._statement("UPDATE" if view.exists else "INSERT")
+        return connection.execute(sql, self._values(channel), binary=True)
 
-    def found(self, number: int, row_sum: int) -> tuple[Any, ...]:
-        """The session as `LOAD` would find it now."""
+    def ask(
+        self, connection: Connection, channel: str, known: Sequence[Any], *, prepares: bool
+    ) -> tuple[int, ...] | None:
+        """The same in one round trip, if the row of the session is as it was `known`; or None."""
+        values = self._values(channel)
+        values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
+        values["format"] = schema.FORMAT
+        return connection.ask(self._statement("UNCHANGED"), values, 2, prepares=prepares)
+
+    def _values(self, channel: str) -> dict[str, object]:
+        self._line = self._new_line()
+        return {**self._line, **self._rows(), **self._events(), "channel": channel}
+
+    def _statement(self, head: str) -> str:
+        batch = self.batch
+        events, rows = min(len(batch.entries), 2), bool(batch.rows)
+        return self._sql(_statement(head, events, has_rows=rows, fresh_rows=batch.fresh_rows))
+
+    def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
+        """The key of the session, and its line as `LOAD` would find it now."""
         line = {**self._line, "number": number, "row_sum": row_sum}
-        return tuple(line[name] for name in _LOADED)
+        return str(line["key"]), tuple(line[name] for name in _LOADED)
 
     def _new_line(self) -> dict[str, object]:
-        view, batch = self._view, self._batch
+        view, batch = self._view, self.batch
         line = (view.seq, *(batch.listing[name] for name in SHOWN))
         return {
             "number": view.number,
@@ -190,7 +193,7 @@ class Saving:
         }
 
     def _events(self) -> dict[str, object]:
-        entries = self._batch.entries
+        entries = self.batch.entries
         if len(entries) == 1:
             (one,) = entries
             return {"event": one.key, "header": one.header, "salt": one.salt, "body": one.data}
@@ -203,10 +206,10 @@ class Saving:
         }
 
     def _rows(self) -> dict[str, object]:
-        if not self._batch.rows:
+        if not self.batch.rows:
             return {"rows": 0}
         # Of one that comes twice the last counts: a statement writes no row twice.
-        rows = list({row[:2]: row for row in self._batch.rows}.values())
+        rows = list({row[:2]: row for row in self.batch.rows}.values())
         sums = [sum_of_row(*row) for row in rows]
         names = ("kinds", "keys", "opens", "ranks", "values")
         columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

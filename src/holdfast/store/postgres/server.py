@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from holdfast.errors import Busy, Damaged, HoldfastError, InvalidInput, ReadOnly, StoreFailed
 from holdfast.store.postgres import schema
+from holdfast.store.postgres.wire import LOST, Wired
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Rows = list[tuple[Any, ...]]
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    Connection = Wired
 
 _MOST_IDLE = 4
 MOST = 16
@@ -42,7 +43,6 @@ _OURS = {"schema": "holdfast", "prepare": "yes"}
 _FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …"
 _NOT_THERE_YET = ("42P01", "3F000")
 _STARTING = ("57P03", "57P01", "57P02")
-_LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
 
 
 class Lost(Exception):
@@ -69,7 +69,7 @@ class Place:
         given = {"connect_timeout": _PATIENCE, **self._given}
         if patience and self.prepares:
             given["options"] = f"{given.get('options') or ''} -c lock_timeout={patience}".strip()
-        connection = psycopg.connect(
+        connection = Wired.connect(
             conninfo.make_conninfo(**given),
             autocommit=True,
             prepare_threshold=5 if self.prepares else None,
@@ -162,6 +162,14 @@ class Server:
         except NotThere:
             return []
 
+    def reader(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
+        """Rows of one query in the transaction of a connection."""
+
+        def read(sql: str, values: Sequence[object]) -> Rows:
+            return connection.execute(self.sql(sql), values, binary=True).fetchall()
+
+        return read
+
     def use(self, act: Callable[[Connection], T], operation: str = "read") -> T:
         """Run `act` with a connection. `Lost` if that breaks, `NotThere` without tables."""
         connection = self.borrow()
@@ -238,7 +246,7 @@ class Server:
         with self._turn:
             self._lent = max(self._lent - 1, 0)
         if not connection.closed:
-            if connection.info.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
+            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -301,7 +309,7 @@ def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection went away with the error."""
     code = error.sqlstate or ""
     broken = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not code
-    return broken or code in _LOST
+    return broken or code in LOST
 
 
 def _is_starting(error: psycopg.Error) -> bool:

@@ -79,9 +79,9 @@ def _heard(connection: Connection, seconds: float) -> bool:
 def _listening(
     store: PostgresStore, server: Server, watcher: tuple[str, str, float]
 ) -> Connection | None:
-    from holdfast.store.postgres import channel
+    from holdfast.store.postgres.append import channel
 
-    name = channel(server.place)
+    name = channel(server.place.schema)
     connection = server.borrow()
     try:
         connection.execute(f"LISTEN {name}")

@@ -1,0 +1,146 @@
+"""One statement and its answer, with little between us and the library below the driver.
+
+What the driver does for each statement (find the type of every value, make a cursor, step through
+coroutines) is for statements that it does not know. An append is always the same one: its numbers
+are `bigint`, its answer begins with numbers, and it is prepared once for each connection.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import struct
+from functools import lru_cache
+
+import psycopg
+from psycopg import pq
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_PLACE = re.compile(r"%\((\w+)\)[sb]")
+_BIGINT, _TEXT = 20, 25
+_OID: dict[type, int] = {bool: 16, bytes: 17, int: _BIGINT, str: _TEXT}
+_number = struct.Struct("!q").pack
+_size = struct.Struct("!i").pack
+_array_head = struct.Struct("!iiIii").pack
+_TIMES_UNPREPARED = 2
+LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
+"""The codes of errors with which the connection goes away."""
+
+
+class NotDone(Exception):
+    """The statement was refused and had no effect; the driver would say why."""
+
+
+class Wired(psycopg.Connection["tuple[Any, ...]"]):
+    """A connection that can be asked directly."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._times: dict[str, int] = {}
+
+    def ask(
+        self, sql: str, values: Mapping[str, object], count: int, *, prepares: bool
+    ) -> tuple[int, ...] | None:
+        """The first numbers of the only line of the answer; None if it has no line.
+
+        `NotDone` if the server refuses; a connection that breaks raises an error of the driver.
+        """
+        text, names = _numbered(sql)
+        given = [values[name] for name in names]
+        try:
+            sent = list(map(_encoded, given))
+        except struct.error as error:
+            raise NotDone from error
+        formats = [1] * len(sent)
+        if prepares and self._prepare(sql, text, given):
+            self.pgconn.send_query_prepared(_name(sql), sent, formats, 1)
+        else:
+            self.pgconn.send_query_params(text, sent, _types(given), formats, 1)
+        self._await_answer()
+        return self._answer(sql, count)
+
+    def _prepare(self, sql: str, text: bytes, given: Sequence[object]) -> bool:
+        """Whether a statement is prepared; one that comes often becomes so."""
+        times = self._times[sql] = self._times.get(sql, 0) + 1
+        if times == _TIMES_UNPREPARED + 1:
+            made = self.pgconn.prepare(_name(sql), text, _types(given))
+            if made.status != pq.ExecStatus.COMMAND_OK:
+                raise self._refusal(sql, made)
+        return times > _TIMES_UNPREPARED
+
+    def _await_answer(self) -> None:
+        connection, poll = self.pgconn, select.poll()
+        while connection.flush():
+            poll.register(connection.socket, select.POLLIN | select.POLLOUT)
+            poll.poll()
+            connection.consume_input()
+        poll.register(connection.socket, select.POLLIN)
+        while connection.is_busy():
+            poll.poll()
+            connection.consume_input()
+
+    def _answer(self, sql: str, count: int) -> tuple[int, ...] | None:
+        found = self.pgconn.get_result()
+        if found is None or found.status != pq.ExecStatus.TUPLES_OK:
+            raise self._refusal(sql, found)
+        while self.pgconn.get_result() is not None:
+            pass
+        if not found.ntuples:
+            return None
+        return tuple(_read(found.get_value(0, column)) for column in range(count))
+
+    def _refusal(self, sql: str, found: pq.abc.PGresult | None) -> Exception:
+        while self.pgconn.get_result() is not None:
+            pass
+        code = found.error_field(pq.DiagnosticField.SQLSTATE) if found is not None else None
+        if self.pgconn.status == pq.ConnStatus.BAD or (code or b"").decode() in LOST:
+            return psycopg.OperationalError(self.pgconn.get_error_message())
+        # Whoever shares connections may have lost what was prepared: it is prepared again.
+        self._times.pop(sql, None)
+        return NotDone(found.get_error_message() if found is not None else "")
+
+
+@lru_cache(64)
+def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    """A statement with `$1` for the first name in it and so on, and the names."""
+    names = tuple(dict.fromkeys(_PLACE.findall(sql)))
+    places = {name: f"${number}" for number, name in enumerate(names, start=1)}
+    return _PLACE.sub(lambda found: places[found[1]], sql).encode(), names
+
+
+@lru_cache(64)
+def _name(sql: str) -> bytes:
+    from hashlib import sha256
+
+    return f"holdfast_{sha256(sql.encode()).hexdigest()[:16]}".encode()
+
+
+def _types(given: Sequence[object]) -> list[int]:
+    """Of each value; for lists and what is not there the statement says it."""
+    return [_OID.get(type(value), 0) for value in given]
+
+
+def _encoded(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool):
+        return b"\1" if value else b"\0"
+    return _number(value) if isinstance(value, int) else _array(value)
+
+
+def _array(values: Any) -> bytes:
+    oid = next((_OID[type(value)] for value in values if value is not None), _TEXT)
+    parts = [_array_head(1, int(None in values), oid, len(values), 1)]
+    for value in map(_encoded, values):
+        parts += (_size(-1),) if value is None else (_size(len(value)), value)
+    return b"".join(parts)
+
+
+def _read(value: bytes | None) -> int:
+    return int.from_bytes(value or b"", "big", signed=True)

@@ -329,3 +329,14 @@ def test_a_file_against_the_journal_is_settled_either_way(
 def test_a_home_without_disputes_says_so(pair: Pair) -> None:
     home: Holdfast = pair.laptop.hf
     assert dialogue(home.session("s-1"))["disputes"] == []
+
+
+def test_a_dispute_is_named_by_how_its_id_begins_where_that_is_enough(pair: Pair) -> None:
+    for session, chosen in ((pair.a, "sqlite"), (pair.b, "files")):
+        for what in ("store", "stove"):
+            session.record(ev.DecisionMade(decision=f"{what}-0a1b", what=what, chosen=chosen))
+    pair.meet()
+    with pytest.raises(InvalidInput, match="several disputes match sto"):
+        pair.a.settle("sto", merge=True)
+    pair.a.settle("store", merge=True)
+    assert [case.subject for case in pair.a.disputes()] == ["decision:stove-0a1b"]

@@ -600,6 +600,10 @@ class Holdfast(TravelVerbs):
         about = {id: self._about(id) for id in {str(one["session"]) for one in found}}
         return [{**one, **about[str(one["session"])]} for one in found]
 
+    def goal(self, session: str) -> str:
+        """What a session is about, as lists show it; empty for one that is not there."""
+        return str(self._about(session)["goal"])
+
     def _about(self, session: str) -> dict[str, Any]:
         """The goal and the project of a session, by which people know it."""
         rows = self.store.catalogue(where={"id": session}, limit=1)

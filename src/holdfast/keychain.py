@@ -280,7 +280,11 @@ def _set_aside(home: Holdfast) -> None:
 def confirm(home: Holdfast, fingerprint: str) -> Changed:
     """Join the circle of this fingerprint, once a device of it has approved this one."""
     key, place = own_key(home), folder(home)
-    found = [one for one in _gathered(home, key) if same_fingerprint(fingerprint, one.fingerprint)]
+    code.read_fingerprint(fingerprint)
+    known = _gathered(home, key)
+    found = [one for one in known if same_fingerprint(fingerprint, one.fingerprint)]
+    if not found:
+        raise _not_let_in(home, key, fingerprint, elsewhere=bool(known))
     circle = _the_only(found, f"the fingerprint {fingerprint} means")
     if not circle.is_active(key.id):
         raise NotEntitled("this device is not in that circle, or not any more", why=key.id)
@@ -288,6 +292,20 @@ def confirm(home: Holdfast, fingerprint: str) -> Changed:
         raise Refused("this device is in another circle", why=code.grouped(circles.kept_id(place)))
     circle = circles.keep(place, circle, key)
     return Changed(circle, _myself(circle, key), [])
+
+
+def _not_let_in(home: Holdfast, key: Key, fingerprint: str, *, elsewhere: bool) -> NotThere:
+    """No remote shows that the circle let this device in; another one may have."""
+    asked = ", ".join(one.name for one in home.store.remotes.all())
+    if elsewhere:
+        why = f"what {asked} has for this device is of another circle"
+        hint = "compare it with the last line of `holdfast devices approve` on the other device"
+    else:
+        why = f"nothing on {asked} is sealed to its key {key.id}"
+        hint = "its code, to be approved on the other device: holdfast devices add; "
+        hint += "if that was done, there: holdfast sync"
+    what = f"the circle {fingerprint} has not let this device in, as far as can be seen here"
+    return NotThere(what, why=why, hint=hint)
 
 
 def approve(home: Holdfast, device: DeviceCode) -> Changed:

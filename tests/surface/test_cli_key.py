@@ -172,7 +172,7 @@ def test_device_is_let_in_by_code_and_fingerprint(on: Devices) -> None:
     assert unasked.code == 4 and "--yes" in unasked.err
     seen = on.ok("laptop", *line[1:], source="yes\n", terminal=True).out
     shown = asked.split("the same: ")[1].split()[0]
-    assert f"its fingerprint is {shown}" in " ".join(seen.split())
+    assert f"  fingerprint  {shown}\n" in seen, "on a line of its own, whole"
     (confirm,) = [line.split() for line in seen.splitlines() if "--confirm" in line]
     assert on("desk", *confirm[1:-1], "0000-0000-0000-0000-0000").code == 8
     on.ok("desk", *confirm[1:])
@@ -185,8 +185,29 @@ def test_no_answer_lets_nobody_in(on: Devices) -> None:
     refused = on("laptop", "devices", "approve", code, source="no\n", terminal=True)
     assert refused.code == 1 and "nobody was let in" in refused.out
     on.connect("desk")
-    before = on("desk", "devices", "add", "--confirm", "0000")
-    assert before.code == 8 and "no circle" in before.err
+    short = on("desk", "devices", "add", "--confirm", "0000")
+    assert short.code == 2 and "twenty digits" in short.err
+    before = on("desk", "devices", "add", "--confirm", "0000-0000-0000-0000-0000")
+    assert before.code == 8 and "has not let this device in" in before.err
+    assert "holdfast devices add" in before.err
+
+
+def test_another_fingerprint_than_that_of_the_circle_joins_none_and_tells_none(
+    on: Devices,
+) -> None:
+    on.begin("laptop")
+    code = str(on.json("desk", "devices", "add")["code"])
+    on.connect("desk")
+    right = str(on.json("laptop", "devices", "approve", code, "--yes")["confirm"]).split()[-1]
+    wrong = on("desk", "devices", "add", "--confirm", "0000-0000-0000-0000-0000")
+    assert wrong.code == 8 and "of another circle" in wrong.err
+    assert right not in wrong.err, "whoever is to compare it must not be shown it"
+
+
+def test_person_key_is_shown_whole_on_a_narrow_terminal(on: Devices) -> None:
+    on.ok("laptop", "key", "init")
+    person = str(on.json("laptop", "key", "show")["person"])
+    assert len(person) > 80 and person in on.ok("laptop", "key", "show", terminal=True).out
 
 
 def test_device_that_was_put_out_reads_nothing_new_and_comes_back_with_a_new_key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.remote.folder import FolderRemote
 from tests.surface.support import Cli
 
 
@@ -49,6 +51,45 @@ def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path)
     assert "done" in cli.ok("remote", "list").out
     assert "not pushed" not in cli.ok("status").out
     assert cli.json("status")["unpushed"] == 0
+
+
+def test_who_has_no_keys_is_told_what_the_first_or_the_second_device_does(
+    cli: Cli, usb: Path, tmp_path: Path
+) -> None:
+    said = cli.ok("remote", "add", "two", f"folder:{tmp_path / 'two'}", terminal=True).out
+    assert "holdfast sync two" in said
+    cli.start()
+    cli.ok("push", "usb")
+    other = ("--home", str(tmp_path / "other"), "remote", "add")
+    assert " devices add" in cli.ok(*other, "usb", f"folder:{usb}", terminal=True).out
+    assert " key init" in cli.ok(*other, "new", f"folder:{tmp_path / 'new'}", terminal=True).out
+
+
+def test_what_went_wrong_names_the_remote_once_and_no_object(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(remote: FolderRemote, name: str, data: bytes) -> None:
+        raise remote._failure(OSError(errno.ENOSPC, "No space left"), "write", name)
+
+    session = cli.start()
+    monkeypatch.setattr(FolderRemote, "put", full)
+    told = cli("push")
+    assert told.code == 8 and f"cannot write in {usb}\n  there is no room left" in told.err
+    assert "s/" not in told.err.replace(str(usb), ""), "names of objects say nothing to anyone"
+    listed = cli.ok("remote", "list").out
+    assert listed.count("usb") == 1 + listed.count(str(usb)), "the table names it already"
+    assert session in listed or "no room left" in listed
+
+
+def test_long_explanations_break_between_words_and_ways_out_stand_below_each_other(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    whole = cli("sync").err.splitlines()
+    told = cli("sync", terminal=True).err.splitlines()
+    assert [line[:4] for line in told[1:]] == ["  → "] * 3
+    assert "; ".join(line[4:] for line in told[1:]) == whole[1][4:]
+    assert max(map(len, told)) <= 80 < len(whole[1])
 
 
 def test_what_lies_there_and_is_not_ours_is_shown(cli: Cli, usb: Path) -> None:
@@ -105,8 +146,10 @@ def test_sessions_of_others_are_counted_and_are_no_error(
     cli.ok(*other, "key", "init")
     cli.ok(*other, "remote", "add", "usb", f"folder:{usb}")
     said = cli.ok(*other, "sync").out
-    assert "1 session there is not for this device; is it yours?" in said
-    assert "devices add" in said
+    assert "1 session there is not for this device\n" in said
+    assert " key show" in said and " devices add --new-key" in said
+    cli.start("Theirs", *other)
+    assert "key show" not in cli.ok(*other, "sync").out, "whoever has their own is told once"
 
 
 def test_only_the_session_that_is_named_travels(

@@ -184,7 +184,7 @@ def _names_nothing(options: Namespace) -> bool:
 
 
 def _agreed(going: list[Put], screen: Screen) -> bool:
-    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+    if not screen.can_ask:
         raise InvalidInput(
             f"{plural(len(going), 'session')} would be put away",
             why=", ".join(one.feature for one in going[:5]),
@@ -192,9 +192,7 @@ def _agreed(going: list[Put], screen: Screen) -> bool:
         )
     for one in going:
         screen.line("  ", one.feature, (f"  {one.because}", "dim"))
-    screen.out.write(f"Type yes to put {plural(len(going), 'session')} away: ")
-    screen.out.flush()
-    return screen.source.readline().strip().lower() == "yes"
+    return screen.says_yes(f"to put {plural(len(going), 'session')} away")
 
 
 def _put_values(one: Put) -> dict[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.keychain import Asking, Changed
     from holdfast.remote.circle import Circle, Device
 
+_ELSEWHERE = "type the same on another device, if this one is to go"
 _KEPT = {
     "file": "in a file that only you can read",
     "passphrase": "in a passphrase",
@@ -113,8 +114,12 @@ def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         ]
     )
     if found.get("person"):
-        screen.line(("give the person key to who wants to share a session with you, and", "dim"))
-        screen.line(("compare the fingerprint with them by another way", "dim"))
+        screen.line(
+            ("Give the person key to whoever wants to share a session with you, and", "dim")
+        )
+        screen.line(
+            ("compare the fingerprint with them by another way (by telephone, say).", "dim")
+        )
     elif found.get("locked"):
         screen.line(("the rest shows with the passphrase", "dim"))
     else:
@@ -267,8 +272,8 @@ def run_approve(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     from holdfast.remote.code import read_device_code
 
     device = read_device_code(options.code)
-    asked = f"{device.name} asks to be let in; its fingerprint is {device.fingerprint}"
-    if not options.yes and not agreed(asked, "it is the same on that device", screen):
+    asked, same = f"{device.name} asks to be let in", "that device shows the same"
+    if not options.yes and not agreed(asked, same, screen, fingerprint=device.fingerprint):
         screen.line("nobody was let in")
         return 1
     changed = hf.devices_approve(options.code)
@@ -290,7 +295,10 @@ def _revoke_arguments(parser: Parser) -> None:
 def run_revoke(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     from holdfast.keychain import meant
 
-    device = meant(hf.devices_list()[0], options.device, active=True)
+    circle, own = hf.devices_list()
+    device = meant(circle, options.device, active=True)
+    if device.key_id == own:
+        raise Refused(f"{device.name} is this device", hint=_ELSEWHERE)
     asked = f"{device.name} ({device.key_id}) would be put out of your circle, for good"
     if not options.yes and not agreed(asked, "it shall be put out", screen):
         screen.line("nobody was put out")
@@ -319,14 +327,16 @@ def run_rename(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 # -- what they share -----------------------------------------------------------------------------
 
 
-def agreed(what: str, meaning: str, screen: Screen) -> bool:
+def agreed(what: str, meaning: str, screen: Screen, *, fingerprint: str = "") -> bool:
     """Whether someone at the terminal agrees; refused where nobody can be asked."""
-    if screen.json or not (screen.is_terminal and screen.source.isatty()):
-        raise Refused(what, hint=f"if {meaning}: the same with --yes")
-    screen.line(what)
-    screen.out.write(f"Type yes if {meaning}: ")
-    screen.out.flush()
-    return screen.source.readline().strip().lower() == "yes"
+    told = f"{what}; fingerprint {fingerprint}" if fingerprint else what
+    if not screen.can_ask:
+        raise Refused(told, hint=f"if {meaning}: the same with --yes")
+    for line in screen.wrapped(what):
+        screen.line(line)
+    if fingerprint:
+        screen.line("  fingerprint  ", (fingerprint, "bold"))
+    return screen.says_yes(f"if {meaning}")
 
 
 def _values(changed: Changed) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def tell(error: HoldfastError, screen: Screen) -> int:
         values["hint"] = screen.as_typed(values["hint"])
         screen.object({"holdfast": VERSION, "error": values})
     else:
-        _tell_people(error, screen)
+        tell_people(error, screen)
     return error.exit_code
 
 
@@ -88,15 +88,16 @@ def _settle(screen: Screen) -> None:
             return
 
 
-def _tell_people(error: HoldfastError, screen: Screen) -> None:
-    screen.complain(("error: ", "red"), error.what)
+def tell_people(error: HoldfastError, screen: Screen, *, where: str = "") -> None:
+    """What is wrong, why, and what helps, on the error stream."""
+    screen.explain(("error: ", "red"), f"{where}{error.what}")
     if error.why:
-        screen.complain("  ", (error.why, "dim"))
+        screen.explain("  ", error.why, "dim")
     choices = error.choices if isinstance(error, NoSession) else []
     if choices:
         _tell_choices(choices, screen)
     elif hint := _hint(error):
-        screen.complain("  → ", screen.as_typed(hint))
+        screen.advise(hint)
 
 
 def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:

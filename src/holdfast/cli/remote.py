@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago, iso
 from holdfast.errors import DONE, UNREACHABLE, HoldfastError
-from holdfast.text import plural
+from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Travel = Callable[[str, list[str], OnBytes], list[Report]]
 
 _ARROWS = {"up": "↑", "down": "↓"}
+_SHOWN, _GOAL = 5, 60
 _UNITS = ("B", "kB", "MB", "GB")
 
 
@@ -46,7 +47,17 @@ def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.answer(_checked_values(found))
     screen.done(("Added ", "green"), f"{found.name}, {found.address}")
     _tell_checked(found, screen)
-    screen.hint("next: ", f"holdfast sync {found.name}")
+    _tell_next(found, hf, screen)
+
+
+def _tell_next(found: Checked, hf: Holdfast, screen: Screen) -> None:
+    """Sync, if this device has keys; if not, whether it is the first one decides."""
+    if hf.in_circle():
+        screen.hint("next: ", f"holdfast sync {found.name}")
+    elif found.sessions:
+        screen.hint("next, to be let in by your other device: ", "holdfast devices add")
+    else:
+        screen.hint("next, if this is your first device: ", "holdfast key init")
 
 
 def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -90,10 +101,11 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "holdfast remote add usb folder:/media/usb/holdfast")
         return
-    screen.table([[one.name, one.address, _last(one, hf.clock.now())] for one in found])
-    for one in found:
-        if one.error:
-            screen.line((f"  {one.name}: ", "yellow"), one.error)
+    screen.table([[one.name, _last(one, hf.clock.now()), one.address] for one in found])
+    for one in (each for each in found if each.error):
+        lead = "" if len(found) == 1 else f"{one.name}: "
+        for line in screen.wrapped(f"  {lead}{one.error}"):
+            screen.line((line, "yellow"))
     if waiting:
         screen.line(f"{plural(waiting, 'event')} not pushed")
 
@@ -187,7 +199,7 @@ def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) ->
     screen.progress()
     screen.answer({"remotes": [_report_values(one) for one in reports]})
     for one in reports:
-        _tell_report(one, screen)
+        _tell_report(one, hf, screen)
     worst = next((one.worst for one in reports if one.worst), None)
     return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
 
@@ -207,14 +219,17 @@ def _size(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
-def _tell_report(report: Report, screen: Screen) -> None:
+def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:
+    from holdfast.cli.problem import tell_people
+
     if report.error is not None:
-        _complain(report.remote, report.error, screen)
+        tell_people(report.error, screen, where=f"{report.remote}: ")
     for one in report.problems:
         if one.error is not None:
-            _complain(f"session {one.session}", one.error, screen)
+            tell_people(one.error, screen, where=f"{report.remote}: session {one.session}: ")
     for one in report.sessions:
         _tell_moved(one, screen)
+    _tell_new([one.session for one in report.sessions if one.new and one.down], hf, screen)
     if report.error is None:
         said = [
             f"{plural(report.up, 'event')} pushed" if report.up else "",
@@ -223,13 +238,32 @@ def _tell_report(report: Report, screen: Screen) -> None:
         words = ", ".join(filter(None, said)) or "nothing new"
         screen.done((f"{report.remote}: ", "bold"), words)
     if report.foreign:
-        verb, whose = ("is", "is it") if report.foreign == 1 else ("are", "are they")
-        what = f"{plural(report.foreign, 'session')} there {verb} not for this device"
-        command = screen.as_typed("holdfast devices add")
-        screen.done(f"{what}; {whose} yours? ", (command, "cyan"))
+        _tell_foreign(report, screen)
     waiting = report.waiting - sum(one.stay for one in report.sessions)
     if waiting > 0:
         screen.done(f"{plural(waiting, 'event')} not pushed")
+
+
+def _tell_new(sessions: list[str], hf: Holdfast, screen: Screen) -> None:
+    """What came and was not known here, by its goal, with the line that takes it up."""
+    for session in sessions[:_SHOWN]:
+        command = screen.as_typed(f"holdfast resume {session}")
+        screen.done("  new here: ", shorten(hf.goal(session), _GOAL))
+        screen.done("  → ", (command, "cyan"))
+    if len(sessions) > _SHOWN:
+        more = screen.as_typed("holdfast list --all")
+        screen.done(f"  and {len(sessions) - _SHOWN} more: ", (more, "cyan"))
+
+
+def _tell_foreign(report: Report, screen: Screen) -> None:
+    """Sessions that this device has no key for; what helps is told to who has no other."""
+    verb = "is" if report.foreign == 1 else "are"
+    screen.done(f"{plural(report.foreign, 'session')} there {verb} not for this device")
+    if report.sessions:
+        return
+    show, add = "holdfast key show", "holdfast devices add --new-key"
+    screen.done("  → someone's, who shares with you: ", (screen.as_typed(show), "cyan"))
+    screen.done("  → yours, from another device: ", (screen.as_typed(add), "cyan"))
 
 
 def _tell_moved(one: Moved, screen: Screen) -> None:
@@ -238,8 +272,6 @@ def _tell_moved(one: Moved, screen: Screen) -> None:
         screen.done(f"  {one.session}: {many}: it is shared with you to read")
     if one.ended:
         screen.line((f"  {one.session}: no longer shared with you", "yellow"), "; what came stays")
-    if one.new and one.down:
-        screen.done("  new here: ", (f"holdfast resume {one.session}", "cyan"))
     if one.disputes:
         many = plural(one.disputes, "dispute")
         screen.line((f"  {one.session}: {many}", "yellow"), "; both sides are kept")
@@ -249,14 +281,6 @@ def _tell_moved(one: Moved, screen: Screen) -> None:
         screen.line(
             (f"  {one.session}: {many} wait for others", "yellow"), "; a push is under way there"
         )
-
-
-def _complain(what: str, error: HoldfastError, screen: Screen) -> None:
-    screen.complain(("error: ", "red"), f"{what}: {error.what}")
-    if error.why:
-        screen.complain("  ", (error.why, "dim"))
-    if error.hint:
-        screen.complain("  → ", screen.as_typed(error.hint))
 
 
 def _report_values(report: Report) -> dict[str, Any]:

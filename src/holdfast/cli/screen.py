@@ -152,6 +152,24 @@ class Screen:
         self.flush()
         _put(self.err, "".join(self._painted(part, self.err) for part in parts) + "\n")
 
+    def explain(self, lead: Part, text: str, style: str = "") -> None:
+        """Prose on the error stream, broken between words where it does not fit a terminal."""
+        columns = self._size()[0] if _is_terminal(self.err) else 0
+        first, *rest = self._wrapped(_text_of(text), columns - _width(_text_of(lead)))
+        self.complain(lead, (first, style))
+        for line in rest:
+            self.complain("  ", (line, style))
+
+    def advise(self, text: str) -> None:
+        """What one might type, on the error stream; several ways below each other, if need be.
+
+        A line to type is never broken: a terminal does that so that it can still be copied.
+        """
+        typed = self.as_typed(text)
+        fits = not _is_terminal(self.err) or _width(typed) + 4 <= self._size()[0]
+        for way in [typed] if fits else typed.split("; "):
+            self.complain("  → ", way)
+
     def end_line(self) -> None:
         """After Ctrl-C on a terminal, the next prompt gets a line of its own."""
         if _is_terminal(self.err):
@@ -183,13 +201,23 @@ class Screen:
             _put(self.err, f"\r\x1b[K{shown}\r")
             self.err.flush()
 
-    def table(self, rows: Sequence[Sequence[Part]], *, indent: int = 0, right: str = "") -> None:
-        """Aligned columns. `right` holds the numbers of columns that end at the same place."""
+    def table(
+        self,
+        rows: Sequence[Sequence[Part]],
+        *,
+        indent: int = 0,
+        right: str = "",
+        whole: bool = False,
+    ) -> None:
+        """Aligned columns that fit the terminal, unless they are to be shown `whole`.
+
+        `right` holds the numbers of columns that end at the same place.
+        """
         if not rows or self.json:
             return
         cells = [[(_text_of(part), _style_of(part)) for part in row] for row in rows]
         widths = [max(_width(row[i][0]) for row in cells) for i in range(len(cells[0]))]
-        if self.columns:
+        if self.columns and not whole:
             _narrow(widths, self.columns - indent - 2 * (len(widths) - 1))
         paints = self._paints(self.out)
         for row in cells:
@@ -207,7 +235,8 @@ class Screen:
             rows += [
                 ((n, "dim"), (line, _style_of(value))) for n, line in zip(names, lines, strict=True)
             ]
-        self.table(rows, indent=2)
+        # What cannot be broken, such as a key, is for copying: a cut one is of no use.
+        self.table(rows, indent=2, whole=True)
 
     def _painted(self, part: Part, stream: TextIO) -> str:
         text = _text_of(part)
@@ -222,6 +251,20 @@ class Screen:
     def shows_strike(self) -> bool:
         """Whether struck-out text can be seen as such."""
         return self._paints(self.out)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether someone sits there who sees a question and can type an answer."""
+        return not self.json and self.is_terminal and self.source.isatty()
+
+    def says_yes(self, when: str) -> bool:
+        """Whether someone types yes; `when` says what that means."""
+        self.flush()
+        self.out.write(f"Type yes {when}: ")
+        self.out.flush()
+        return self.source.readline().strip().lower() == "yes"
 
     # -- for programs --------------------------------------------------------------------------
 

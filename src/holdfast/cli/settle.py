@@ -169,8 +169,9 @@ def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
         by = ", ".join(filter(None, [side["name"], at, side["by"]]))
         rows.append([str(side["number"]), said, (by, "dim"), newer])
     screen.table(rows, indent=3)
-    told = f"   recommended: {case['recommended']}, the newer; {case['why']}"
-    screen.line((told, "dim"))
+    told = f"recommended: {case['recommended']}, the newer; {case['why']}"
+    for line in screen.wrapped(f"   {told}"):
+        screen.line((line, "dim"))
 
 
 def _tell_settled(settled: list[dict[str, Any]], screen: Screen) -> None:

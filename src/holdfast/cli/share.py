@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.sharing import Shared
 
+_WOULD = {"read": "read all of", "continue": "read and continue"}
 _MODES = {"read": "may read it", "continue": "may continue it"}
 
 
@@ -41,11 +42,12 @@ def run_share(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _session(options, hf)
     person = read_person_key(options.person)
     who = options.email or "the person of this key"
-    asked = f"{who} would read all of session {session}; the fingerprint is {person.fingerprint}"
-    if not options.yes and not agreed(asked, "they see the same with `holdfast key show`", screen):
+    mode = "continue" if getattr(options, "continue") else "read"
+    asked = f"{who} would {_WOULD[mode]} session {session}, from its beginning"
+    same = "they see the same with `holdfast key show`"
+    if not options.yes and not agreed(asked, same, screen, fingerprint=person.fingerprint):
         screen.line("it was not shared")
         return 1
-    mode = "continue" if getattr(options, "continue") else "read"
     shared = hf.share(session, options.person, mode=mode, email=options.email)
     screen.answer(_values(shared))
     screen.done(("shared ", "green"), session, f": {options.email or person.fingerprint}")

@@ -79,6 +79,15 @@ def same_fingerprint(typed: str, shown: str) -> bool:
     return _digits(typed) == _digits(shown)
 
 
+def read_fingerprint(typed: str) -> str:
+    """The twenty digits of a fingerprint that someone typed."""
+    digits = _digits(typed)
+    if len(digits) != 20 or set(digits) - set("0123456789abcdef"):
+        why = "it has twenty digits from 0 to f, as ab12-cd34-ef56-7890-ab12"
+        raise InvalidInput(f"{typed[:60]!r} is no fingerprint", why=why)
+    return digits
+
+
 def _digits(text: str) -> str:
     return text.lower().translate({ord(sign): None for sign in " -:\t"})
 

@@ -206,11 +206,12 @@ class FolderRemote(Remote):
     def _failure(self, error: OSError, doing: str, name: str) -> HoldfastError:
         if isinstance(error, FileNotFoundError):
             return NotThere(f"no {name} in {self.path}", file=self.path)
-        what = f"cannot {doing} {name or 'what is'} in {self.path}"
+        what = f"cannot {doing} in {self.path}"
+        file = os.path.join(self.path, name)
         if error.errno in _GONE:
-            return Unreachable(what, why=_said(error), hint=_PLUG_IN, file=self.path)
+            return Unreachable(what, why=_said(error), hint=_PLUG_IN, file=file)
         kind, why, hint = _MEANING.get(error.errno or 0, (RemoteFailed, _said(error), ""))
-        return kind(what, why=why, hint=hint.replace("PATH", self.path), file=self.path)
+        return kind(what, why=why, hint=hint.replace("PATH", self.path), file=file)
 
     # -- objects ---------------------------------------------------------------------------------
 

@@ -322,16 +322,17 @@ class S3Remote(Remote):
         code, status = found[1] if found else "", _status(error)
         if isinstance(error, FileNotFoundError) and code not in _MEANING:
             return NotThere(f"no {name} at {self.address}")
-        what = f"cannot {doing} {name or 'what is'} at {self.address}"
+        what = f"cannot {doing} at {self.address}"
         if why_hint := _MEANING.get(code) or _BY_STATUS.get(status):
-            return RemoteFailed(what, why=why_hint[0], hint=why_hint[1])
+            return RemoteFailed(what, why=why_hint[0], hint=why_hint[1], file=name)
         if status >= 500 or status in (408, 409, 429) or _KIND.search(str(error)):
-            return Unreachable(what, why=_silence(error, status), hint="try again later")
+            why = _silence(error, status)
+            return Unreachable(what, why=why, hint="try again later", file=name)
         if type(error).__name__ == "InvalidPathError":
-            hint = "give the remote a prefix of its own"
-            return RemoteFailed(what, why="something lies there whose name is no name", hint=hint)
+            why, hint = "something lies there whose name is no name", "give it a prefix of its own"
+            return RemoteFailed(what, why=why, hint=hint)
         said = f"the server said {status} {code}".rstrip() if status else type(error).__name__
-        return RemoteFailed(what, why=said)
+        return RemoteFailed(what, why=said, file=name)
 
 
 def _require_library() -> None:

@@ -70,6 +70,7 @@ class SettleVerbs(Recorder):
         if not found:
             raise Refused(f"nothing is disputed in session {self.id}", hint="holdfast status")
         meant = [case for case in found if _is_meant(case, dispute)] if dispute else found
+        meant = meant or [case for case in found if _begins(case, dispute)]
         if not meant or (dispute and len(meant) > 1):
             told = ", ".join(f"{case.number} ({case.about})" for case in found)
             what = "several disputes match" if meant else "there is no dispute"
@@ -129,6 +130,11 @@ def _way(prefer: str | int, merge: bool, keep_both: bool) -> str:
 def _is_meant(case: Case, dispute: str) -> bool:
     names = (str(case.number), case.subject, case.about, case.subject.partition(":")[2])
     return dispute in names or dispute.replace("task:", "step:", 1) == case.subject
+
+
+def _begins(case: Case, dispute: str) -> bool:
+    """Ids of decisions end in digits that nobody remembers."""
+    return not dispute.isdigit() and case.subject.partition(":")[2].startswith(dispute)
 
 
 def _unless_changed(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:

@@ -77,6 +77,13 @@ class TravelVerbs:
 
         return last_on(self._home, device)
 
+    def in_circle(self) -> bool:
+        """Whether this device has keys by which sessions travel."""
+        from holdfast.keychain import folder
+        from holdfast.remote.circle import is_kept
+
+        return is_kept(folder(self._home))
+
     # -- keys ----------------------------------------------------------------------------------
 
     def key_init(self, *, passphrase: str = "", keyring: bool = False) -> Changed:

@@ -124,6 +124,8 @@ ALLOWED = {
     "travel.looking": "derived errors model.* store text travel.exchange travel.opening",
     "travel.taking": "holdfast derived model.* pack restore store store.remotes travel.exchange"
     " travel.looking travel.opening travel.quick_pack",
+    "travel.joining": "derived errors model.event remote remote.names travel.quick_pack"
+    " travel.session_keys travel.trip",
     "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
     " travel.opening travel.parcels",
     "travel.pushing": "derived model.* store travel travel.exchange travel.parcels"

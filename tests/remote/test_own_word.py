@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import erasure, restore
+from holdfast.errors import Swapped, Tampered, Unreachable
 from holdfast.home import Holdfast
 from holdfast.model.tombstone import Rights
+from holdfast.remote import names
 from holdfast.remote import ring as rings
 from holdfast.travel.circling import identity
-from tests.remote.test_sharing import World, person_of, synced
+from holdfast.travel.session_keys import SessionKeys
+from tests.remote.test_sharing import World, notes, person_of, synced
 
 
 @pytest.fixture
@@ -179,3 +183,159 @@ def test_every_id_that_a_home_wrote_under_stays_known(world: World, ann: Holdfas
     ann.session("login").note("after the copy")
     assert ann.store.device != first
     assert ann.store.devices() == {first, ann.store.device}
+
+
+# --- chains that came in a file -----------------------------------------------------------------
+
+
+def exported(world: World, hf: Holdfast, name: str = "carried") -> str:
+    path = str(world.folder / f"{name}.hfpack")
+    hf.session("login").export(path)
+    return path
+
+
+def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
+    world: World, ann: Holdfast
+) -> None:
+    """Of a lost machine, perhaps: so it travels, under the name of who brought it."""
+    path, device = exported(world, ann), ann.store.device
+    cat, bob = world.person("cat"), world.person("bob")
+    cat.import_(path)
+    cat.session("login").note("goes on")
+    assert synced(cat).up == 3
+    cat.share("login", person_of(bob))
+    desk = world.device("desk", by=cat)
+    for hf in (bob, desk):
+        assert synced(hf).problems == []
+        assert notes(hf, "login") == ["precious", "goes on"]
+    for hf in (cat, desk):
+        assert hf.store.remotes.owners("login") == {cat.store.device: identity(cat).circle.id}
+        assert hf.store.remotes.persons() == {device: "unknown, imported"}
+        assert not hf.journal.rights("login").may_erase(device, cat.store.device)
+    assert bob.store.remotes.persons()[device].startswith("unknown, imported by ")
+
+
+def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    bob.session("login").note("on the train")
+    ann.import_(exported(world, bob))
+    assert synced(ann).up == 1
+    bob.session("login").note("at home")
+    report = synced(bob)
+    assert (report.problems, report.waiting) == ([], 0)
+    assert synced(ann).problems == []
+    assert notes(ann, "login") == ["precious", "on the train", "at home"]
+    assert ann.store.remotes.owners("login")[bob.store.device] == identity(bob).circle.id
+    assert ann.store.remotes.persons()[bob.store.device] != "unknown, imported"
+    blank = world.device("blank", by=ann)
+    assert synced(blank).problems == []
+    assert notes(blank, "login") == ["precious", "on the train", "at home"]
+
+
+def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    bob.session("login").note("mine")
+    real = SessionKeys.seal
+
+    def as_imported(self: SessionKeys, *given: Any, **how: Any) -> tuple[str, bytes]:
+        return real(self, *given, **{**how, "imported": True})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionKeys, "seal", as_imported)
+        synced(bob)
+    assert [type(one.error) for one in synced(ann).problems] == [Tampered]
+
+
+def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
+    world: World, ann: Holdfast
+) -> None:
+    first = ann.store.device
+    ann.close()
+    database = Path(ann.settings.home) / "holdfast.db"
+    copy = database.read_bytes()
+    database.rename(database.with_name("before.db"))
+    database.write_bytes(copy)
+    ann.session("login").note("after the copy")
+    synced(ann)
+    mine = identity(ann).circle.id
+    assert ann.store.remotes.owners("login") == {first: mine, ann.store.device: mine}
+
+
+# --- imported, then shared ----------------------------------------------------------------------
+
+
+def imported_by_bob(world: World, ann: Holdfast) -> Holdfast:
+    bob = world.person("bob")
+    bob.import_(exported(world, ann))
+    synced(bob)  # at a place of his own, by now
+    return bob
+
+
+def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    bob = imported_by_bob(world, ann)
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.session("login").note("later")
+    synced(ann)
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious", "later"]
+    bob.session("login").note("and on")
+    report = synced(bob)
+    assert (report.problems, report.up, report.waiting) == ([], 1, 0)
+    synced(ann)
+    assert notes(ann, "login") == ["precious", "later", "and on"]
+    own = names.place(identity(bob).circle.name_key, "login")
+    assert not list((world.remote / "s" / own).rglob("*-*"))
+    assert bob.store.remotes.owner("login") == identity(ann).circle.id
+
+
+def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
+    world: World, ann: Holdfast
+) -> None:
+    synced(ann)
+    bob = imported_by_bob(world, ann)
+    bob.session("login").note("for my eyes")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    (problem,) = synced(bob).problems
+    assert isinstance(problem.error, Swapped) and "--join login" in problem.error.hint
+    synced(ann)
+    assert notes(ann, "login") == ["precious"]
+    assert [one.worst for one in bob.pull(join=["login"])] == [None]
+    assert synced(bob).problems == []
+    synced(ann)
+    assert notes(ann, "login") == ["precious", "for my eyes"]
+
+
+def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: Holdfast) -> None:
+    """Whoever has it can put it at a place of their own, and share that with its owner."""
+    path, eve = exported(world, ann), world.person("eve")
+    eve.import_(path)
+    eve.share("login", person_of(ann), mode=rings.CONTINUE)
+    synced(eve)
+    assert [type(one.error) for one in synced(ann).problems] == [Swapped]
+    assert [type(one.worst) for one in ann.pull(join=["login"])] == [Swapped]
+    assert ann.store.remotes.owner("login") == identity(ann).circle.id
+
+
+# --- a remote that never went well --------------------------------------------------------------
+
+
+def test_a_first_sync_that_fails_does_not_make_a_remote_known(
+    world: World, ann: Holdfast, tmp_path: Path
+) -> None:
+    (usb,) = ann.store.remotes.all()
+    ann.store.remotes.remove(usb)
+    ann.store.remotes.add("late", f"folder:{tmp_path}/not/there", "", 1)
+    with pytest.raises(Unreachable):
+        synced(ann)
+    (late,) = ann.store.remotes.all()
+    assert (late.synced, late.result) == (0, "failed")
+    (tmp_path / "not").mkdir()
+    report = synced(ann)
+    assert (report.problems, report.up) == ([], 2)
+    with_mark = ann.store.remotes.all()[0]
+    assert with_mark.synced and with_mark.result == "done"

@@ -148,6 +148,17 @@ def _push_arguments(parser: Parser) -> None:
     parser.add_argument("--again", action="store_true", help="also what the remote had and lost")
 
 
+def _pull_arguments(parser: Parser) -> None:
+    _which_argument(parser)
+    parser.add_argument(
+        "--join",
+        action="append",
+        default=[],
+        metavar="SESSION",
+        help="one that you imported, added to, and are now shared by its owner",
+    )
+
+
 def _sync_arguments(parser: Parser) -> None:
     _which_argument(parser)
     parser.add_argument("--watch", action="store_true", help="go on until you stop it")
@@ -166,7 +177,7 @@ def run_push(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
-        return hf.pull(remote, sessions=sessions, on_bytes=on_bytes)
+        return hf.pull(remote, sessions=sessions, join=options.join, on_bytes=on_bytes)
 
     return _travel(travel, options, hf, screen)
 
@@ -337,7 +348,7 @@ COMMANDS = {
     "push": Command(
         _push_arguments, run_push, "holdfast push", "holdfast push usb --session login"
     ),
-    "pull": Command(_which_argument, run_pull, "holdfast pull", "holdfast pull usb"),
+    "pull": Command(_pull_arguments, run_pull, "holdfast pull", "holdfast pull usb"),
     "sync": Command(
         _sync_arguments, run_sync, "holdfast sync", "holdfast sync usb --watch --every 30"
     ),

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from holdfast.remote.ring import Ring
 
 KIND = "SEALED"
+UNSAID = msgspec.UNSET
+"""Of a field that came later: it is not written at all."""
 Devices = Callable[[str, str], bytes | None]
 """The verify key of a circle's signer; None where it is not known."""
 
 
 class Claim(Struct, frozen=True):
     """What a pack says of itself.
+
+    What is `imported` came in a file to the owner of the session, who does not know who wrote it.
 
     !! Signed and sealed as it is written. Fields may be added, never changed.
     """
@@ -49,6 +53,7 @@ class Claim(Struct, frozen=True):
     tombstone: str = ""
     name: str = ""
     version: int = VERSION
+    imported: bool | msgspec.UnsetType = UNSAID
 
 
 def seal_pack(claim: Claim, pack: bytes, key: Key, secret: Secret) -> bytes:

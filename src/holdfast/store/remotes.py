@@ -164,6 +164,22 @@ class Remotes:
             )
         )
 
+    def failed(self, remote: Known, now: int, error: str) -> None:
+        """Keep that the last time came to nothing; one that never went well is still new."""
+        self.synced(remote, now if remote.synced else 0, "failed", error)
+
+    def leave(self, remote: Known, session: str) -> None:
+        """Forget what a remote showed of a session: it lies elsewhere there from now on."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            for table in ("remote_session", "remote_chain", "remote_object"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE remote IN (0, ?) AND {_NAMED}",
+                    (remote.number, session),
+                )
+
+        self._store.write(act)
+
     # -- what is there -------------------------------------------------------------------------
 
     def sessions(self, remote: Known) -> list[There]:
@@ -293,12 +309,15 @@ class Remotes:
 
     def persons(self) -> dict[str, str]:
         """Chains that others than the user wrote, with who they are."""
-        return {device: told[0] for device, told in self._told(_PERSON).items()}
+        return {device: told[0] for device, told in self._told(_PERSON).items() if told[0]}
 
     def met(self, persons: Mapping[str, str]) -> None:
-        """Keep whose chains are; a power cut may take it back, then it is told again."""
+        """Keep who wrote chains, "" for the user.
+
+        A power cut may take it back, then it is told again.
+        """
         known = self.persons()
-        self._tell(_PERSON, {d: [one] for d, one in persons.items() if known.get(d) != one})
+        self._tell(_PERSON, {d: [one] for d, one in persons.items() if known.get(d, "") != one})
 
     def shared(self, session: str) -> list[str]:
         """The persons that a session is shared with: addresses, or fingerprints of keys."""

@@ -25,6 +25,8 @@ from holdfast.travel.session_keys import SessionKeys
 from holdfast.travel.trip import Trip
 
 MOST_NAME = 60
+IMPORTED = "unknown, imported"
+"""Who wrote a chain that came in a file."""
 _ENDED = "no longer shared with you"
 
 T = TypeVar("T")
@@ -66,6 +68,7 @@ class Exchange:
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
         self._elsewhere = remotes.owners(session)
+        self._own, self._mine = trip.own, trip.identity.circle.id
         self.holds_erased: dict[str, bool] = {}
         """Of packs that were read: whether they hold what is erased here."""
         self.sent: list[Packed] = []
@@ -97,7 +100,13 @@ class Exchange:
         tombstone = stone if one.is_erased else ""
         told = self._author(one.stretch.device)
         name, data = self.keys.seal(
-            one.stretch, one.packed(now), heads=heads, now=now, tombstone=tombstone, name=told
+            one.stretch,
+            one.packed(now),
+            heads=heads,
+            now=now,
+            tombstone=tombstone,
+            name=told,
+            imported=self.is_imported(one.stretch.device),
         )
         self.trip.put(name, data)
         return Packed(name, *one.stretch, len(data), tombstone)
@@ -165,14 +174,19 @@ class Exchange:
 
     def whose(self, device: str) -> str:
         """The circle a chain belongs to, "" if nobody showed that it is theirs."""
-        mine = self.trip.identity.circle.id if device == self.trip.store.device else ""
-        return self.owners.get(device) or self._elsewhere.get(device) or mine
+        if device in self._own:
+            return self._mine
+        return self.owners.get(device) or self._elsewhere.get(device) or ""
 
-    def is_mine(self, device: str) -> bool:
-        mine = self.trip.identity.circle.id
-        whose = self.whose(device)
-        # In a session of others a chain that came in a file may be anyone's.
-        return whose == mine or (not whose and self.keys.owner in ("", mine))
+    def is_imported(self, device: str) -> bool:
+        """Whether a chain came in a file, and it is on us to carry it: the session is ours."""
+        return not self.whose(device) and self.keys.owner in ("", self._mine)
+
+    def is_ours(self, device: str) -> bool:
+        """Whether a chain is for this person to push: their own, or imported into their session."""
+        if self.owners.get(device, self._mine) != self._mine:
+            return False  # someone else wrote under that id, and holds its place there
+        return self.whose(device) == self._mine or self.is_imported(device)
 
     def may_erase(self, device: str, of: str) -> bool:
         """Whether a device may have events of another erased: of its own person, or its session."""
@@ -184,9 +198,8 @@ class Exchange:
         """Keep whose chains these are, and whom the session is shared with."""
         mine, ring = self.trip.identity.circle.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
-        others = {one.device: one.circle for one in claims if one.circle != mine}
         remotes = self.trip.store.remotes
-        remotes.met({device: _person(circle, people) for device, circle in others.items()})
+        remotes.met({one.device: _writer(one, mine, people) for one in claims})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
         addresses = {one.circle: one.email for one in shared}
         remotes.share(self.session, [_person(one.circle, addresses) for one in shared])
@@ -204,7 +217,7 @@ class Exchange:
     def _is_of_another(self, view: View) -> bool:
         """Whether another person's device began it."""
         begun = [as_sealed(one) for one in view.events(limit=1)]
-        return not all(self.is_mine(ev.parse_header(one.header).device) for one in begun)
+        return not all(self.is_ours(ev.parse_header(one.header).device) for one in begun)
 
     def end(self) -> None:
         """Remember that it is no longer shared with us."""
@@ -241,10 +254,18 @@ class Exchange:
             # What lies inside a larger pack is on its branch, unless the chain has several.
             if not self.is_forked(device):
                 ends = {end for end in ends if end[0] == reach}
-            owner = self.owners.get(device, self.trip.identity.circle.id)
+            owner = self.owners.get(device) or self.whose(device)
             name = self.names.get(device, "")
             found += [Reach(device, n, hash, owner, name) for n, hash in sorted(ends)]
         return found
+
+
+def _writer(claim: Claim, mine: str, people: dict[str, str]) -> str:
+    """Who wrote a chain, for people; "" if it was this person."""
+    person = "" if claim.circle == mine else _person(claim.circle, people)
+    if not claim.imported:
+        return person
+    return f"unknown, imported by {person}" if person else IMPORTED
 
 
 def _person(circle: str, people: dict[str, str]) -> str:

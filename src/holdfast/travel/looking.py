@@ -146,8 +146,10 @@ class Looking:
         opened = list(opened)
         owners = dict(self._exchange.owners)
         for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
+            if one.claim.imported and one.claim.circle == self._exchange.keys.owner:
+                continue  # it says nothing of whose it is, and only the owner may bring it
             owner = owners.setdefault(one.claim.device, one.claim.circle)
-            if owner != one.claim.circle:
+            if owner != one.claim.circle or one.claim.imported:
                 raise Tampered(
                     f"someone else wrote on with the chain of device {one.claim.device}",
                     why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",

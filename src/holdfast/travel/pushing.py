@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.derived import as_sealed
+from holdfast.model import event as ev
+from holdfast.model.tombstone import KINDS as STONES
+from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import heads_of
-from holdfast.store import View
+from holdfast.store import Stored, View
 from holdfast.travel import parcels
-from holdfast.travel.exchange import Exchange
+from holdfast.travel.exchange import IMPORTED, Exchange
 from holdfast.travel.parcels import Parcel, Ready
 from holdfast.travel.replacing import Replacing
 from holdfast.travel.taking import Taking
@@ -27,6 +30,7 @@ class Pushing:
         self._last: Parcel | None = None
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
+        self._imported: set[str] = set()
 
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
@@ -40,7 +44,7 @@ class Pushing:
                 return
             after = 0 if self._trip.again else after
             stone = self._newest_stone(view)
-            self._send(self._ours(self._lacking(view, after)), stone)
+            self._send(self._ours(view, self._lacking(view, after)), stone)
             if self._moved.stay:
                 return
             replacing = Replacing(exchange, view, stone)
@@ -76,7 +80,7 @@ class Pushing:
     def _newest_stone(self, view: View) -> str:
         """The hash of the last tombstone: what is erased was forgotten by it, or before."""
         for stored in view.events(newest=True) if self._exchange.is_erased(view) else ():
-            if b".forgotten" in stored.header:
+            if _is_stone(stored):
                 return as_sealed(stored).hash
         return ""
 
@@ -85,12 +89,30 @@ class Pushing:
         covered = parcels.coverage(view, self._exchange.stretches, forked)
         return parcels.parcels(self._trip.store, view, covered, after=after)
 
-    def _ours(self, found: Iterable[Parcel]) -> Iterator[Parcel]:
+    def _ours(self, view: View, found: Iterable[Parcel]) -> Iterator[Parcel]:
+        stay: set[str] = set()
         for one in found:
-            if self._exchange.is_mine(one.row.device):
-                yield one
-            else:
+            device = one.row.device
+            if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):
+                stay.add(device)
                 self._left += len(one.row.events)
+                continue
+            if self._exchange.is_imported(device):
+                self._imported.add(device)
+            yield one
+
+    def _is_cut(self, view: View, parcel: Parcel) -> bool:
+        """Whether content is missing that nobody may have erased: a file can come without it.
+
+        Whoever looked at it there would call it tampering.
+        """
+        blank = [one for one in parcel.row.events if one.data is None] if parcel.is_erased else []
+        if not blank:
+            return False
+        stones = Tombstones(ev.read(as_sealed(one)) for one in view.events() if _is_stone(one))
+        heads = [(ev.parse_header(one.header), one.hash) for one in blank]
+        said = [(head, hash) for head, hash in heads if head.kind not in STONES]
+        return not all(stones.erase(*one, self._exchange.may_erase) for one in said)
 
     def _send(self, found: Iterator[Parcel], stone: str) -> None:
         """All but the last side by side; the last one, which tells of all, when they are there."""
@@ -109,6 +131,7 @@ class Pushing:
         heads = heads_of([*exchange.stretches, self._last.stretch])
         exchange.note(put(self._last.ready(), heads, stone))
         exchange.meet(())
+        self._trip.store.remotes.met(dict.fromkeys(self._imported, IMPORTED))
 
     def _all_but_the_last(self, found: Iterable[Parcel]) -> Iterator[Ready]:
         for one in found:
@@ -119,4 +142,8 @@ class Pushing:
 
 def _has_stones(view: View, after: int) -> bool:
     """Whether a tombstone came after what is known to be there, and was heeded there."""
-    return any(b".forgotten" in stored.header for stored in view.events(after=after))
+    return any(map(_is_stone, view.events(after=after)))
+
+
+def _is_stone(stored: Stored) -> bool:
+    return b".forgotten" in stored.header

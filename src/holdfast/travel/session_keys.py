@@ -272,6 +272,7 @@ class SessionKeys:
         now: int,
         tombstone: str = "",
         name: str = "",
+        imported: bool = False,
     ) -> tuple[str, bytes]:
         """A pack as it travels, and what it is called; `prepare` came first.
 
@@ -290,6 +291,7 @@ class SessionKeys:
             heads=dict(heads),
             tombstone=tombstone,
             name=name,
+            imported=imported or sealed.UNSAID,
         )
         data = sealed.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)

@@ -55,6 +55,8 @@ class Trip:
         self.again, self.patience = again, patience
         self._tell = tell
         self.obey = obey
+        self.own = journal.store.devices()
+        """Every id that this home wrote under."""
         self.stopped = False
         self._hashes: dict[str, set[str]] = {}
 

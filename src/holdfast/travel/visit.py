@@ -31,6 +31,7 @@ from holdfast.store.remotes import Known
 from holdfast.text import clean_id, plural
 from holdfast.travel.circling import Circling, identity
 from holdfast.travel.exchange import Exchange, Moved
+from holdfast.travel.joining import Joining
 from holdfast.travel.pushing import Pushing
 from holdfast.travel.reach import reached
 from holdfast.travel.remotes import by_place, meant, require_format
@@ -77,11 +78,15 @@ class Report(NamedTuple):
 
 
 class Manner(NamedTuple):
-    """How a visit is made: what it does, and how patient it is."""
+    """How a visit is made: what it does, and how patient it is.
+
+    `join` names sessions of this home that their owner shares, with what was added here.
+    """
 
     push: bool = True
     pull: bool = True
     again: bool = False
+    join: Sequence[str] = ()
     sessions: Sequence[str] = ()
     wait: float = 10.0
     patience: Sequence[float] = PATIENCE
@@ -122,7 +127,7 @@ def visit(
         try:
             report = visiting.make(remote, me or identity(home))
         except HoldfastError as error:
-            home.store.remotes.synced(known, home.clock.now(), "failed", str(error))
+            home.store.remotes.failed(known, home.clock.now(), str(error))
             _add_count(error, home)
             raise
         wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
@@ -161,6 +166,7 @@ class _Visit:
         with nullcontext() if remote else closing(there):
             require_format(there, make=self._manner.push)
             me = Circling(there, self._known, self._home).meet(me, push=self._manner.push)
+            self._remotes.is_of(me.circle.id)
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
@@ -259,13 +265,43 @@ class _Visit:
         found = {one: (place, listed.get(place, [])) for one, place in wanted.items()}
         strange = listed.keys() - {place for place, _ in found.values()}
         new = {place: self._session_at(trip, place, listed[place]) for place in strange}
-        met, clashes = self._met({p: one for p, one in new.items() if one}, found, name_key)
+        met, taken = self._met({p: one for p, one in new.items() if one}, found, name_key)
         found |= {one: (place, listed[place]) for place, one in met.items()}
+        clashes = []
+        count = Counter(taken.values())
+        for place, one in sorted(taken.items()):
+            there = (place, listed[place])
+            wrong = self._join(trip, one, there, found) if count[one] == 1 else _clash(place, one)
+            clashes += [wrong] if wrong else []
+        left = [place for place, one in new.items() if one and place not in {**met, **taken}]
+        self._leave(trip, [one for place in left for one in listed[place]])
         return found, clashes, sum(not one for one in new.values())
+
+    def _join(
+        self, trip: Trip, session: str, there: tuple[str, list[Object]], found: Places
+    ) -> Moved | None:
+        """Have a session of this home lie where its owner shares it; what is wrong, if it is not.
+
+        Nothing else of its id may be there.
+        """
+        here = next((one for one in found if one.lower() == session.lower()), "")
+        joining = Joining(trip, here, *there)
+        if not here or here != session or not joining.is_same():
+            return _clash(there[0], session)
+        if joining.has_own() and session not in self._manner.join:
+            return _unjoined(self._known.name, session)
+        joining.join()
+        found[here] = there
+        return None
+
+    def _leave(self, trip: Trip, left: Sequence[Object]) -> None:
+        """What this person put at a place of their own is of no use once they joined another."""
+        for one in left if self._manner.push else ():
+            trip.remote.delete(one.name)
 
     def _met(
         self, new: Mapping[str, str], found: Places, name_key: bytes
-    ) -> tuple[dict[str, str], list[Moved]]:
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Of sessions at strange places, by place: those to meet, and those whose id is taken.
 
         Anyone who can write there can say that theirs is called like ours, and share it with us.
@@ -276,9 +312,10 @@ class _Visit:
         ours = {p: one for p, one in ours.items() if one.lower() not in taken}
         taken |= {one.lower() for one in ours.values()} | {str(row["id"]).lower() for row in gone}
         count = Counter(one.lower() for one in new.values())
-        others = {p: one for p, one in new.items() if p not in ours}
+        # What lies at a place of this person's own was left behind when they joined another.
+        others = {p: s for p, s in new.items() if names.place(name_key, s) != p}
         met = {p: s for p, s in others.items() if s.lower() not in taken and count[s.lower()] == 1}
-        return ours | met, [_clash(p, s) for p, s in sorted(others.items()) if p not in met]
+        return ours | met, {p: s for p, s in others.items() if p not in met}
 
     def _session_at(self, trip: Trip, place: str, listed: Sequence[Object]) -> str:
         """The id of a session that only the remote has; "" if it is not for us."""
@@ -290,6 +327,17 @@ class _Visit:
             raise
         except HoldfastError:
             return ""  # of someone else who keeps their sessions here, or of no use to anyone
+
+
+def _unjoined(remote: str, session: str) -> Moved:
+    moved = Moved(session)
+    moved.error = Swapped(
+        f"session {session}, which was imported here, is now shared with you by its owner",
+        why="what you added to it would be theirs to read",
+        hint=f"to bring both together: holdfast pull {remote} --join {session}",
+        session=session,
+    )
+    return moved
 
 
 def _clash(place: str, session: str) -> Moved:

@@ -206,12 +206,21 @@ class TravelVerbs:
         return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def pull(
-        self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
+        self,
+        remote: str = "",
+        *,
+        sessions: Sequence[str] = (),
+        join: Sequence[str] = (),
+        on_bytes: OnBytes | None = None,
     ) -> Reports:
-        """Take what others put on a remote."""
+        """Take what others put on a remote.
+
+        `join` names sessions that were imported and worked on here, and are now shared by whoever
+        owns them: what was added here becomes part of what is shared.
+        """
         from holdfast.travel.visit import Manner, visit_all
 
-        manner = Manner(push=False, sessions=sessions)
+        manner = Manner(push=False, sessions=sessions, join=join)
         return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def sync(

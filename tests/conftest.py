@@ -6,6 +6,7 @@ none can depend on them or damage them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -44,6 +45,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+_numbers = itertools.count()
 _FOREIGN_PREFIXES = ("HOLDFAST_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
 _FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
 
@@ -132,3 +134,9 @@ def pg_url(request: pytest.FixtureRequest) -> str:
     given = _GIVEN_POSTGRES
     server: PgServer | None = None if given else request.getfixturevalue("pg_server")
     return given or (server.url if server else "")
+
+
+@pytest.fixture
+def pg_store(pg_url: str) -> str:
+    """The URL of a store on that server which nobody has used."""
+    return f"{pg_url}&schema=t{os.getpid()}_{next(_numbers)}"

@@ -15,21 +15,23 @@ from holdfast.home import Holdfast
 from holdfast.move import Moved
 from holdfast.store import Store, open_store
 
+History = dict[str, list[tuple[int, bytes, bytes | None]]]
+
 
 class Killed(BaseException):
     """In place of a process that dies."""
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "project").mkdir()
-    return tmp_path / "project"
+def home(tmp_path: Path) -> Holdfast:
+    return filled(tmp_path)
 
 
-@pytest.fixture
-def home(tmp_path: Path, project: Path) -> Holdfast:
+def filled(folder: Path) -> Holdfast:
     """Two sessions, one with files and content of its own, and one that is forgotten."""
-    made = holdfast.open(str(tmp_path / "home"), cwd=str(project), trust_env=False)
+    project = folder / "project"
+    project.mkdir(parents=True)
+    made = holdfast.open(str(folder / "home"), cwd=str(project), trust_env=False)
     made.start("gone", id="gone").note("secret")
     made.session("gone").forget()
     (project / "file.txt").write_text("content")
@@ -52,16 +54,20 @@ def elsewhere(tmp_path: Path) -> str:
     return f"sqlite:{tmp_path / 'elsewhere'}"
 
 
-def history(home: Holdfast) -> dict[str, list[tuple[int, bytes, bytes | None]]]:
+def history(home: Holdfast) -> History:
+    return held(home.store)
+
+
+def held(store: Store) -> History:
     found = {}
     for forgotten in (0, 1):
-        for row in home.store.catalogue(where={"forgotten": forgotten}):
-            with home.store.view(str(row["id"])) as view:
+        for row in store.catalogue(where={"forgotten": forgotten}):
+            with store.view(str(row["id"])) as view:
                 found[str(row["id"])] = [(e.seq, e.header, e.data) for e in view.events()]
     return found
 
 
-def assert_all_is_there(home: Holdfast, before: dict[str, object]) -> None:
+def assert_all_is_there(home: Holdfast, before: History) -> None:
     assert history(home) == before
     assert all(report.ok for report in home.verify())
     assert home.current().id == "login"
@@ -82,13 +88,13 @@ def test_everything_moves_there_and_back(home: Holdfast, target: str) -> None:
     done = home.move(target)
     assert (done.state, done.sessions, done.events, done.copied) == ("moved", 3, 8, 8)
     there = reopened(home, target)
-    assert_all_is_there(there, dict(before))
+    assert_all_is_there(there, before)
     there.session("another").note("written there")
     there.session("another").forget()
     after = history(there)
     back = there.move("sqlite:")
     assert back.copied == 2 and back.target == f"sqlite:{home.settings.home}"
-    assert_all_is_there(home, dict(after))
+    assert_all_is_there(home, after)
     with pytest.raises(Refused, match="has moved to sqlite:"):
         reopened(home, target).list()
     home.close()
@@ -142,7 +148,7 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
             home.move(elsewhere(tmp_path))
     assert home.move(elsewhere(tmp_path)).state == "moved"
     there = reopened(home, elsewhere(tmp_path))
-    assert_all_is_there(there, dict(before))
+    assert_all_is_there(there, before)
     there.close()
 
 

@@ -5,7 +5,6 @@ They are those tests, imported; what is different here is the home they get.
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 
@@ -43,13 +42,17 @@ from tests.surface.test_cli_look import (
     test_search_finds_words_and_says_where,
     test_show_goes_back_to_any_point,
 )
+from tests.surface.test_cli_prove import (
+    linted,
+    test_proven_then_stale_after_an_edit_then_proven_again,
+)
 from tests.surface.test_cli_record import (
     test_a_key_makes_repeating_a_start_harmless,
     test_undo_takes_back_all_that_a_command_recorded,
 )
 
-_numbers = itertools.count()
 SAMPLE = [
+    linted,
     test_a_key_makes_repeating_a_start_harmless,
     test_start_says_where_the_files_of_a_layout_are,
     test_after_the_death_of_an_agent_resume_exits_7,
@@ -63,6 +66,7 @@ SAMPLE = [
     test_list_filters_and_stops_where_it_is_told,
     test_log_shows_every_event_in_order,
     test_looking_into_a_fresh_home_makes_nothing,
+    test_proven_then_stale_after_an_edit_then_proven_again,
     test_resume_takes_the_only_open_session,
     test_search_finds_words_and_says_where,
     test_show_goes_back_to_any_point,
@@ -76,11 +80,10 @@ SAMPLE = [
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_url: str) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path:
     path = tmp_path / "home"
     monkeypatch.setenv("HOLDFAST_HOME", str(path))
-    schema = f"cli{os.getpid()}_{next(_numbers)}"
-    monkeypatch.setenv("HOLDFAST_STORE", f"{pg_url}&schema={schema}")
+    monkeypatch.setenv("HOLDFAST_STORE", pg_store)
     return path
 
 

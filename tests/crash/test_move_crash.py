@@ -1,0 +1,109 @@
+"""A move that is killed at any of its steps loses nothing, and the same command finishes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+from holdfast.clock import Clock
+from holdfast.errors import Refused
+from holdfast.home import Holdfast
+from holdfast.store import Store, open_store
+from holdfast.store.database import Database
+from holdfast.store.postgres.wire import Wired
+from tests.test_move import assert_all_is_there, filled, held, history, reopened
+
+SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SAMPLE = 4
+STEPS = ((Wired, "execute"), (Wired, "ask"), (Database, "write"))
+"""What changes something, on the server or on this machine."""
+_WITHOUT_END = 1 << 30
+
+
+def dying(act: Callable[..., object], left: list[int]) -> Callable[..., object]:
+    def step(*given: object, **named: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*given, **named)
+
+    return step
+
+
+def killed_at(point: int, act: Callable[[], object]) -> int:
+    """Do it in a process that is killed before a step; how many it took if it came to its end."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        left = [point]
+        for owner, name in STEPS:
+            setattr(owner, name, dying(getattr(owner, name), left))
+        act()
+        os.write(tell, str(point - left[0]).encode())
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(told) as pipe:
+        taken = int(pipe.read() or -1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return taken
+
+
+@contextmanager
+def opened(home: Holdfast, url: str) -> Iterator[Store]:
+    """A store whatever seal it has."""
+    store = open_store(url, home.settings.home, clock=Clock(), machine="m", sealed=True)
+    yield store
+    store.close()
+
+
+def assert_survives(folder: Path, target: str, point: int) -> None:
+    home = filled(folder)
+    before = history(home)
+    home.close()
+    assert killed_at(point, lambda: home.move(target)) < 0
+    with opened(home, "") as source, opened(home, target) as copy:
+        assert held(source) == before
+        seal = source.sealed()
+        is_done = seal is not None and seal[1] == "moved"
+        # Whoever is sent there finds everything.
+        assert held(copy) == before or not is_done
+    try:
+        assert home.move(target).state == "moved"
+    except Refused:
+        assert is_done
+    with reopened(home, target) as there:
+        assert_all_is_there(there, before)
+
+
+@pytest.fixture
+def steps(tmp_path: Path, pg_store: str) -> int:
+    home = filled(tmp_path / "whole")
+    home.close()
+    taken = killed_at(_WITHOUT_END, lambda: home.move(pg_store))
+    assert taken > 30
+    return taken
+
+
+def test_a_move_survives_being_killed_at_sampled_steps(
+    steps: int, tmp_path: Path, pg_store: str
+) -> None:
+    sample = random.Random(SEED).sample(range(steps - 3), SAMPLE)
+    for point in [*sample, steps - 2, steps - 1]:
+        assert_survives(tmp_path / f"{point}", f"{pg_store}_{point}", point)
+
+
+@pytest.mark.soak
+def test_a_move_survives_being_killed_at_every_step(
+    steps: int, tmp_path: Path, pg_store: str
+) -> None:
+    for point in range(steps):
+        assert_survives(tmp_path / f"{point}", f"{pg_store}_{point}", point)

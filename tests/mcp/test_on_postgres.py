@@ -1,0 +1,19 @@
+"""The tools of MCP do the same with sessions on a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mcp.test_desk import test_the_fourteen_actions_are_there
+
+SAMPLE = [test_the_fourteen_actions_are_there]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    monkeypatch.setenv("HOLDFAST_STORE", pg_store)
+    return path

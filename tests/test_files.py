@@ -118,7 +118,7 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 1])
-def test_what_is_synced_meanwhile_is_synced_when_it_is_waited_for(
+def test_what_is_staged_meanwhile_is_staged_when_it_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     started: list[object] = []
@@ -133,10 +133,9 @@ def test_what_is_synced_meanwhile_is_synced_when_it_is_waited_for(
     monkeypatch.setattr(files, "_QUICK", -1.0)
     monkeypatch.setattr(_thread, "start_new_thread", start)
     monkeypatch.setattr(os, "fsync", synced.append)
-    begun = files.begin(str(tmp_path / "x"), b"one")
-    assert files.Syncing([begun.fd]).done() == [None]
-    files.abandon([begun])
-    assert len(started) == threads and synced == [begun.fd]
+    (aside,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
+    assert os.listdir(tmp_path) == [os.path.basename(str(aside))]
+    assert len(started) == threads and len(synced) == 1
 
 
 @pytest.mark.parametrize("threads", [0, 1])
@@ -183,8 +182,8 @@ def test_a_sync_that_fails_in_a_thread_is_a_failure(
 
     monkeypatch.setattr(files, "_QUICK", -1.0)
     monkeypatch.setattr(os, "fsync", fail)
-    (error,) = files.Syncing([0]).done()
-    assert error is not None and error.errno == errno.EIO
+    (error,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
+    assert isinstance(error, StoreFailed) and os.listdir(tmp_path) == []
     with pytest.raises(StoreFailed):
         files.sync_folders([str(tmp_path)])
 

@@ -280,44 +280,60 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
 # finds, until whoever swapped has looked at it and removes it.
 
 
-class Begun:
-    """New bytes in a temporary beside their place, on their way to the disk but not synced."""
+class Staging:
+    """New files that are written beside their places and synced while whoever asked goes on.
 
-    __slots__ = ("fd", "path", "temporary")
+    Where the last syncs took hardly any time they are written when they are waited for: a thread
+    would cost more than it spares.
+    """
 
-    def __init__(self, path: str, temporary: str, fd: int) -> None:
-        self.path = path
-        self.temporary = temporary
-        self.fd = fd
+    def __init__(self, new: Sequence[tuple[str, bytes, str]], mode: int = 0o600) -> None:
+        """`new` are the place of each, its bytes, and the SHA-256 of them."""
+        self._new, self._mode = new, mode
+        self._made: list[str | HoldfastError] = []
+        self._ended = _in_a_thread(self._run) if new and _PACE[0] > _QUICK else None
+
+    def _run(self) -> None:
+        self._made = _staged(self._new, self._mode)
+
+    def done(self) -> list[str | HoldfastError]:
+        """Wait for the end; the name of each that is staged, or why it is not."""
+        if self._ended is None:
+            self._run()
+        else:
+            self._ended.acquire()
+        return self._made
+
+    def abandon(self) -> None:
+        """Leave nothing of them."""
+        for made in self.done() if self._ended is not None else ():
+            if isinstance(made, str):
+                remove(made)
 
 
-def begin(path: str, data: bytes, mode: int = 0o600) -> Begun:
-    """Begin to stage some bytes. The disk is told at once: it writes while the next are made."""
-    _require_path(path)
+def _staged(new: Sequence[tuple[str, bytes, str]], mode: int) -> list[str | HoldfastError]:
+    """Stage some files. The disk is told of each at once, so that the first sync is for all."""
+    begun = [_begun(path, data, mode) for path, data, _ in new]
+    fds = [each[1] for each in begun if isinstance(each, tuple)]
+    failed = dict(zip(fds, _synced(fds), strict=True))
+    return [
+        _set_aside(path, *each, digest, failed[each[1]]) if isinstance(each, tuple) else each
+        for each, (path, _, digest) in zip(begun, new, strict=True)
+    ]
+
+
+def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | HoldfastError:
+    """New bytes in a temporary that is open, on their way to the disk but not synced."""
     try:
+        _require_path(path)
         temporary = _temporary_name(path)
         fd = _written(temporary, (data,), mode, _mode_of_plain(path))
+    except HoldfastError as error:
+        return error
     except OSError as error:
-        raise failure(error, "write", path) from error
+        return failure(error, "write", path)
     _start_writing(fd)
-    return Begun(path, temporary, fd)
-
-
-def abandon(begun: Iterable[Begun]) -> None:
-    """Leave nothing of files that were begun."""
-    for each in begun:
-        os.close(each.fd)
-        remove(each.temporary)
-
-
-def staged(
-    begun: Sequence[tuple[Begun, str]], failed: Sequence[OSError | None]
-) -> list[str | HoldfastError]:
-    """Give files that were begun and synced their names, by the SHA-256 of what is in each.
-
-    What `failed` comes back as an error.
-    """
-    return [_set_aside(*each, error) for each, error in zip(begun, failed, strict=True)]
+    return temporary, fd
 
 
 def _start_writing(fd: int) -> None:
@@ -350,41 +366,19 @@ def swap(
         raise failure(error, "write", path) from error
 
 
-def _set_aside(begun: Begun, digest: str, error: OSError | None) -> str | HoldfastError:
-    aside = f"{begun.temporary.removesuffix(TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
+def _set_aside(
+    path: str, temporary: str, fd: int, digest: str, error: OSError | None
+) -> str | HoldfastError:
+    aside = f"{temporary.removesuffix(TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
     try:
-        os.close(begun.fd)
+        os.close(fd)
         if error is not None:
             raise error
-        os.rename(begun.temporary, aside)
+        os.rename(temporary, aside)
     except OSError as problem:
-        remove(begun.temporary)
-        return failure(problem, "write", begun.path)
+        remove(temporary)
+        return failure(problem, "write", path)
     return aside
-
-
-class Syncing:
-    """Files that are being synced while whoever asked for it does something else.
-
-    Where the last ones took hardly any time they are synced when it is waited for: a thread would
-    cost more than it spares.
-    """
-
-    def __init__(self, fds: Sequence[int]) -> None:
-        self._fds = fds
-        self._failed: list[OSError | None] = []
-        self._ended = _in_a_thread(self._run) if fds and _PACE[0] > _QUICK else None
-
-    def _run(self) -> None:
-        self._failed = _synced(self._fds)
-
-    def done(self) -> list[OSError | None]:
-        """Wait for the end; what went wrong with each."""
-        if self._ended is None:
-            self._run()
-        else:
-            self._ended.acquire()
-        return self._failed
 
 
 def sync_folders(paths: Iterable[str]) -> None:
@@ -485,8 +479,7 @@ def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
 
 def stage(path: str, data: bytes, mode: int = 0o600) -> str:
     """Write one file beside its place; returns its name."""
-    begun = begin(path, data, mode)
-    (aside,) = staged([(begun, _mark(data))], _synced([begun.fd]))
+    (aside,) = _staged([(path, data, _mark(data))], mode)
     if isinstance(aside, HoldfastError):
         raise aside
     return aside

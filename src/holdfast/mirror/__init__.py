@@ -36,7 +36,7 @@ from holdfast.mirror.archive import Archive
 from holdfast.mirror.desk import Desk, Suspended, above, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
-from holdfast.mirror.render import Plan, Renderer
+from holdfast.mirror.render import Plan, Renderer, prepare
 from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
 from holdfast.store import Store
@@ -252,14 +252,20 @@ class Mirror:
         jobs = [job for job in jobs if not job.is_done and self._tried(job, self._look)]
         jobs = self._planned(jobs) if jobs else []
         plans = [job.plan for job in jobs if job.plan]
-        syncing = self._renderer.sync(plans)
+        notes = self._renderer.notes(plans)
+        staging = self._renderer.begin(plans)
         try:
-            self._remember(plans)
+            if notes:
+                self._bound.rendered(notes)
         except BaseException:
-            syncing.done()
-            self._renderer.abandon(plans)
+            staging.abandon()
             raise
-        self._renderer.stage(plans, syncing)
+        return self._publish(jobs, staging)
+
+    def _publish(self, jobs: list[_Job], staging: files.Staging) -> list[_Job]:
+        """Give new files that are remembered their places; returns bindings that did not fail."""
+        plans = [job.plan for job in jobs if job.plan]
+        self._renderer.stage(plans, staging)
         jobs = [job for job in jobs if self._tried(job, self._exchange)]
         written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
         try:
@@ -270,11 +276,6 @@ class Mirror:
             finally:
                 self._renderer.let_go(plans)
 
-    def _remember(self, plans: list[Plan]) -> None:
-        new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
-        if new:
-            self._bound.rendered([(p.binding, self._renderer.notes(p), p.seq) for p in new])
-
     def _look(self, job: _Job) -> None:
         job.looks = self._looker.looks_again(job.binding)
         if not job.looks:
@@ -284,13 +285,13 @@ class Mirror:
             job.looks = self._looker.looks(job.binding)
 
     def _planned(self, jobs: list[_Job]) -> list[_Job]:
-        """Plan for one moment of the journal what all the files should be, and begin with each."""
+        """Plan for one moment of the journal what all the files should be."""
         with self._desk.store.view(jobs[0].binding.session) as view:
 
             def plan(job: _Job) -> None:
                 tell = partial(self._desk.tell, view)
                 job.plan = self._renderer.plan(job.binding, job.looks, tell)
-                self._renderer.begin(job.plan)
+                prepare(job.plan)
 
             return [job for job in jobs if self._tried(job, plan)]
 

@@ -45,11 +45,9 @@ class Change(Struct):
     made: Read
     data: bytes
     digest: str = ""
-    """Worked out when it is remembered: the disk is at work then."""
-    begun: files.Begun | None = None
-    """The new file beside its place while it is being written; None for a log's lines."""
+    """Worked out when it is remembered."""
     staged: str | HoldfastError = ""
-    """Its name once it is synced, or why there is none."""
+    """The new file beside its place once it is synced, or why there is none; empty for a log."""
     displaced: str = ""
     """Where the old file is after the exchange; empty if there was none."""
     gone: int | None = None
@@ -153,9 +151,10 @@ class Renderer:
         data = speller.spelled(value) if old.is_usual else None
         return Read(Document(kind, data.decode(), value), value, is_usual=True) if data else None
 
-    def notes(self, plan: Plan) -> list[Written]:
-        """What is to be remembered before a plan's files get their places."""
-        return [self._note(change) for change in plan.made]
+    def notes(self, plans: Sequence[Plan]) -> list[tuple[Binding, list[Written], int]]:
+        """What is to be remembered before the files of plans get their places."""
+        new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
+        return [(p.binding, [self._note(change) for change in p.made], p.seq) for p in new]
 
     def _note(self, change: Change) -> Written:
         kind, data = kind_of(change.look.name), change.data
@@ -184,32 +183,15 @@ class Renderer:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def begin(self, plan: Plan) -> None:
-        """Write new files beside their places; to be synced, and let go of if that fails."""
-        _prepare(plan)
-        try:
-            for change in plan.changes:
-                if _needs_stage(change.look):
-                    change.begun = files.begin(change.look.path, change.data, 0o644)
-        except BaseException:
-            self.abandon([plan])
-            raise
+    def begin(self, plans: Sequence[Plan]) -> files.Staging:
+        """Begin to write the new files of plans, of which notes were made, beside their places."""
+        new = [(c.look.path, c.data, c.digest) for c in _to_stage(plans)]
+        return files.Staging(new, 0o644)
 
-    def abandon(self, plans: Sequence[Plan]) -> None:
-        for change in (c for plan in plans for c in plan.changes if c.begun):
-            files.abandon([change.begun] if change.begun else ())
-            change.begun = None
-
-    def sync(self, plans: Sequence[Plan]) -> files.Syncing:
-        """Begin to sync the new files of plans."""
-        return files.Syncing([c.begun.fd for plan in plans for c in plan.changes if c.begun])
-
-    def stage(self, plans: Sequence[Plan], syncing: files.Syncing) -> None:
-        """Give new files of plans that are remembered their names, once they are synced."""
-        new = [(c, c.begun) for plan in plans for c in plan.changes if c.begun]
-        done = files.staged([(begun, c.digest) for c, begun in new], syncing.done())
-        for (change, _), each in zip(new, done, strict=True):
-            change.begun, change.staged = None, each
+    def stage(self, plans: Sequence[Plan], staging: files.Staging) -> None:
+        """Wait for the new files of plans that are remembered."""
+        for change, each in zip(_to_stage(plans), staging.done(), strict=True):
+            change.staged = each
 
     def exchange(self, plan: Plan) -> None:
         """Let staged files get their places, in the layout's order; it lasts once the folders are
@@ -259,7 +241,7 @@ class Renderer:
         files.let_go([fd for fd in gone if fd is not None])
 
 
-def _prepare(plan: Plan) -> None:
+def prepare(plan: Plan) -> None:
     """See to what must be there before the files."""
     if any(look.data is None for look in plan.looks):
         _found(plan.binding)
@@ -268,9 +250,10 @@ def _prepare(plan: Plan) -> None:
             files.make_folder(os.path.dirname(change.look.path))
 
 
-def _needs_stage(look: Look) -> bool:
-    """Lines that are added to a log are not."""
-    return look.data is None or not look.name.endswith(".jsonl")
+def _to_stage(plans: Sequence[Plan]) -> list[Change]:
+    """The files that are replaced; lines that are added to a log are not."""
+    changes = (change for plan in plans for change in plan.changes)
+    return [c for c in changes if c.look.data is None or not c.look.name.endswith(".jsonl")]
 
 
 def _is_displaced(change: Change) -> bool:

@@ -298,15 +298,16 @@ class Staging:
 
     def done(self) -> list[str | HoldfastError]:
         """Wait for the end; the name of each that is staged, or why it is not."""
-        if self._ended is None:
-            self._run()
-        else:
+        if self._ended is not None:
             self._ended.acquire()
+            self._ended = None
+        elif not self._made:
+            self._run()
         return self._made
 
     def abandon(self) -> None:
         """Leave nothing of them."""
-        for made in self.done() if self._ended is not None else ():
+        for made in self.done() if self._ended is not None else self._made:
             if isinstance(made, str):
                 remove(made)
 

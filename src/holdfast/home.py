@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from holdfast.retell import Retold
     from holdfast.session import Session
     from holdfast.soundness import Report
+    from holdfast.store import Along
     from holdfast.store.bound import Binding
     from holdfast.verb import Recorder
     from holdfast.workflow import Checked
@@ -259,6 +260,15 @@ class Holdfast(TravelVerbs):
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
         return self.mirror.pending(session) if self._is_bound(session) else []
+
+    def ahead(self, session: str) -> Along | None:
+        """What is done for the session's files in the transaction of an event; see `Mirror`."""
+        return None if self._mirror is None else self._mirror.ahead(session)
+
+    def let_go(self) -> None:
+        """End what `ahead` began, if nothing came of it."""
+        if self._mirror is not None:
+            self._mirror.let_go()
 
     def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
         """Bring the session's files up to what was recorded; a failure is told, not raised."""

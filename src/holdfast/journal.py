@@ -40,6 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.model.plan import Workflow
     from holdfast.soundness import Finding, Report
+    from holdfast.store import Along
     from holdfast.store.runs import Change
 
 Rule = Callable[[State, Body], list[Body]]
@@ -103,6 +104,7 @@ class Journal:
         made: Maker | None = None,
         chores: Sequence[str] = (),
         first: Callable[[], None] | None = None,
+        along: Along | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
@@ -111,15 +113,16 @@ class Journal:
         in a file: they are taken as they are. `made` makes the moves of the state that they are
         recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
         is called under the writer lock, where no other session can change; when it raises, nothing
-        is recorded.
+        is recorded. `along` is for the store.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.actor(actor), allow if foreign else decide
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
-        news: list[News] = []
+        before = self._news
 
         def plan(view: View) -> Batch | None:
+            self._news = before
             _require_listed_well(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
@@ -133,12 +136,17 @@ class Journal:
             wanted = moves if made is None else self._admitted(made(state))
             batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
-            news[:] = [] if writing.news is None else [writing.news]
+            if writing.news is not None:
+                self._keep_news(view.session, writing.events, writing.news)
             return batch
 
-        self.store.append(session, plan, create=create, blobs=blobs, spot=spot, chores=chores)
-        if news:
-            self._keep_news(done[-1][0], done[-1][2].events, news[0])
+        try:
+            self.store.append(
+                session, plan, create=create, blobs=blobs, spot=spot, chores=chores, along=along
+            )
+        except BaseException:
+            self._news = ("", [])
+            raise
         return self._remember(*done[-1])
 
     def take(

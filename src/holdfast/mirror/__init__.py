@@ -7,9 +7,11 @@ absorbed (`absorb`), what we write is rendered (`render`); ended sessions go to 
 
 The secret of this room is the order: look, absorb, decide and record (elsewhere), render,
 remember, exchange, look at what the exchange displaced. A rendering is remembered before it is
-written, those of all bindings in one step. A crash in between is found at the next access: the
-files are not the newest rendering. While git is in the middle of an operation, or a file cannot be
-read or is not ours, nothing is read or written there: the binding is *suspended*, and says why.
+written, those of all bindings in one step: with the event itself where nothing stands in the way
+(`ahead`), which spares a transaction and lets the disk work meanwhile. A crash in between is found
+at the next access: the files are not the newest rendering. While git is in the middle of an
+operation, or a file cannot be read or is not ours, nothing is read or written there: the binding is
+*suspended*, and says why.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -39,10 +42,16 @@ from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare
 from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
-from holdfast.store import Store
+from holdfast.store import Store, View
 from holdfast.store.bound import Binding
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from holdfast.store import Along
+
 _TRIES = 5
+_PATIENCE = 10.0
 _LOUD = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
@@ -57,6 +66,16 @@ class _Job(Struct):
     looks: list[Look] = []
     plan: Plan | None = None
     is_done: bool = False
+
+
+class _Ahead(Struct):
+    """Bindings that are held for an event, and planned in its transaction."""
+
+    session: str
+    jobs: list[_Job]
+    locks: ExitStack
+    current: list[Binding] = []
+    staging: files.Staging | None = None
 
 
 class Mirror:
@@ -82,6 +101,7 @@ class Mirror:
         self._seen: tuple[str, list[Binding]] = ("", [])
         self._last: tuple[str, list[Binding]] = ("", [])
         self._above: set[str] = {os.sep}
+        self._ahead: _Ahead | None = None
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -203,15 +223,92 @@ class Mirror:
         self._archive.follow(binding)
         return self._absorber.settle(binding)
 
+    # -- ahead of an event ---------------------------------------------------------------------
+
+    def ahead(self, session: str) -> Along | None:
+        """Hold a session's files for the event that comes, where all is as we left it.
+
+        What comes back plans the files in the transaction of the event, and remembers them with
+        it; `write` gives them their places, `let_go` ends it if there is no event. None where
+        somebody else may be at work: nobody waits for files before an event is recorded.
+        """
+        seen = self._seen[1] if self._seen[0] == session else []
+        ahead, calm = _Ahead(session, [], ExitStack()), set(self._above)
+        try:
+            wanted = [_Job(binding) for binding in seen if not self._is_quiet(binding)]
+            ahead.jobs = sorted(wanted, key=lambda job: job.binding.root)
+            is_held = all(self._is_held(job, ahead.locks, calm) for job in ahead.jobs)
+        except HoldfastError:
+            is_held = False
+        if not ahead.jobs or not is_held:
+            ahead.locks.close()
+            return None
+        self._ahead = ahead
+        return partial(self._plan_ahead, ahead)
+
+    def _is_held(self, job: _Job, locks: ExitStack, calm: set[str]) -> bool:
+        is_plain = not (custom(job.binding.layout).sees_names or self._archive.is_away(job.binding))
+        if is_plain and self._desk.store.capabilities.files:
+            self._open(job, locks, calm, wait=False)
+            job.looks = self._looker.looks_again(job.binding)
+        return bool(job.looks)
+
+    def _plan_ahead(self, ahead: _Ahead, view: View, inside: Connection) -> None:
+        was = [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]
+        ahead.current = self._renew(ahead.jobs, inside)
+        if was != [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]:
+            return
+        try:
+            plans = [self._planned_quickly(job, view) for job in ahead.jobs]
+            notes = self._renderer.notes(plans)
+        except Exception:
+            # Whatever it is, the event is not to blame: it shows when the files are written.
+            return
+        self._bound.rendered(notes, inside=inside)
+        ahead.staging = self._renderer.begin(plans)
+
+    def _planned_quickly(self, job: _Job, view: View) -> Plan:
+        """A plan that takes little time, for others wait for the lock, or an error."""
+        told = self._desk.tell_quickly(view, job.binding.mirrored)
+        where = self._desk.surroundings(job.binding)
+        if told is None or where.travel is not None or job.is_done:
+            raise Suspended("this takes a closer look")
+        job.plan = self._renderer.plan(job.binding, job.looks, lambda _: told, where)
+        return job.plan
+
+    def _finish(self, session: str) -> tuple[list[_Job], list[Binding]]:
+        """Give files that were planned with an event their places; those that need no more, and
+        all bindings that the session has."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return [], []
+        with ahead.locks:
+            if ahead.session != session or ahead.staging is None:
+                return [], []
+            left = self._publish(ahead.jobs, ahead.staging)
+        again = {job.binding.number for job in left if not job.is_done}
+        return [job for job in ahead.jobs if job.binding.number not in again], ahead.current
+
+    def let_go(self) -> None:
+        """End what `ahead` began and no event came of."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        with ahead.locks:
+            self._desk.forget()
+            self._last = ("", [])
+            if ahead.staging is not None:
+                ahead.staging.abandon()
+
     # -- writing -------------------------------------------------------------------------------
 
     def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
         """Bring a session's files up to its state; says what could not be written."""
         loud = force or kind in _LOUD
         known, self._seen = self._seen, ("", [])
-        found = known[1] if known[0] == session else []
-        met: set[int] = set()
-        jobs: list[_Job] = []
+        jobs, found = self._finish(session)
+        found = found or (known[1] if known[0] == session else [])
+        met = {job.binding.number for job in jobs}
         # Those that were seen just now may lack one: who writes under a lock sees them all.
         while new := [b for b in found or self.bindings(session) if b.number not in met]:
             met |= {binding.number for binding in new}
@@ -234,13 +331,16 @@ class Mirror:
             job.said.append(f"{job.binding.place} is being written by someone else all the time")
         return current
 
-    def _open(self, job: _Job, locks: ExitStack, calm: set[str] | None = None) -> None:
+    def _open(
+        self, job: _Job, locks: ExitStack, calm: set[str] | None = None, *, wait: bool = True
+    ) -> None:
         self._require_calm(job.binding, calm)
-        self._lock(job.binding, locks)
+        self._lock(job.binding, locks, wait=wait)
 
-    def _renew(self, jobs: list[_Job]) -> list[Binding]:
+    def _renew(self, jobs: list[_Job], inside: Connection | None = None) -> list[Binding]:
         """See what others did while we waited: written, moved, or let go of a binding."""
-        current = self.bindings(jobs[0].binding.session) if jobs else []
+        session = jobs[0].binding.session if jobs else ""
+        current = self._bound.bindings(session, inside=inside) if jobs else []
         known = {binding.number: binding for binding in current}
         for job in jobs:
             job.is_done = job.binding.number not in known
@@ -290,7 +390,8 @@ class Mirror:
 
             def plan(job: _Job) -> None:
                 tell = partial(self._desk.tell, view)
-                job.plan = self._renderer.plan(job.binding, job.looks, tell)
+                where = self._desk.surroundings(job.binding)
+                job.plan = self._renderer.plan(job.binding, job.looks, tell, where)
                 prepare(job.plan)
 
             return [job for job in jobs if self._tried(job, plan)]
@@ -352,15 +453,16 @@ class Mirror:
         if binding.suspended != reason:
             self._bound.change(binding, suspended=reason, quiet=binding.quiet)
 
-    def _lock(self, binding: Binding, locks: ExitStack) -> None:
+    def _lock(self, binding: Binding, locks: ExitStack, *, wait: bool = True) -> None:
         """Our lock on the folder, and the layout's own manner of locking in addition."""
         files.make_folder(binding.root)
-        locks.enter_context(files.locked(binding.root, clock=self._desk.clock))
+        patience = _PATIENCE if wait else 0.0
+        locks.enter_context(files.locked(binding.root, clock=self._desk.clock, timeout=patience))
         if own := custom(binding.layout).lock:
             path = os.path.join(binding.root, own.format(id=binding.native))
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
-            locks.enter_context(self._looker.patiently(path, create=True))
+            locks.enter_context(self._looker.patiently(path, wait=wait, create=True))
 
     def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
         """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and

@@ -39,9 +39,13 @@ class Archive:
             files.move(binding.place, target)
         self._bound.move(binding, target)
 
+    def is_away(self, binding: Binding) -> bool:
+        """Whether the file of a session is where its layout keeps older ones."""
+        return binding.place == _archived(binding)
+
     def bring_back(self, binding: Binding) -> bool:
         """A session that goes on gets its place back, if nobody has it; True if it was moved."""
-        if binding.place != _archived(binding):
+        if not self.is_away(binding):
             return False
         if self._desk.told(binding.session, binding.mirrored).status in FINISHED:
             return False

@@ -24,6 +24,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.translate import facts_of, facts_since
+from holdfast.model.state import State
 from holdfast.place import Tree as Place
 from holdfast.place import find_tree, relative
 from holdfast.store import Store, View
@@ -75,19 +76,32 @@ class Desk:
 
     def tell(self, view: View, after: int) -> Told:
         """What the journal says at one moment."""
+        return self.tell_quickly(view, after) or self._tell(view, after)
+
+    def tell_quickly(self, view: View, after: int) -> Told | None:
+        """The same, if it follows from what was told last; else None."""
         key = (view.session, view.seq, after)
-        if self._told is None or self._told[0] != key:
-            self._told = (key, self._tell(view, self._told, after))
+        if self._told is None or self._told[0] == key:
+            return self._told and self._told[1]
+        known = self.journal.news(view.session, after, view.seq)
+        if self._told[0][:2] != key[::2] or known is None:
+            return None
+        state = self.journal.state(view)
+        facts = facts_since(self._told[1].facts, state, known[1], known[0])
+        return None if facts is None else self._keep(key, facts, state)
+
+    def _tell(self, view: View, after: int) -> Told:
+        state = self.journal.state(view)
+        facts = facts_of(state, list(self.journal.events(view, after=after)))
+        return self._keep((view.session, view.seq, after), facts, state)
+
+    def _keep(self, key: tuple[str, int, int], facts: Facts, state: State) -> Told:
+        self._told = (key, Told(facts, key[1], state.core.status))
         return self._told[1]
 
-    def _tell(self, view: View, last: tuple[tuple[str, int, int], Told] | None, after: int) -> Told:
-        state, facts = self.journal.state(view), None
-        if last is not None and last[0][:2] == (view.session, after):
-            known = self.journal.news(view.session, after, view.seq)
-            facts = facts_since(last[1].facts, state, known[1], known[0]) if known else None
-        if facts is None:
-            facts = facts_of(state, list(self.journal.events(view, after=after)))
-        return Told(facts, view.seq, state.core.status)
+    def forget(self) -> None:
+        """What was told last did not come true."""
+        self._told = None
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""

@@ -159,15 +159,16 @@ class Looker:
         return nullcontext()
 
     @contextmanager
-    def patiently(self, path: str, **how: bool) -> Iterator[None]:
+    def patiently(self, path: str, *, wait: bool = True, **how: bool) -> Iterator[None]:
         """Hold a layout's own lock; who waited for it in vain does not wait again at once."""
         clock = self._desk.clock
-        late = clock.monotonic() - self._waited.get(path, -60.0) < 1.0
+        late = not wait or clock.monotonic() - self._waited.get(path, -60.0) < 1.0
         lock = files.locked(path, clock=clock, timeout=0.0 if late else LOCK_SECONDS, **how)
         try:
             lock.__enter__()
         except Busy:
-            self._waited[path] = clock.monotonic()
+            if wait:
+                self._waited[path] = clock.monotonic()
             raise
         try:
             yield

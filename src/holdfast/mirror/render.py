@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from holdfast import files
 from holdfast.errors import HoldfastError
-from holdfast.layout import Tree
+from holdfast.layout import Tree, Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, Speller, fresh
 from holdfast.layout.facts import Facts
@@ -32,7 +32,7 @@ from holdfast.layout.tree import shared
 from holdfast.mirror.absorb import UNKNOWN, readme_of
 from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
 from holdfast.mirror.look import Look, Looker, Read
-from holdfast.store.bound import Binding, Written
+from holdfast.store.bound import Binding, Note, Written
 
 Tell = Callable[[int], Told]
 """What the journal says now, of its logs what came after an event."""
@@ -89,7 +89,7 @@ class Renderer:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def plan(self, binding: Binding, looks: list[Look], tell: Tell) -> Plan:
+    def plan(self, binding: Binding, looks: list[Look], tell: Tell, where: Where) -> Plan:
         """What the files should be; where all is as we left it, of the logs only what is new."""
         brief = binding.mirrored != UNKNOWN and all(look.verdict == "ours" for look in looks)
         looks = [
@@ -98,7 +98,7 @@ class Renderer:
         ]
         told = tell(binding.mirrored if brief else 0)
         facts = replace(told.facts, native_id=binding.native)
-        tree = self._tree(binding, looks, facts, brief=brief)
+        tree = self._tree(binding, looks, facts, where, brief=brief)
         made = [
             Change(look, each, each.document.data)
             for look in _ordered(binding, looks)
@@ -108,9 +108,11 @@ class Renderer:
         plan.changes = [change for change in plan.made if change.data != change.look.data]
         return plan
 
-    def _tree(self, binding: Binding, looks: Sequence[Look], facts: Facts, *, brief: bool) -> Tree:
+    def _tree(
+        self, binding: Binding, looks: Sequence[Look], facts: Facts, where: Where, *, brief: bool
+    ) -> Tree:
         old = {look.name: look.value for look in looks if look.read is not None}
-        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        lens = lens_of(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         was = self._was(binding, looks) if brief else None
         tree = shared(given, written(lens, given, facts, where, self._desk.journal.remains, was))
@@ -151,7 +153,7 @@ class Renderer:
         data = speller.spelled(value) if old.is_usual else None
         return Read(Document(kind, data.decode(), value), value, is_usual=True) if data else None
 
-    def notes(self, plans: Sequence[Plan]) -> list[tuple[Binding, list[Written], int]]:
+    def notes(self, plans: Sequence[Plan]) -> list[Note]:
         """What is to be remembered before the files of plans get their places."""
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
         return [(p.binding, [self._note(change) for change in p.made], p.seq) for p in new]

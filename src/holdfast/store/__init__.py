@@ -16,6 +16,7 @@ from holdfast.errors import InvalidInput, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.store.sqlite import SqliteStore
 
     Machine = str | Callable[[], str]
+    Along = Callable[["View", sqlite3.Connection], None]
 
 
 SHOWN = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
@@ -313,6 +315,7 @@ class Store:
         spot: Spot | None = None,
         chores: Sequence[str] = (),
         change: Change | None = None,
+        along: Along | None = None,
     ) -> None:
         """Run `plan` under the writer lock and make its batch durable, atomically.
 
@@ -326,8 +329,9 @@ class Store:
         the session becomes the current one of that tree in the same transaction, also when the
         plan answers None. `chores` are what must be done to files because of the batch: they are
         remembered with it, until `local.chore_done`. A `change` of the runs becomes true in the
-        same transaction, also when the plan answers None. A batch that erases may raise `Busy`
-        like `erase`, when all of it is done.
+        same transaction, also when the plan answers None. `along` sees the session with the batch
+        and adds to the transaction; only a store with `files` calls it. A batch that erases may
+        raise `Busy` like `erase`, when all of it is done.
         """
         raise NotImplementedError
 

@@ -34,6 +34,9 @@ _Base = tuple[int, str, bytes]
 Written = tuple[str, str, int, bytes]
 """A file that is about to be written: its name, digest and size, and what may be kept of it."""
 
+Note = tuple["Binding", "Sequence[Written]", int]
+"""What is about to be written for a binding, and the last event that its files then show."""
+
 _COLUMNS = "b.number, s.id, b.layout, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
 _NAMED = "id = ? COLLATE NOCASE"
 
@@ -93,13 +96,16 @@ class Bound:
         self._store = store
         self._bases: dict[tuple[int, str], _Base | None] = {}
 
-    def bindings(self, session: str = "") -> list[Binding]:
-        """The bindings of a session, or of all."""
-        rows = self._read(
+    def bindings(
+        self, session: str = "", *, inside: sqlite3.Connection | None = None
+    ) -> list[Binding]:
+        """The bindings of a session, or of all; `inside` of a transaction, as it sees them."""
+        sql = (
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
-            f" {f'WHERE s.{_NAMED}' if session else ''} ORDER BY b.number",
-            (session,) if session else (),
+            f" {f'WHERE s.{_NAMED}' if session else ''} ORDER BY b.number"
         )
+        values = (session,) if session else ()
+        rows = inside.execute(sql, values) if inside else self._read(sql, values)
         return [Binding(*row) for row in rows]
 
     def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -239,12 +245,17 @@ class Bound:
         return [said[n] for n in sorted(said, reverse=True)][:KEPT]
 
     def rendered(
-        self, new: Sequence[tuple[Binding, Sequence[Written], int]], *, lasting: bool = False
+        self,
+        new: Sequence[Note],
+        *,
+        lasting: bool = False,
+        inside: sqlite3.Connection | None = None,
     ) -> None:
         """Remember what is about to be written into the files of some bindings, in one step.
 
         With each goes the event that its files then reach up to. What a power cut takes away of
-        that is only found out again, unless it has to be `lasting`.
+        that is only found out again, unless it has to be `lasting`. It may be done `inside` of a
+        transaction: if that fails, nothing that the bindings say then is true.
         """
 
         def act(connection: sqlite3.Connection) -> dict[tuple[int, str], _Base | None]:
@@ -257,7 +268,7 @@ class Bound:
             return bases
 
         write = self._store.write if lasting else self._store.write_soon
-        self._bases |= write(act)
+        self._bases |= act(inside) if inside else write(act)
         for binding, _, mirrored in new:
             binding.mirrored, binding.suspended = mirrored, ""
 

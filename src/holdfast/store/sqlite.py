@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from holdfast.clock import Clock
-    from holdfast.store import Flaw, Machine, Repaired, Spot
+    from holdfast.store import Along, Flaw, Machine, Repaired, Spot
     from holdfast.store.bound import Bound
     from holdfast.store.database import Read, Reader
     from holdfast.store.remotes import Remotes
@@ -317,6 +317,7 @@ class SqliteStore(Store):
         spot: Spot | None = None,
         chores: Sequence[str] = (),
         change: Change | None = None,
+        along: Along | None = None,
     ) -> None:
         parts = _all_packed(blobs) if blobs else []
 
@@ -341,6 +342,9 @@ class SqliteStore(Store):
                 settle(connection, spot, view.session)
             if change is not None:
                 change.make(connection)
+            if along is not None and batch is not None:
+                with self._load(connection, session) as now:
+                    along(now, connection)
             return (view, batch) if batch is not None else None
 
         done = self._database.write(act, self._remember, checks=True)

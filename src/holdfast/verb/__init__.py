@@ -58,22 +58,26 @@ class Recorder:
             self.home.take_up(self.id)
             if not _is_about_the_session(bodies):
                 self.home.expire(self)
-        recorded = self.home.journal.append(
-            self.id,
-            *bodies,
-            actor=self.actor,
-            key=key,
-            create=create,
-            at=at,
-            blobs=blobs,
-            spot=spot,
-            made=made,
-            chores=chores,
-            first=first,
-        )
-        if create:
-            self.home.afterwards(lambda: self.home.appear(self.id))
-        self.home.reflect(self.id, recorded.events[-1].kind)
+        try:
+            recorded = self.home.journal.append(
+                self.id,
+                *bodies,
+                actor=self.actor,
+                key=key,
+                create=create,
+                at=at,
+                blobs=blobs,
+                spot=spot,
+                made=made,
+                chores=chores,
+                first=first,
+                along=None if create else self.home.ahead(self.id),
+            )
+            if create:
+                self.home.afterwards(lambda: self.home.appear(self.id))
+            self.home.reflect(self.id, recorded.events[-1].kind)
+        finally:
+            self.home.let_go()
         self.home.backup_if_due()
         self.home.sync_if_due(recorded.events[-1].kind)
         self.repeated = recorded.repeated

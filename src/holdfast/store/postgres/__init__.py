@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.clock import Clock
-    from holdfast.store import Batch, Machine, Spot, View
+    from holdfast.store import Along, Batch, Machine, Spot, View
     from holdfast.store.bound import Bound
     from holdfast.store.local import Local
     from holdfast.store.postgres.server import Connection, Rows
@@ -116,6 +116,7 @@ class PostgresStore(Store):
         spot: Spot | None = None,
         chores: Sequence[str] = (),
         change: Change | None = None,
+        along: Along | None = None,
     ) -> None:
         parts = [(digest, packed(digest, data)) for digest, data in blobs]
         asked = Append(session, plan, create=create, blobs=parts, chores=chores)

@@ -1,0 +1,147 @@
+"""Files are planned in the transaction of the event that they show, where all is as we left it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from holdfast import files
+from holdfast.errors import HoldfastError
+from holdfast.mirror import Mirror
+from holdfast.mirror.render import Renderer
+from holdfast.store.database import Database
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, Project, leftovers
+
+UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+
+
+def ready(make: Make, *layouts: str) -> Project:
+    """A project whose process has written its files, and so knows all about them."""
+    project = make(*(layouts or (AI_SESSION, "orchestrator")))
+    project.session.task_add("First", id="t1")
+    return project
+
+
+def transactions(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each write transaction from now on is synced."""
+    made: list[bool] = []
+    write = Database.write
+
+    def counted(self: Database, *args: object, synced: bool = True, **more: object) -> object:
+        made.append(synced)
+        return write(self, *args, synced=synced, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Database, "write", counted)
+    return made
+
+
+def test_an_event_and_its_files_are_remembered_in_one_transaction(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make)
+    made = transactions(project, monkeypatch)
+    project.session.task_add("Second", id="t2")
+    assert made == [True]
+    assert "Second" in project.ai("implementation-plan.yaml").read_text()
+    project.again().note("on")
+    assert project.edits() == [] and project.notices == []
+
+
+def test_who_dies_after_the_event_finds_its_files_behind_and_writes_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_finish", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            project.session.task_add("Second", id="t2")
+    assert "Second" not in project.place.read_text()
+    project.again().note("on")
+    assert "Second" in project.place.read_text()
+    assert project.edits() == [] and leftovers(project.folder) == []
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_an_event_that_fails_leaves_nothing_beside_the_files(
+    make: Make, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    project = ready(make)
+    before = project.ai("implementation-plan.yaml").read_bytes()
+    plan = Mirror._plan_ahead
+
+    def fail(self: Mirror, *args: object) -> None:
+        plan(self, *args)  # type: ignore[arg-type]
+        assert self._ahead is not None and self._ahead.staging is not None
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(files, "_QUICK", -1.0 if early else 10.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_plan_ahead", fail)
+        with pytest.raises(HoldfastError):
+            project.session.task_add("Lost", id="t9")
+    assert project.ai("implementation-plan.yaml").read_bytes() == before
+    assert leftovers(project.folder) == []
+    project.session.task_add("Second", id="t2")
+    project.session.task_add("Third", id="t3")
+    assert project.titles() == ["First", "Second", "Third"]
+    plan_now = project.ai("implementation-plan.yaml").read_text()
+    assert "Second" in plan_now and "Third" in plan_now and "Lost" not in plan_now
+    assert project.edits() == [] and project.notices == []
+
+
+def test_a_plan_that_fails_keeps_no_event_from_being_recorded(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    with monkeypatch.context() as patch:
+        patch.setattr(Renderer, "notes", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            project.session.task_add("Second", id="t2")
+    assert project.titles() == ["First", "Second"]
+    project.session.note("on")
+    assert "Second" in project.place.read_text() and project.edits() == []
+
+
+def test_nobody_waits_for_a_folder_before_an_event_is_recorded(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    recorded: list[list[str]] = []
+    write = Mirror.write
+
+    def look(self: Mirror, session: str, *, kind: str = "", force: bool = False) -> list[str]:
+        recorded.append(project.titles())
+        held.__exit__()
+        return write(self, session, kind=kind, force=force)
+
+    monkeypatch.setattr(Mirror, "write", look)
+    held = files.locked(str(project.place.parent))
+    held.__enter__()
+    project.session.task_add("Second", id="t2")
+    assert recorded == [["First", "Second"]]
+    assert "Second" in project.place.read_text() and project.notices == []
+
+
+def test_a_place_that_another_process_took_meanwhile_is_written_too(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    ahead = Mirror.ahead
+
+    def meanwhile(self: Mirror, session: str) -> object:
+        held = ahead(self, session)
+        monkeypatch.undo()
+        with project.opened() as other:
+            other.session(session).layouts_add(f"craft:{UUID}")
+        return held
+
+    monkeypatch.setattr(Mirror, "ahead", meanwhile)
+    project.session.task_add("Second", id="t2")
+    places = [binding.place for binding in project.session.layouts_list()]
+    assert len(places) == 2
+    for place in places:
+        with open(place, encoding="utf-8") as file:
+            assert "Second" in file.read()
+    assert project.edits() == []

@@ -130,6 +130,7 @@ ALLOWED = {
     " travel.opening travel.parcels",
     "travel.pushing": "derived model.* store travel travel.exchange travel.parcels"
     " travel.replacing travel.taking",
+    "travel.turning": "store.remotes travel.exchange travel.taking",
     "travel.reach": "errors remote remote.careful remote.names store.remotes",
     "keychain": "holdfast errors files home process remote remote.* store.remotes travel.reach",
     "travel.circling": "holdfast errors home keychain remote remote.* store.remotes travel.reach"

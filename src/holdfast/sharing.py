@@ -18,6 +18,7 @@ from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.code import PersonKey, same_fingerprint
 from holdfast.remote.ring import CONTINUE, READ, Member, Ring
+from holdfast.store.remotes import TURN
 from holdfast.travel.circling import identity
 from holdfast.travel.reach import reached
 from holdfast.travel.session_keys import SessionKeys
@@ -100,7 +101,9 @@ def _turned(home: Holdfast, known: Known, session: str, change: Change) -> Ring:
         if problem.error is not None:
             raise problem.error
     with _keys(home, known, session) as (keys, remote):
-        return keys.turn(remote.put, home.clock.now(), change)
+        held = keys.turn(remote.put, home.clock.now(), change)
+        home.store.remotes.note(known, session, TURN, keys.turns)
+        return held
 
 
 @contextmanager
@@ -111,8 +114,20 @@ def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionK
     place = (there.place if there else "") or names.place(me.circle.name_key, session)
     with closing(reached(known)) as remote:
         listed = {one.name: one.size for one in remote.list(names.within(place))}
-        owner = there.owner if there else ""
-        yield SessionKeys(me, session, listed, get=remote.get, place=place, owner=owner), remote
+        sound = {one.name for one in home.store.remotes.objects(known, session)}
+        yield (
+            SessionKeys(
+                me,
+                session,
+                listed,
+                get=remote.get,
+                place=place,
+                owner=there.owner if there else "",
+                turns=home.store.remotes.noted(known, session).get(TURN, {}),
+                sound=lambda: sound,
+            ),
+            remote,
+        )
 
 
 def _told(session: str, found: list[Ring], spread: list[Spread]) -> Shared:

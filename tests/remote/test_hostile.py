@@ -9,16 +9,17 @@ import pytest
 from msgspec import structs
 
 from holdfast import erasure
-from holdfast.errors import RemoteFailed, Replayed, Swapped, Tampered
+from holdfast.errors import Locked, RemoteFailed, Replayed, RolledBack, Swapped, Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
+from holdfast.remote import Remote, code, envelope, keys, names, sealed
 from holdfast.remote import circle as circles
-from holdfast.remote import code, envelope, keys, names, sealed
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
 from holdfast.remote.said import Said
+from holdfast.testing.storage import Wrapper
 from holdfast.travel.circling import identity
-from holdfast.travel.session_keys import SessionKeys
+from holdfast.travel.session_keys import Identity, SessionKeys
 from holdfast.travel.visit import Manner, Report, visit
 from tests.remote.test_sharing import World, notes, person_of, synced
 
@@ -154,8 +155,9 @@ def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Hol
     before = {Path(one) for one in world.files("k")}
     ann.unshare("login", identity(bob).circle.id)
     synced(ann)
-    (newest,) = {Path(one) for one in world.files("k")} - before
+    newest, other = {Path(one) for one in world.files("k")} - before
     newest.unlink()
+    other.unlink()
     old = max(before, key=lambda path: path.name)
     old.rename(old.with_name(newest.name[:6] + old.name[6:]))
     ann.session("login").note("not for bob")
@@ -172,6 +174,202 @@ def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann
     assert errors(synced(ann)) == [Replayed]
     named.rename(path)
     assert synced(ann).problems == []
+
+
+def test_keys_that_do_not_open_end_no_share(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    held, _ = ring_of(world, bob)
+    junk = envelope.enclose("RING", b"{}", b"{}", keys.new_key(), [keys.new_key().recipient])
+    name = names.ring_name(held.place, held.epoch + 5, junk)
+    FolderRemote(str(world.remote)).put(name, junk)
+    report = synced(bob)
+    assert errors(report) == [Locked]
+    assert not any(one.ended for one in report.sessions)
+    FolderRemote(str(world.remote)).delete(name)
+    assert synced(bob).problems == []
+    ann.unshare("login", identity(bob).circle.id)
+    report = synced(bob)
+    assert (report.problems, [one.ended for one in report.sessions]) == ([], [True])
+    assert [one.ended for one in synced(bob).sessions] == [False]
+
+
+def test_a_share_ends_though_newer_keys_came_and_begins_anew(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    ann.unshare("login", identity(bob).circle.id)
+    ann.key_rotate()
+    ann.session("login").note("not for bob")
+    synced(ann)
+    assert [one.ended for one in synced(bob).sessions] == [True]
+    assert notes(bob, "login") == ["precious"]
+    ann.share("login", person_of(bob))
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious", "not for bob"]
+
+
+def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Holdfast) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    held, _ = ring_of(world, ann)
+    me = identity(ann)
+    remote = FolderRemote(str(world.remote))
+    # A storage that has the help of one device shows the other keys that never were.
+    other = rings.new_ring(me.circle, me.key, "login", made=9)
+    for one in list(remote.list(f"s/{held.place}/k/")):
+        remote.delete(one.name)
+    put_ring(world, other, ann)
+    desk.session("login").note("not for them")
+    report = synced(desk)
+    assert (errors(report), report.up) == ([RolledBack], 0)
+
+
+# --- a device that was put out ------------------------------------------------------------------
+
+
+def put_out(world: World, ann: Holdfast) -> Holdfast:
+    """A laptop that was in the circle and does not hear that it was put out."""
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    ann.devices_revoke(identity(laptop).name)
+    return laptop
+
+
+def turned_by(world: World, thief: Identity, held: rings.Ring, to: Holdfast) -> None:
+    """Keys by which a device that holds old ones lets someone in."""
+    person = code.read_person_key(person_of(to))
+    change = rings.share(held, person, mode=rings.CONTINUE, made=1)
+    turned = rings.rotated(held, thief.key, made=1, change=change)
+    data = rings.encode(turned, thief.key)
+    name = names.ring_name(turned.place, turned.epoch, data)
+    FolderRemote(str(world.remote)).put(name, data)
+
+
+def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Holdfast) -> None:
+    laptop, eve = world.device("laptop", by=ann), world.person("eve")
+    synced(ann)
+    synced(laptop)
+    thief, (held, _) = identity(laptop), ring_of(world, laptop)
+    ann.devices_revoke(thief.name)
+    turned_by(world, thief, held, eve)
+    ann.session("login").note("not for eve")
+    assert synced(ann).problems == []
+    synced(eve)
+    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert ann.shares("login").members == []
+    # The same again, later than the new keys.
+    turned_by(world, thief, rings.rotated(held, thief.key, made=1), eve)
+    ann.session("login").note("nor this")
+    synced(ann)
+    synced(eve)
+    assert not eve.store.catalogue() or notes(eve, "login") == ["precious"]
+
+
+def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
+    world: World, ann: Holdfast
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    bob.session("login").note("by bob")
+    synced(bob)
+    thief, eve, (held, _) = identity(ann), world.person("eve"), ring_of(world, ann)
+    desk.devices_revoke(thief.name)  # it never saw the session
+    turned_by(world, thief, held, eve)
+    assert synced(desk).problems == []
+    assert notes(desk, "login") == ["precious", "by bob"]
+    desk.session("login").note("not for eve")
+    assert synced(desk).problems == []
+    synced(eve)
+    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert synced(desk).problems == []
+
+
+@pytest.mark.parametrize("pull", [True, False])
+def test_every_session_has_new_keys_at_the_first_push_after_a_device_was_put_out(
+    world: World, ann: Holdfast, pull: bool
+) -> None:
+    ann.start("Old", id="old").note("precious too")
+    laptop = put_out(world, ann)
+    (usb,) = ann.store.remotes.all()
+    assert visit(ann, usb, Manner(pull=pull, patience=())).problems == []
+    epochs = sorted(Path(one).name[:6] for one in world.files("k"))
+    assert epochs == ["000001", "000001", "000002", "000002"]
+    # The storage does not let the laptop hear of its end.
+    hidden = world.files("c")
+    newer = {p: d for p, d in world.files("k").items() if Path(p).name.startswith("000002")}
+    for path in (*hidden, *newer):
+        Path(path).unlink()
+    for one in ("login", "old"):
+        erasure.forget_events(laptop, one, [precious(laptop, one)], actor="user")
+    synced(laptop)
+    for path, data in (hidden | newer).items():
+        Path(path).write_bytes(data)
+    synced(ann)
+    assert notes(ann, "login") == ["precious"] and notes(ann, "old") == ["precious too"]
+
+
+def precious(hf: Holdfast, session: str) -> str:
+    """The number of the note that matters."""
+    events = (line.event for line in hf.session(session).log())
+    return next(str(e.seq) for e in events if "precious" in getattr(e.body, "text", ""))
+
+
+def test_a_visit_with_keys_that_are_not_due_reads_no_keys(world: World, ann: Holdfast) -> None:
+    ann.start("Old", id="old").note("too")
+    put_out(world, ann)
+    synced(ann)
+    counted = Counting(FolderRemote(str(world.remote)))
+    (usb,) = ann.store.remotes.all()
+    assert visit(ann, usb, Manner(patience=()), remote=counted).problems == []
+    assert counted.got == ["holdfast/format"]
+
+
+class Counting(Wrapper):
+    """A remote that remembers what was read."""
+
+    def __init__(self, inner: Remote) -> None:
+        super().__init__(inner)
+        self.got: list[str] = []
+
+    def get(self, name: str) -> bytes:
+        self.got.append(name)
+        return super().get(name)
+
+
+# --- someone it is no longer shared with --------------------------------------------------------
+
+
+def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_turn(
+    world: World, ann: Holdfast
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(ann)
+    before = world.files("k")
+    ann.unshare("login", identity(bob).circle.id)
+    hidden = {path: data for path, data in world.files("k").items() if path not in before}
+    for path in hidden:
+        Path(path).unlink()
+    bob.session("login").note("too late")
+    (usb,) = bob.store.remotes.all()
+    assert visit(bob, usb, Manner(pull=False, patience=())).up == 1
+    for path, data in hidden.items():
+        Path(path).write_bytes(data)
+    ann.session("login").note("on")
+    ann.key_rotate()
+    (usb,) = ann.store.remotes.all()
+    visit(ann, usb, Manner(pull=False, patience=()))
+    synced(ann)
+    assert "too late" not in notes(ann, "login")
+    blank = world.device("blank", by=ann)
+    synced(blank)
+    assert not blank.store.catalogue() or "too late" not in notes(blank, "login")
 
 
 # --- a circle of someone else -------------------------------------------------------------------

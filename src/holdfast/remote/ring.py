@@ -14,7 +14,12 @@ since, or the newest turn does not say of the members what all turns together sa
 A device that was put out of its circle may still hold old keys of a session, and access to the
 storage. A turn made with knowledge of that (*fresh*) lists the packs that were there; of what
 that device signed, packs and turns, only what a fresh turn has seen counts. Before there is one
-everything counts: what a lost device had pushed is not lost.
+its packs count, for what a lost device had pushed is not lost, and of its turns those that others
+went on from or that were *remembered* from before. Where nothing is remembered they must do: the
+session would be lost else. But nobody is a member by such a turn alone, and none goes on from it.
+
+Who is put out opens no later ring, and anyone could make something that does not open. So the
+same turn goes there once more, *without its secret* and sealed to them: only that ends a share.
 
     object = envelope of kind RING, sealed to the owner's epoch and recovery key and to members;
              claim {"session", "owner", "signer", "made"}
@@ -53,7 +58,7 @@ from holdfast.remote.said import Said, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
 KIND = "RING"
 READ, CONTINUE, NONE = "read", "continue", "none"
@@ -132,7 +137,9 @@ class Ring:
         secrets: Iterable[Secret],
         place_key: bytes,
         owner: Circle,
+        remembered: Collection[str] = (),
     ) -> None:
+        """`remembered` are turns that this device was shown before, with all that they had seen."""
         self.said = LANGUAGE.gathered(said)
         self.owner = owner
         _require_one_session(self)
@@ -145,6 +152,7 @@ class Ring:
             raise Tampered(f"the names of session {self.session} are not those of its owner")
         made = {each.told.key for each in self.said.values()}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in made}
+        self.remembered = frozenset(remembered)
 
     def __repr__(self) -> str:
         return f"<Ring of {self.session}, epoch {self.epoch}>"
@@ -233,8 +241,11 @@ class Ring:
 
     def stale(self, people: People | None = None) -> str:
         """Why a turn is due before anything is pushed; "" if none is."""
-        if self.newest.circle_key != self.owner.epoch.recipient or self.owner.stale:
+        sealed_to = {self.said[each].told.circle_key for each in self.ends}
+        if sealed_to != {self.owner.epoch.recipient} or self.owner.stale:
             return "the owner's devices have changed"
+        if len(self._counted) > len(self._vouched):
+            return "a device that was put out changed it last"
         said = {each.circle: each for each in self.newest.members}
         if said != self._said_of:
             return "two devices changed at once with whom it is shared"
@@ -244,17 +255,28 @@ class Ring:
                 return f"the devices of {each.name or code.grouped(each.circle)} have changed"
         return ""
 
+    def is_put_out(self, circle: str) -> bool:
+        """Whether someone who might read it may no longer."""
+        said = self._said_of.get(circle)
+        return circle != self.owner.id and said is not None and said.mode == NONE
+
     def seen_by(self, owner: Circle) -> Ring:
         """The same keys, with what is known of the owner's devices by now."""
         merged = circles.union(self.owner, owner)
-        if merged is self.owner:
-            return self
-        return Ring(self.said.values(), self._secrets.values(), self.place_key, merged)
+        return self if merged is self.owner else self._with(merged, self.remembered)
+
+    def knowing(self, remembered: Collection[str]) -> Ring:
+        """The same keys, judged by who remembers these turns; `RolledBack` if one is missing."""
+        require_remembered(self, remembered)
+        return self._with(self.owner, frozenset(remembered)) if remembered else self
+
+    def _with(self, owner: Circle, remembered: frozenset[str]) -> Ring:
+        return Ring(self.said.values(), self._secrets.values(), self.place_key, owner, remembered)
 
     @property
-    def hashes(self) -> frozenset[str]:
-        """What to remember of it, so that a rollback is noticed."""
-        return frozenset(self.said)
+    def ends(self) -> tuple[str, ...]:
+        """What to remember of it; each stands for all that it has seen."""
+        return ends(self.said, self._vouched)
 
     # -- whose signature counts ----------------------------------------------------------------
 
@@ -266,9 +288,9 @@ class Ring:
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.verify_key(claim.signer) is None:
             raise self._refusal(claim, "a device that is not known here")
-        if not any(_allows(turn, claim.circle, CONTINUE) for turn in self.turns):
+        if not self._might_write(claim.circle, digest):
             raise self._refusal(claim, "someone who may only read it")
-        if not self.may_write(claim.circle):
+        if not self.may_write(claim.circle) and not self._wrote(claim.circle):
             after = [t for t in self.turns if not _allows(t, claim.circle, CONTINUE)]
             if not any(digest in turn.packs for turn in after):
                 raise self._refusal(claim, "someone who may not continue it any more")
@@ -276,6 +298,15 @@ class Ring:
             fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
             if fresh and not any(digest in turn.packs for turn in fresh):
                 raise self._refusal(claim, "a device that was revoked before")
+
+    def _might_write(self, circle: str, digest: str) -> bool:
+        """Whether someone ever might; by a turn that counts no more, only what was listed then."""
+        return any(_allows(turn, circle, CONTINUE) or digest in turn.packs for turn in self.turns)
+
+    def _wrote(self, circle: str) -> bool:
+        """Whether someone might until now, by turns of a lost device that nobody went on from."""
+        late = [self.said[each].told for each in self._counted if each not in self._vouched]
+        return any(_allows(turn, circle, CONTINUE) for turn in late)
 
     def _refusal(self, claim: Signed, who: str) -> HoldfastError:
         return NotEntitled(
@@ -288,14 +319,37 @@ class Ring:
     @cached_property
     def _counted(self) -> list[str]:
         order = sorted(self.said, key=lambda hash: (self.said[hash].told.epoch, hash))
-        active = [each for each in order if self.owner.is_active(self.said[each].told.by)]
-        return [each for each in order if each in active or self._is_seen(each, active)]
+        return [each for each in order if each in self._vouched or self._is_all_there_is(each)]
 
-    def _is_seen(self, each: str, active: Sequence[str]) -> bool:
+    @cached_property
+    def _vouched(self) -> set[str]:
+        """The turns that someone answers for who is in the owner's circle now."""
+        active = {h for h, each in self.said.items() if self.owner.is_active(each.told.by)}
+        known = set[str]().union(*({each} | self._past[each] for each in self.remembered))
+        known = known.union(*(self._past[each] for each in active))
+        others = self.said.keys() - active
+        return active | {each for each in others if self._is_seen(each, active, known)}
+
+    def _is_seen(self, each: str, active: set[str], known: set[str]) -> bool:
         """Whether a turn by a device that is not active any more counts."""
-        by = self.said[each].told.by
-        fresh = [one for one in active if self._is_fresh(self.said[one].told, self.owner, by)]
-        return not fresh or any(each in self._past[one] for one in fresh)
+        fresh = self._fresh(self.said[each].told.by)
+        return any(each in self._past[one] for one in fresh) if fresh else each in known
+
+    def _is_all_there_is(self, each: str) -> bool:
+        """Whether a turn is of a lost device, in a session that is met here for the first time."""
+        return not self.remembered and not self._fresh(self.said[each].told.by)
+
+    def _fresh(self, signer: str) -> list[str]:
+        """The turns made with knowledge that a device of the owner is put out."""
+        if signer not in self._freshness:
+            every = ((hash, each.told) for hash, each in self.said.items())
+            found = [hash for hash, turn in every if self._is_fresh(turn, self.owner, signer)]
+            self._freshness[signer] = found
+        return self._freshness[signer]
+
+    @cached_property
+    def _freshness(self) -> dict[str, list[str]]:
+        return {}
 
     def _is_fresh(self, turn: Turn, circle: Circle, signer: str) -> bool:
         """Whether a turn was made with knowledge that this signer is put out."""
@@ -306,8 +360,8 @@ class Ring:
     def _said_of(self) -> dict[str, Member]:
         """What holds of each person of whom anything was said."""
         found: dict[str, Member] = {}
-        for turn in self.turns:
-            for each in turn.members:
+        for hash in self._vouched:
+            for each in self.said[hash].told.members:
                 found[each.circle] = max(
                     found.get(each.circle, each), each, key=lambda one: one._weight
                 )
@@ -409,15 +463,15 @@ def rotated(
         ring.newest,
         by=key.id,
         made=made,
-        epoch=ring.epoch + 1,
+        epoch=max(each.told.epoch for each in ring.said.values()) + 1,
         key=secret.recipient,
         circle_key=ring.owner.current.recipient,
-        seen=ends(ring.said),
+        seen=ring.ends,
         members=tuple(said_of[id] for id in sorted(said_of)),
         packs=tuple(sorted(set(packs))),
     )
-    said = [*ring.said.values(), LANGUAGE.sign(turn, key)]
-    return Ring(said, [*ring._secrets.values(), secret], ring.place_key, ring.owner)
+    said, secrets = [*ring.said.values(), LANGUAGE.sign(turn, key)], ring._secrets.values()
+    return Ring(said, [*secrets, secret], ring.place_key, ring.owner, ring.remembered)
 
 
 def _updated(member: Member, people: People | None) -> Member:
@@ -462,8 +516,8 @@ def union(one: Ring, other: Ring) -> Ring:
         return one.seen_by(other.owner)
     secrets = {**one._secrets, **other._secrets}
     said = {**one.said, **other.said}
-    owner = circles.union(one.owner, other.owner)
-    return Ring(said.values(), secrets.values(), one.place_key, owner)
+    owner, remembered = circles.union(one.owner, other.owner), one.remembered | other.remembered
+    return Ring(said.values(), secrets.values(), one.place_key, owner, remembered)
 
 
 def require_remembered(ring: Ring, remembered: Collection[str]) -> None:
@@ -497,14 +551,23 @@ class _Body(Struct, frozen=True):
 
 def encode(ring: Ring, key: Key) -> bytes:
     """The ring object: sealed to the owner's devices, their recovery key and all members."""
+    secrets = [each.text for each in ring._secrets.values()]
+    return _packed(ring, key, secrets, ring.recipients())
+
+
+def encode_end(ring: Ring, key: Key, member: Member) -> bytes:
+    """The same for someone who was put out by its newest turn: that it is so, and no secret."""
+    return _packed(ring, key, [], [member.key])
+
+
+def _packed(ring: Ring, key: Key, secrets: list[str], recipients: list[str]) -> bytes:
     if not ring.owner.is_active(key.id):
         raise NotEntitled("only devices of its owner write the keys of a session", why=key.id)
     turns = speech.texts(ring.said[each] for each in sorted(ring.said))
-    secrets = [each.text for each in ring._secrets.values()]
     who = msgspec.Raw(circles.public(ring.owner))
     body = msgspec.json.encode(_Body(turns, secrets, ring.place_key.hex(), who))
     claim = _Claim(ring.session, ring.owner.id, key.id, ring.newest.made)
-    return enclose(KIND, msgspec.json.encode(claim), body, key, ring.recipients())
+    return enclose(KIND, msgspec.json.encode(claim), body, key, recipients)
 
 
 def decode(
@@ -513,7 +576,6 @@ def decode(
     *,
     place: str = "",
     people: People | None = None,
-    remembered: Collection[str] = (),
 ) -> Ring:
     """The ring in an object, opened by one's own circle, everything verified.
 
@@ -530,7 +592,6 @@ def decode(
     ring = _of_body(body, owner)
     if ring.session != claim.session or (place and ring.place != place):
         raise Swapped(f"the keys of session {ring.session} are in the place of another")
-    require_remembered(ring, remembered)
     return ring
 
 

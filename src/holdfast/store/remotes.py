@@ -3,8 +3,9 @@
 A remote may be rolled back, cut short or lied about by whoever runs it; what it showed before is
 remembered here, in the database of the device, where the remote cannot reach. A *mark* says how
 far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
-An *object* is a pack that was seen there and found sound: its name, the stretch it covers.
-None of this travels.
+An *object* is a pack that was seen there and found sound: its name, the stretch it covers. What
+else is to be known of a session there, each thing under its own *word*, is *noted*: `turn`s of its
+keys. None of this travels.
 
 Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
 under no remote (number 0), as it was shown first, and stays when the remote is removed.
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from holdfast.store.local import Tables
 
+TURN = "turn"
+"""The word for turns of a session's keys: each with the key of the owner's devices it seals to."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
 _CIRCLE = "circle"
@@ -243,10 +246,28 @@ class Remotes:
     def objects(self, remote: Known, session: str) -> list[Packed]:
         """The packs of a session that were found sound there, by name."""
         rows = self._read(
-            f"SELECT {_OBJECT} FROM remote_object WHERE remote = ? AND session = ? ORDER BY name",
+            f"SELECT {_OBJECT} FROM remote_object WHERE remote = ? AND session = ?"
+            " AND name LIKE '_/%' ORDER BY name",
             (remote.number, session),
         )
         return [Packed(*row) for row in rows]
+
+    def noted(self, remote: Known, session: str) -> dict[str, dict[str, str]]:
+        """What else is known of a session there: by word, what it is about, and what of it."""
+        rows = self._read(
+            "SELECT name, after FROM remote_object WHERE remote = ? AND session = ?"
+            " AND name NOT LIKE '_/%'",
+            (remote.number, session),
+        )
+        found: dict[str, dict[str, str]] = {}
+        for name, told in rows:
+            word, _, about = str(name).partition(" ")
+            found.setdefault(word, {})[about] = str(told)
+        return found
+
+    def note(self, remote: Known, session: str, word: str, told: Mapping[str, str]) -> None:
+        """Keep this, in place of all that was noted under the word."""
+        self._store.write(lambda db: _note(db, remote.number, session, word, told))
 
     def places(self, remote: Known, hash: str) -> set[str]:
         """Where packs whose names end so were seen."""
@@ -266,10 +287,12 @@ class Remotes:
         chains: Iterable[Reach] | None = None,
         found: Sequence[Packed] = (),
         gone: Iterable[str] = (),
+        turns: Mapping[str, str] | None = None,
     ) -> None:
         """Keep what a remote showed of a session, all of it or nothing.
 
-        `chains` replace what was remembered of them; `gone` are names that are no longer there.
+        `chains` and `turns` replace what was remembered of them; `gone` are names that are no
+        longer there.
         """
         whose = (remote.number, there.session)
 
@@ -283,6 +306,8 @@ class Remotes:
                 "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*whose, *_values(one)) for one in found],
             )
+            if turns is not None:
+                _note(connection, *whose, TURN, turns)
             if chains is not None:
                 connection.execute(
                     "DELETE FROM remote_chain WHERE remote = ? AND session = ?", whose
@@ -379,6 +404,20 @@ def _span(beginning: str) -> tuple[str, str]:
 def _values(one: Packed) -> tuple[object, ...]:
     place = (one.name, one.device, one.first, one.last, one.before, one.after)
     return (*place, one.size, one.tombstone)
+
+
+def _note(
+    connection: sqlite3.Connection, remote: int, session: str, word: str, told: Mapping[str, str]
+) -> None:
+    connection.execute(
+        "DELETE FROM remote_object WHERE remote = ? AND session = ? AND name >= ? AND name < ?",
+        (remote, session, *_span(word + " ")),
+    )
+    rows = [Packed(f"{word} {about}", "", 0, 0, "", what, 0) for about, what in told.items()]
+    connection.executemany(
+        "INSERT INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(remote, session, *_values(one)) for one in rows],
+    )
 
 
 def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> None:

@@ -11,6 +11,7 @@ opening       one pack, checked against its name, its seal and its claim
 taking        what was found sound goes into the journal
 pushing       what the remote lacks goes there
 replacing     packs give way to others of the same range: erased, or fewer
+turning       keys that someone who was put out may hold give way to new ones
 session_keys  the keys of one session there, and what is opened and sealed by them
 parcels       the events that are to travel, cut into what each pack holds
 quick_pack    a pack of one stretch, read or made in one go

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from holdfast.derived import as_sealed
-from holdfast.errors import HoldfastError, Locked, NoSession
+from holdfast.errors import HoldfastError, NoSession
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.travel import Plan, Stretch, by_chain, plan, whole
@@ -18,7 +17,7 @@ from holdfast.remote import Object, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import Packed, Reach, There
+from holdfast.store.remotes import TURN, Packed, Reach, There
 from holdfast.text import tame
 from holdfast.travel.parcels import Ready
 from holdfast.travel.session_keys import SessionKeys
@@ -62,8 +61,16 @@ class Exchange:
         self.known = {one.name: one for one in remotes.objects(trip.known, session)}
         self.reaches = remotes.chains(trip.known, session)
         self.listed = {one.name: one.size for one in listed}
+        self.noted = remotes.noted(trip.known, session)
         self.keys = SessionKeys(
-            trip.identity, session, self.listed, get=trip.get, place=place, owner=self.there.owner
+            trip.identity,
+            session,
+            self.listed,
+            get=trip.get,
+            place=place,
+            owner=self.there.owner,
+            turns=self.noted.get(TURN, {}),
+            sound=lambda: self.known.keys(),
         )
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
@@ -205,19 +212,11 @@ class Exchange:
         remotes.share(self.session, [_person(one.circle, addresses) for one in shared])
 
     def has_ended(self) -> bool:
-        """Whether keys that are not for us mean that someone no longer shares it with us."""
-        # The same keys as before, or older ones, would not: then the storage lies.
-        if self.keys.epoch <= self.there.epoch or not self.here(self._is_of_another, False):
-            return False
-        try:
-            return self.keys.ring is None
-        except Locked:
-            return True
+        """Whether its owner said that it is no longer shared with us.
 
-    def _is_of_another(self, view: View) -> bool:
-        """Whether another person's device began it."""
-        begun = [as_sealed(one) for one in view.events(limit=1)]
-        return not all(self.is_ours(ev.parse_header(one.header).device) for one in begun)
+        Keys that do not open would not do: anyone who can write there makes such.
+        """
+        return self.keys.is_put_out
 
     def end(self) -> None:
         """Remember that it is no longer shared with us."""
@@ -240,8 +239,9 @@ class Exchange:
         there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
         self.there = there
         self.reaches = self._reaches()
+        turns = self.keys.turns if self.keys.is_read else None
         self.trip.store.remotes.saw(
-            self.trip.known, there, chains=self.reaches, found=found, gone=gone
+            self.trip.known, there, chains=self.reaches, found=found, gone=gone, turns=turns
         )
 
     def _reaches(self) -> list[Reach]:

@@ -3,11 +3,14 @@
 An *identity* is who this device is: its key and its circle. Rings that are listed are read when
 they are first needed; one of the newest epoch holds the keys of all before it. Whose signature
 is whose is told by the circles of those who take part, which prove themselves.
+
+Turns that were shown before must be shown again. A turn that is made here lists only the packs
+that were looked at and found sound: whoever was put out adds nothing by the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Replayed, Swapped
@@ -44,22 +47,31 @@ class SessionKeys:
         get: Get,
         place: str = "",
         owner: str = "",
+        turns: Collection[str] = (),
+        sound: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`owner` is the circle that the keys there belonged to before, as far as it is known."""
+        """`owner` and `turns` are what was remembered of the keys there, as far as it is known.
+
+        `sound` tells the names of packs that were looked at.
+        """
         self.me, self.session, self._get = me, session, get
-        self._owner = owner
+        self._owner, self._turns, self._sound = owner, turns, sound
         self.place = place or names.place(me.circle.name_key, session)
         self._people: dict[str, Circle] = {me.circle.id: me.circle}
         self._told: dict[str, Circle] = {}
         """What those who take part said of their devices there, by the names of these objects."""
         self._ring: Ring | None = None
+        self._locked: Locked | None = None
+        self.is_put_out = False
+        """Whether the owner's devices say that it is no longer shared with this person."""
         self.shown(listed)
 
     def shown(self, listed: Mapping[str, int]) -> None:
         """What the remote lists now."""
         self._rings = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
         self._who = sorted(filter(names.is_who, listed))
-        self._packs = [one.hash for one in map(names.as_pack, listed) if one is not None]
+        self._packs = [one for one in map(names.as_pack, listed) if one is not None]
+        self._locked = None
 
     @property
     def epoch(self) -> int:
@@ -83,23 +95,40 @@ class SessionKeys:
         Those of the newest epoch must open. They alone would not do: whoever was put out can
         still make some, and only the others show that these do not count.
         """
+        if self._locked is not None:
+            raise self._locked
         if self._ring is None and self._rings:
-            for name in reversed(self._rings):
-                self._add(name)
+            try:
+                self._ring = self._merged()
+            except Locked as error:
+                self._locked = error
+                raise
         return self._ring
 
-    def _add(self, name: str) -> None:
-        try:
-            found = ring.decode(
-                self._read(name), self.me.circle, place=self.place, people=self._known
-            )
-        except Locked:
-            if names.epoch_of(name) == self.epoch:
-                raise
-            return  # from before it was shared with this person
+    def _merged(self) -> Ring:
+        held: Ring | None = None
+        locked = opened = None
+        for name in reversed(self._rings):
+            try:
+                found = self._opened(name)
+            except Locked as error:
+                locked = locked or error  # else it is from before it was shared with this person
+                continue
+            opened = opened or names.epoch_of(name)
+            held = found if held is None else ring.union(held, found)
+        if held is not None:
+            held = held.knowing(self._turns)
+            self.is_put_out = held.is_put_out(self.me.circle.id)
+        if held is None or self.is_put_out or opened != self.epoch:
+            raise locked or _put_out(self.session)
+        return held
+
+    def _opened(self, name: str) -> Ring:
+        """The keys in one object, if they are what its name and what is remembered say."""
+        found = ring.decode(self._read(name), self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, names.epoch_of(name))
         self._require_owner(found)
-        self._ring = found if self._ring is None else ring.union(self._ring, found)
+        return found
 
     def _require_epoch(self, found: Ring, told: int) -> None:
         """The name of older keys can be changed by whoever runs the remote; their turns cannot.
@@ -113,6 +142,12 @@ class SessionKeys:
                 hint="look at the storage; what is here is kept",
                 session=found.session,
             )
+
+    @property
+    def turns(self) -> dict[str, str]:
+        """What to remember of the keys: their newest turns, and the key of the owner's devices."""
+        held = self._ring
+        return {each: held.said[each].told.circle_key for each in held.ends} if held else {}
 
     @property
     def is_read(self) -> bool:
@@ -215,12 +250,22 @@ class SessionKeys:
                 session=self.session,
             )
         if held.stale(self._known) and held.owner.is_active(self.me.key.id):
-            people = self._known
-            held = ring.rotated(held, self.me.key, made=now, packs=self._packs, people=people)
-            self._put_ring(held, put)
+            held = self._rotated(held, put, now)
         self._ring = held
         if held.members:
             self._tell_who(held, put)
+        return held
+
+    def _rotated(self, held: Ring, put: Put, now: int, change: Member | None = None) -> Ring:
+        sound = self._sound()
+        packs = [one.hash for one in self._packs if one.name in sound]
+        held = ring.rotated(
+            held, self.me.key, made=now, packs=packs, people=self._known, change=change
+        )
+        if change is not None and change.mode == ring.NONE:
+            # First: who cannot open the new keys finds out why.
+            self._put_ring(held, put, ring.encode_end(held, self.me.key, change))
+        self._put_ring(held, put)
         return held
 
     def turn(self, put: Put, now: int, change: Callable[[Ring], Member]) -> Ring:
@@ -228,12 +273,7 @@ class SessionKeys:
         held = self.ready()
         mine = self.me.circle
         held = held.seen_by(mine) if held.owner.id == mine.id else held
-        people, said = self._known, change(held)
-        held = ring.rotated(
-            held, self.me.key, made=now, packs=self._packs, people=people, change=said
-        )
-        self._put_ring(held, put)
-        self._ring = held
+        held = self._ring = self._rotated(held, put, now, change(held))
         if held.members:
             self._tell_who(held, put)
         return held
@@ -246,8 +286,8 @@ class SessionKeys:
                 hint="holdfast devices list",
             )
 
-    def _put_ring(self, held: Ring, put: Put) -> None:
-        data = ring.encode(held, self.me.key)
+    def _put_ring(self, held: Ring, put: Put, data: bytes = b"") -> None:
+        data = data or ring.encode(held, self.me.key)
         name = names.ring_name(self.place, held.epoch, data)
         put(name, data)
         self._rings.append(name)
@@ -296,3 +336,12 @@ class SessionKeys:
         data = sealed.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)
         return names.pack_name(self.place, chain, stretch.first, stretch.last, data), data
+
+
+def _put_out(session: str) -> Locked:
+    return Locked(
+        f"session {session} is no longer shared with you",
+        why="its owner began new keys without you",
+        hint="what you have stays here; ask them to share it again",
+        session=session,
+    )

@@ -38,6 +38,7 @@ from holdfast.travel.remotes import by_place, meant, require_format
 from holdfast.travel.session_keys import Identity, SessionKeys
 from holdfast.travel.taking import Taking
 from holdfast.travel.trip import PATIENCE, Trip
+from holdfast.travel.turning import Turning
 
 SIDE_BY_SIDE = 4
 _LOCK = "sync.lock"
@@ -235,8 +236,10 @@ class _Visit:
         try:
             if self._manner.pull:
                 taking.pull()
-            if self._manner.push and self._is_here(exchange.session):
-                Pushing(exchange, taking).push()
+            if self._manner.push:
+                Turning(exchange, taking).turn()
+                if self._is_here(exchange.session):
+                    Pushing(exchange, taking).push()
         except Locked:
             if not exchange.has_ended():
                 raise

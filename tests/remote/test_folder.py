@@ -364,5 +364,5 @@ def test_object_larger_than_any_of_ours_is_not_read(remote: Remote, folder: Path
     remote.put("s/1", b"1")
     with open(folder / "s/1", "ab") as file:
         file.truncate(1 << 40)
-    with pytest.raises(RemoteFailed, match="that large"):
+    with pytest.raises(RemoteFailed, match="too large"):
         remote.get("s/1")

@@ -336,7 +336,7 @@ def test_name_that_is_none_is_said_to_lie_there(faulty: Faulty) -> None:
 def test_object_larger_than_any_of_ours_is_not_read(
     faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.remote.s3.MOST", 3)
+    monkeypatch.setattr("holdfast.remote.names.MOST", 3)
     faulty.answers = [(200, "four")]
     with pytest.raises(RemoteFailed, match="too large"):
         faulty.remote().get("s/1")

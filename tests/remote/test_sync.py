@@ -295,6 +295,7 @@ def test_a_pull_that_dies_goes_on_where_it_was(
     monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
     monkeypatch.setattr("holdfast.travel.taking.AT_ONCE", 3)
     monkeypatch.setattr("holdfast.travel.looking.MEMORY", 0)
+    monkeypatch.setattr("holdfast.travel.taking.MEMORY", 0)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, RemoteFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 FORMAT = "holdfast/format"
 """The object that marks a remote as one; where it was seen once it must be seen again."""
 
-MOST = 1 << 30
-"""An object is at most this large; what is larger is not read, whoever put it there."""
+MOST = 96 << 20
+"""An object is at most this large; what is larger is not read, whoever put it there.
+
+A pack holds a little, or one event with its content.
+"""
+MOST_LISTED = 1_000_000
+"""A remote has at most so many objects; who lists more is not believed."""
 
 _LONGEST = 512
 
@@ -95,6 +100,16 @@ class Remote:
 
     def close(self) -> None:
         """Let go of everything. May be called twice."""
+
+
+def require_few(count: int, address: str) -> None:
+    """Refuse a listing that goes on and on."""
+    if count > MOST_LISTED:
+        raise RemoteFailed(
+            f"{address} lists more than {MOST_LISTED:,} objects",
+            why="someone fills it, or it is no place for Holdfast alone",
+            hint="use another bucket, prefix or folder: holdfast remote add NAME ADDRESS",
+        )
 
 
 def is_name(name: str) -> bool:

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, NotThere, RemoteFailed, Unreachable
-from holdfast.remote import FORMAT, MOST, Object, Oddity, Probe, Remote, check_name
+from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, check_name, require_few
+from holdfast.remote.names import most
 from holdfast.remote.synced import COPY, OBJECT, PARTIAL, PLACEHOLDER, meaning
 
 TYPE_CHECKING = False
@@ -103,6 +104,7 @@ class FolderRemote(Remote):
             for found in _scan(root, prefix):
                 if found.name and _rank(found) < _rank(best.get(found.name)):
                     best[found.name] = found
+                    require_few(len(best), self.address)
         for name in sorted(best):
             yield Object(name, best[name].size)
 
@@ -388,8 +390,8 @@ def _read(root: int, place: str) -> bytes:
     try:
         facts = os.fstat(fd)
         _require_regular(facts)
-        if facts.st_size > MOST:
-            raise OSError(errno.EFBIG, "no object of ours is that large")
+        if facts.st_size > most(place):
+            raise RemoteFailed(f"{place} is too large to be ours", why=f"{facts.st_size:,} bytes")
         parts = []
         while part := os.read(fd, _CHUNK):
             parts.append(part)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from holdfast.remote import MOST
 from holdfast.sha import digest_of, hmac_sha256
 
 MARK = b"holdfast remote 1\n"
@@ -57,6 +58,13 @@ def place_key(name_key: bytes, session: str) -> bytes:
 
 def chain(place_key: bytes, device: str) -> str:
     return hmac_sha256(place_key, f"chain {device}".encode())[:_LENGTH]
+
+
+def most(name: str) -> int:
+    """How many bytes an object of a name may have: what tells who takes part is never large."""
+    if _CIRCLE.fullmatch(name) or _WHO.fullmatch(name):
+        return 8 << 20
+    return 32 << 20 if _RING.fullmatch(name) else MOST
 
 
 def hash_of(data: bytes) -> str:

@@ -20,7 +20,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidInput, NotThere, RemoteFailed, Unreachable
-from holdfast.remote import MOST, Object, Probe, Remote, check_name, is_name
+from holdfast.remote import Object, Probe, Remote, check_name, is_name, require_few
+from holdfast.remote.names import most
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +166,11 @@ class S3Remote(Remote):
 
         def ask() -> list[Object]:
             pages = obstore.list(self._store("short"), folder, chunk_size=1000)
-            return sorted(Object(each["path"], each["size"]) for page in pages for each in page)
+            found: list[Object] = []
+            for page in pages:
+                found += [Object(each["path"], each["size"]) for each in page]
+                require_few(len(found), self.address)
+            return sorted(found)
 
         for each in self._ask("list", prefix, ask):
             if each.name.startswith(prefix) and is_name(each.name):
@@ -178,7 +183,7 @@ class S3Remote(Remote):
 
         def ask() -> bytes:
             answer = obstore.get(self._store("down"), name)
-            if answer.meta["size"] > MOST:
+            if answer.meta["size"] > most(name):
                 raise RemoteFailed(f"{name} at {self.address} is too large to be ours")
             return bytes(answer.bytes())
 

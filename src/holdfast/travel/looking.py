@@ -78,7 +78,7 @@ class Looking:
 
     def _kept(self, one: Opened) -> Opened:
         """As long as there is room what was read stays at hand."""
-        self._room -= 2 * one.size
+        self._room -= one.weight
         return one if self._room > 0 else one._replace(row=None, blobs=[])
 
     # -- what is told to be there --------------------------------------------------------------

@@ -27,6 +27,8 @@ class Opened(NamedTuple):
 
     name: str
     size: int
+    weight: int
+    """How many bytes it holds."""
     claim: Claim
     row: Row | None
     blobs: list[Blob]
@@ -71,7 +73,9 @@ class Opening:
                 stones.append(sealed)
             elif sealed.data is None:
                 erased.append((header, hash))
-        return Opened(name.name, len(data), claim, row, blobs, stones, erased)
+        weight = sum(len(one.header) + len(one.data or b"") for one in row.range.events)
+        weight += sum(len(blob.data) for blob in blobs)
+        return Opened(name.name, len(data), weight, claim, row, blobs, stones, erased)
 
     def _unsealed(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
         try:

@@ -122,8 +122,11 @@ class Cutting:
         self._rows = {}
 
     def _content(self, sealed: Sealed) -> Iterator[Blob]:
+        room = pack.MAX_BLOB  # what an event of a newer version names may be much
         for digest in dict.fromkeys(blob_names(sealed)):
-            if (data := self._kept(digest)) is not None:
+            data = self._kept(digest)
+            if data is not None and len(data) <= room:
+                room -= len(data)
                 yield Blob(self._session, digest, data)
 
     def _kept(self, digest: str) -> bytes | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import pack
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, InvalidInput
 from holdfast.model import event as ev
 from holdfast.model.content import digests_in
 from holdfast.model.event import Event, Header, Sealed
@@ -27,8 +27,10 @@ _SUM = 32
 _RECORD = struct.Struct(">cI")
 _EVENT = struct.Struct(">cII")
 _QUICKLY = 1
-_MOST = 96 << 20
-"""What is larger when it is inflated is read piece by piece."""
+MOST = pack.MAX_BLOB + (16 << 20)
+"""What is larger when it is inflated is refused: one event with its content is the most."""
+MOST_EVENTS = 10_000
+"""The same, of how many events there are."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(Header).decode
@@ -78,7 +80,9 @@ def _load(data: bytes) -> tuple[Row, list[Blob]]:
     if kind != b"C" or manifest.sessions[0] != (place.session, place.last - place.first + 1):
         raise _Odd
     pack.require_place(place)
-    if place.last < place.first or (place.before == ev.FIRST) != (place.first == 1):
+    if not 0 <= place.last - place.first < MOST_EVENTS:
+        raise _Odd
+    if (place.before == ev.FIRST) != (place.first == 1):
         raise _Odd
     row, at = _events(body, at + start + size, place)
     return row, list(_blobs(body, at, row))
@@ -90,7 +94,7 @@ def _inflated(data: bytes) -> bytes:
     if data[:start] != MAGIC or sha256(data[:end]).digest() != data[end:]:
         raise _Odd
     inflate = zlib.decompressobj()
-    body = inflate.decompress(data[start:end], _MOST)
+    body = inflate.decompress(data[start:end], MOST)
     if not inflate.eof or inflate.unused_data:
         raise _Odd
     return body
@@ -179,7 +183,12 @@ def make(row: Range, blobs: Sequence[Blob]) -> Made:
 
 
 def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:
-    items = list(pack.Reader((data,), name=name))
+    reader = pack.Reader((data,), name=name, limits=pack.Limits(total=MOST))
+    events = sum(count for _, count in reader.manifest.sessions)
+    if events > MOST_EVENTS:
+        why = f"{events:,} events; at most {MOST_EVENTS:,} travel together"
+        raise InvalidInput(f"{name} cannot be taken", why=why)
+    items = list(reader)
     ranges = [item for item in items if isinstance(item, Range)]
     if len(ranges) != 1:
         raise Damaged(f"{name} does not hold one stretch", why=f"{len(ranges)} of them", file=name)

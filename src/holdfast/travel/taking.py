@@ -19,7 +19,7 @@ from holdfast.pack import Blob
 from holdfast.store import View
 from holdfast.store.remotes import There
 from holdfast.travel.exchange import Exchange
-from holdfast.travel.looking import Looking
+from holdfast.travel.looking import MEMORY, Looking
 from holdfast.travel.opening import Opened, Opening
 from holdfast.travel.quick_pack import Row
 
@@ -70,15 +70,12 @@ class Taking:
 
     def _take(self, opened: Sequence[Opened]) -> set[str]:
         """Take packs through the journal; returns the names of those that wait for others."""
-        waiting: list[Opened] = []
-        count = 0
-        for one in opened:
-            waiting.append(one)
-            count += one.claim.last - one.claim.first + 1
-            if count >= AT_ONCE:
-                waiting = self._absorb(waiting)
-                count = 0
-        return {one.name for one in self._absorb(waiting)}
+        late = [one for lot in _lots(opened) for one in self._absorb(lot)]
+        before = -1
+        while late and before != self._moved.down:
+            before = self._moved.down
+            late = [one for lot in _lots(late) for one in self._absorb(lot)]
+        return {one.name for one in late}
 
     def _absorb(self, opened: Sequence[Opened]) -> list[Opened]:
         """Take what can be taken of these packs; returns those that are not wholly taken."""
@@ -159,6 +156,20 @@ class Taking:
             return None
         (last,) = view.events(after=view.seq - 1, limit=1)
         return view.seq, as_sealed(last).hash
+
+
+def _lots(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+    """Packs that are taken together: so many that it is worth it, so few that there is room."""
+    lot: list[Opened] = []
+    count = weight = 0
+    for one in opened:
+        if lot and (count >= AT_ONCE or weight + one.weight > MEMORY):
+            yield lot
+            lot, count, weight = [], 0, 0
+        lot.append(one)
+        count += one.claim.last - one.claim.first + 1
+        weight += one.weight
+    yield lot
 
 
 def _pairs(row: Row) -> Iterator[tuple[Sealed, Event]]:

@@ -144,7 +144,8 @@ ALLOWED = {
     " travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process store.remotes",
-    "arrival": "holdfast errors config files git home model.* place sha travel.visit verb who",
+    "arrival": "holdfast errors clock config files git home keychain model.* place sha"
+    " store.remotes text travel.background verb who workspace",
     "survey": "arrival place process prove text verb who model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
@@ -157,7 +158,7 @@ ALLOWED = {
     " derived doctor essay expiry files found glance greeting hooks hooks.install"
     " hooks.spool hooks.survey ingest journal"
     " layout.ai_session layout.contract"
-    " layout.translate live mirror pack orchestrator place process recover redact restore"
+    " arrival layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
     " workspace model.* move retell sealed_export",
     "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"

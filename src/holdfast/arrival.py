@@ -11,26 +11,34 @@ from __future__ import annotations
 import os
 import sys
 
+import msgspec
 from msgspec import Struct
 
 from holdfast import __version__, files, git
+from holdfast.clock import ago
 from holdfast.config import child_environment
-from holdfast.errors import Busy, HoldfastError, InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput, NoSession
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, State
 from holdfast.place import absolute
 from holdfast.sha import digest_of
+from holdfast.text import plural
 from holdfast.verb import Recorder
-from holdfast.who import name_of
+from holdfast.who import name_of, persons
+from holdfast.workspace import is_open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from holdfast.home import Holdfast
+    from holdfast.place import Tree
+    from holdfast.store.remotes import Known
 
 TOOLS = "tools"
 """The attribute that says which tools a session was last worked on with."""
 _SECONDS = 5
-_BUSY = 2.0
 _FEW = 5
 _KNOWN = 64 * 1024 * 1024
 
@@ -44,11 +52,18 @@ class Finding(Struct, frozen=True):
 
 
 class Pulled(Struct, frozen=True):
-    """Whether others' work was asked for first; `why` is told when it could not be had."""
+    """Whether others' work was asked for first; `why` is told when it could not be had.
+
+    `hint` then says what helps. `new` are sessions that were not here before. `late` is told when
+    the answer was not waited for any longer: when remotes were last looked at.
+    """
 
     asked: bool = False
     events: int = 0
     why: str = ""
+    hint: str = ""
+    new: list[str] = []
+    late: str = ""
 
 
 class Put(Struct, frozen=True):
@@ -60,24 +75,118 @@ class Put(Struct, frozen=True):
 
 def pull(home: Holdfast, session: str = "") -> Pulled:
     """Take what other devices put on remotes, of one session or all; going on without is fine."""
-    known = home.store.remotes.all()
-    if not known:
+    known, seconds = home.store.remotes.all(), home.settings.pull_seconds
+    if not known or not seconds:
         return Pulled()
-    from holdfast.travel.visit import Manner, visit
+    from holdfast.travel.background import fetched
 
-    count, wrong = 0, []
-    manner = Manner(push=False, sessions=[session] if session else (), wait=_BUSY)
-    for remote in known:
-        try:
-            report = visit(home, remote, manner)
-        except Busy:
-            wrong.append(f"{remote.name}: another sync is under way")
-        except HoldfastError as error:
-            wrong.append(f"{remote.name}: {error}")
-        else:
-            count += report.down
-            wrong += [f"{remote.name}: {one.error}" for one in report.problems]
-    return Pulled(True, count, "; ".join(wrong))
+    said = fetched(home, session, seconds, _passphrase(home))
+    if said is None:
+        return Pulled(True, late=_late(known, seconds, home.clock.now()))
+    try:
+        return _pulled(msgspec.json.decode(said, type=dict))
+    except msgspec.DecodeError:
+        return Pulled(True, why="the pull ended without an answer", hint="holdfast pull")
+
+
+def _passphrase(home: Holdfast) -> str:
+    """What this device's key is wrapped in: another process cannot ask for it."""
+    from holdfast.keychain import is_locked
+
+    return home.ask_passphrase() if home.ask_passphrase and is_locked(home) else ""
+
+
+def _late(known: Sequence[Known], seconds: int, now: int) -> str:
+    looks = {
+        "done": "last looked at {}",
+        "failed": "the last look, {}, failed",
+        "": "never looked at",
+    }
+    told = [f"{one.name} {looks[one.result].format(ago(now - one.synced))}" for one in known]
+    return f"no answer within {plural(seconds, 'second')}; {', '.join(told)}"
+
+
+def _pulled(answer: dict[str, Any]) -> Pulled:
+    """What the answer of `pull --json` means to whoever takes a session up."""
+    if error := answer.get("error"):
+        return Pulled(True, why=error["what"], hint=error["hint"])
+    remotes = answer["remotes"]
+    sessions = [(one["remote"], each) for one in remotes for each in one["sessions"]]
+    wrong = [(one["remote"], one["error"]) for one in remotes if one["error"]]
+    wrong += [(remote, each["error"]) for remote, each in sessions if each["error"]]
+    return Pulled(
+        True,
+        sum(each["pulled"] for _, each in sessions),
+        "; ".join(f"{remote}: {_in_words(error)}" for remote, error in wrong),
+        hint=wrong[0][1]["hint"] or "" if wrong else "",
+        new=[each["session"] for _, each in sessions if each["new"] and each["pulled"]],
+    )
+
+
+def _in_words(error: dict[str, Any]) -> str:
+    return f"{error['message']} ({error['why']})" if error["why"] else str(error["message"])
+
+
+def meant_here(home: Holdfast, error: NoSession) -> str:
+    """The session from elsewhere that is meant in this folder, where no session was begun.
+
+    Only one that a device of the user began in this project, and no other could be meant: else it
+    is the error, with all that came from elsewhere to choose from.
+    """
+    found = _unclaimed(home)
+    of_project = [one for one in found if one.fits]
+    certain = [one for one in of_project if one.fits == _BY_COMMIT] or of_project
+    if len(certain) == 1 and certain[0].is_own and not error.choices:
+        return certain[0].id
+    rest = [(one.id, one.status, one.goal) for one in of_project or found]
+    if not rest:
+        raise error
+    why = "" if error.choices else f"these came from elsewhere{'' if of_project else _OTHER}"
+    hint = f"holdfast resume {rest[0][0]}"
+    raise NoSession(error.what, why=why, hint=hint, choices=[*error.choices, *rest])
+
+
+_OTHER = ", and none of them was begun in a project of this name"
+
+
+_BY_NAME, _BY_COMMIT = 1, 2
+_LOOKED_AT = 50
+
+
+class _Arrived(Struct, frozen=True):
+    """An open session that belongs to no project of this machine yet."""
+
+    id: str
+    status: str
+    goal: str
+    fits: int
+    is_own: bool
+
+
+def _unclaimed(home: Holdfast) -> list[_Arrived]:
+    rows = home.store.catalogue(where={"archived": 0, "project": None}, limit=_LOOKED_AT)
+    return [_arrived(home, row) for row in rows if is_open(row["status"])]
+
+
+def _arrived(home: Holdfast, row: dict[str, Any]) -> _Arrived:
+    with home.store.view(row["id"]) as view:
+        core = home.journal.state(view).core
+    tree, fits = home.workspace.tree, 0
+    if core.git_commit and _commit_is_here(tree, core.git_commit):
+        fits = _BY_COMMIT
+    elif core.project.casefold() == os.path.basename(tree.main).casefold():
+        fits = _BY_NAME
+    begun_by = next(iter(core.chains), "")
+    return _Arrived(row["id"], row["status"], row["goal"], fits, begun_by not in persons(home))
+
+
+def project_of(home: Holdfast, session: str) -> str:
+    """The project that a session was begun in, wherever that was."""
+    try:
+        with home.store.view(session) as view:
+            return home.journal.state(view).core.project
+    except HoldfastError:
+        return ""
 
 
 def origin(home: Holdfast, state: State) -> str:
@@ -159,9 +268,12 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
 
 
 def _has_commit(session: Recorder, commit: str) -> bool:
-    tree = session.home.workspace.tree
+    return bool(commit) and _commit_is_here(session.home.workspace.tree, commit)
+
+
+def _commit_is_here(tree: Tree, commit: str) -> bool:
     asked = ("cat-file", "-e", commit)
-    return bool(commit) and git.ask(tree, child_environment(), *asked, timeout=_SECONDS) is not None
+    return git.ask(tree, child_environment(), *asked, timeout=_SECONDS) is not None
 
 
 def tools(home: Holdfast) -> dict[str, str]:

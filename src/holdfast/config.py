@@ -153,6 +153,7 @@ _ALL = (
     Option("session_root", "", _LINE, "where ai-session files are; empty: .ai-session"),
     Option("auto_sync", "on", _choice("on", "off"), "sync by itself where there is a remote"),
     Option("sync_seconds", 10, _integer(0, 86_400), "least time between two; 0: as things happen"),
+    Option("pull_seconds", 5, _integer(0, 3600), "a resume's wait for remotes; 0: it asks none"),
     Option("naive_time", "local", _choice("local", "utc"), "zone of a time given without one"),
 )
 OPTIONS = {option.name: option for option in _ALL}
@@ -183,6 +184,7 @@ class Settings:
     session_root: str
     auto_sync: str
     sync_seconds: int
+    pull_seconds: int
     naive_time: str
     unknown: tuple[str, ...]
     _origins: Mapping[str, str]
@@ -385,9 +387,14 @@ def passphrase() -> str:
     return os.environ.get(_PASSPHRASE, "")
 
 
-def own_environment() -> dict[str, str]:
-    """For a process of ours: this process's environment as it is."""
-    return dict(os.environ)
+def environment_of(settings: Settings, passphrase: str = "") -> dict[str, str]:
+    """For a process of ours that is to mean the same home and store.
+
+    Not on its command line: a store may be named with a password, and others see that line.
+    """
+    given = {"HOLDFAST_HOME": settings.home, "HOLDFAST_STORE": settings.store}
+    given |= {_PASSPHRASE: passphrase} if passphrase else {}
+    return {**os.environ, **given}
 
 
 def user_environment() -> dict[str, str]:

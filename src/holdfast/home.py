@@ -561,17 +561,24 @@ class Holdfast(TravelVerbs):
     def to_pick_up(self, text: str = "", *, open_only: bool = True) -> Session:
         """The session named, else the current one, else the only open one of this project.
 
+        If none was begun here, one that another device of the user began in this project will do.
         Raises `NoSession` with the open ones when none or several can be meant.
         """
         if text:
             return self.session(text)
         try:
             return self.current(open_only=open_only)
-        except NoSession:
-            only = "" if self.settings.session else self.workspace.only_open()
-            if not only:
+        except NoSession as error:
+            if self.settings.session:
                 raise
-            return self.session(only)
+            return self.session(self.workspace.only_open() or self._from_elsewhere(error))
+
+    def _from_elsewhere(self, error: NoSession) -> str:
+        if not self.store.catalogue(where={"archived": 0, "project": None}, limit=1):
+            raise error
+        from holdfast.arrival import meant_here
+
+        return meant_here(self, error)
 
     def list(
         self, *, all: bool = False, archived: bool = False, status: str = "", limit: int = -1
@@ -589,12 +596,21 @@ class Holdfast(TravelVerbs):
         for holder, word in self.workspace.holders(""):
             held.setdefault(holder.session, []).append((holder, word))
         return [
-            {**listing(row, held.get(row["id"], [])), "project": names[row["project"]]}
+            {
+                **listing(row, held.get(row["id"], [])),
+                "project": names[row["project"]] or self._begun_in(row["id"]),
+            }
             for row in rows
         ]
 
     def _project_name(self, number: object) -> str:
         return self.store.local.project_name(number) if isinstance(number, int) else ""
+
+    def _begun_in(self, session: object) -> str:
+        """The project of a session that came from elsewhere and was not taken up here yet."""
+        from holdfast.arrival import project_of
+
+        return project_of(self, str(session))
 
     def use(self, text: str) -> Session:
         """Make a session the current one of this folder."""

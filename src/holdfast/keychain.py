@@ -79,6 +79,12 @@ def own_name(home: Holdfast) -> str:
     return home.settings.device_name or device_name()
 
 
+def is_locked(home: Holdfast) -> bool:
+    """Whether the key of this device is wrapped in a passphrase that must be known to open it."""
+    place = folder(home)
+    return keys.exists(place) and keys.about(place).kept == keys.IN_PASSPHRASE
+
+
 def own_key(home: Holdfast) -> Key:
     """The key of this device; its passphrase is asked for once in a process."""
     return keys.load(folder(home), ask=home.ask_passphrase)

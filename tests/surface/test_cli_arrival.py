@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.surface.support import Cli
+from holdfast.travel import background
+from tests.surface.support import Answer, Cli
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +39,102 @@ def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
     usb.rename(usb.with_name("unplugged"))
     answer = cli("resume", "elsewhere")
     assert "not every remote could be asked: usb" in answer.err
-    assert "holdfast remote check" in answer.err
+    assert "plug in the stick" in answer.err
+
+
+class Desk:
+    """Another device of the same person, in a folder of its own."""
+
+    def __init__(self, cli: Cli, usb: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cli, self.given = cli, ("--home", str(folder / "desk"))
+        self._folder, self._patch = folder, monkeypatch
+        cli.ok(*self.given, "remote", "add", "usb", f"folder:{usb}")
+        code = str(cli.json(*self.given, "devices", "add")["code"])
+        confirm = str(cli.json("devices", "approve", code, "--yes")["confirm"])
+        cli.ok(*self.given, *confirm.split()[1:])
+
+    def within(self, name: str, *argv: str, terminal: bool = False) -> Answer:
+        """Do it in the folder of this name."""
+        place = self._folder / "elsewhere" / name
+        place.mkdir(parents=True, exist_ok=True)
+        self._patch.chdir(place)
+        return self.cli(*self.given, *argv, terminal=terminal)
+
+
+@pytest.fixture
+def desk(cli: Cli, usb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(cli, usb, tmp_path, monkeypatch)
+
+
+@pytest.mark.req("S2-2", "X2-8")
+def test_resume_alone_takes_up_the_only_session_of_this_project_that_came_from_elsewhere(
+    cli: Cli, desk: Desk, project: Path
+) -> None:
+    id = cli.start("Add login")
+    cli.ok("push")
+    lost = desk.within("other", "resume")
+    assert lost.code == 3 and "none of them was begun in a project of this name" in lost.err
+    assert f"resume {id}" in lost.err and "Add login" in lost.err
+    assert f"{project.name}  Add login" in desk.within("other", "list", "--all").out
+    found = desk.within(project.name, "--json", "resume")
+    assert found.code == 0 and found.json["session"] == id
+    assert desk.within(project.name, "--json", "status").json["session"] == id, "it is current now"
+
+
+def test_where_several_came_they_are_offered_and_none_is_taken_up(
+    cli: Cli, desk: Desk, project: Path
+) -> None:
+    ids = [cli.start("Add login"), cli.start("Mend the roof")]
+    cli.ok("push")
+    asked = desk.within(project.name, "resume")
+    assert asked.code == 3 and "these came from elsewhere" in asked.err
+    assert all(f"resume {id}" in asked.err for id in ids)
+    named = desk.within(project.name, "resume", ids[0])
+    assert named.code == 0 and "Goal: " in named.out
+
+
+def test_session_of_another_person_is_offered_but_never_taken_up_unnamed(
+    cli: Cli, usb: Path, project: Path, tmp_path: Path
+) -> None:
+    friend = ("--home", str(tmp_path / "friend"))
+    cli.ok(*friend, "key", "init")
+    cli.ok(*friend, "remote", "add", "usb", f"folder:{usb}")
+    person = str(cli.json(*friend, "key", "show")["person"])
+    id = cli.start("Add login")
+    cli.ok("share", id, "--with", person, "--yes")
+    answer = cli(*friend, "resume")
+    assert answer.code == 3 and f"resume {id}" in answer.err
+
+
+def test_resume_waits_for_remotes_no_longer_than_the_setting_says(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent: list[int] = []
+    monkeypatch.setattr(
+        background, "_detach", lambda home, out, *argv, **more: silent.append(os.dup(out))
+    )
+    monkeypatch.setenv("HOLDFAST_PULL_SECONDS", "1")
+    id = cli.start()
+    cli.ok("push")
+    began = time.monotonic()
+    answer = cli.ok("resume")
+    assert time.monotonic() - began < 5 and "Goal: " in answer.out
+    assert "went on without: no answer within 1 second; usb last looked at" in answer.err
+    assert "holdfast pull" in answer.err
+    arrival = cli.json("resume", id)["arrival"]
+    assert not arrival["synced"] and "no answer" in arrival["problem"]
+    monkeypatch.setenv("HOLDFAST_PULL_SECONDS", "0")
+    assert cli.ok("resume").err == "" and len(silent) == 2, "nobody was asked"
+    for out in silent:
+        os.close(out)
+
+
+def test_what_dies_while_it_is_asked_is_no_answer(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_detach", lambda *given, **more: None)
+    cli.start()
+    assert "not asked: the pull ended without an answer" in cli.ok("resume").err
 
 
 @pytest.mark.req("X2-8", "X2-9")

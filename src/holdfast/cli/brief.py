@@ -8,7 +8,7 @@ from holdfast.choice import FORMATS, LEAST, MOST, STYLES
 from holdfast.cli.acting import at_work, is_essay, tell_others, tell_outvoted
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.errors import DAMAGED, DONE, UNSETTLED, HoldfastError, NoSession
-from holdfast.text import plural
+from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.model.brief import Briefing
     from holdfast.session import Session
+
+
+_FEW, _GOAL = 3, 40
 
 
 def _brief_arguments(parser: Parser) -> None:
@@ -58,11 +61,13 @@ def brief_arguments(parser: Parser) -> None:
 
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     hf.catch_up()
-    pulled = _pull(options, hf)
+    pulled = _pull(options, hf, screen)
     named = options.chosen or (hf.last_on(options.device) if options.device else "")
     try:
         session = _meant(named, hf, open_only=True)
     except NoSession as error:
+        if error.choices and not named:
+            _tell_missed(pulled, screen)
         raise _not_found(error, named, pulled, hf) from None
     others = at_work(session)
     idle = _idle(session, hf)
@@ -81,6 +86,7 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
         tell_idle(idle, screen)
     _tell_arrival(pulled, restored, screen)
+    _tell_new(pulled, session, hf, screen)
     tell_outvoted(session, screen)
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
@@ -88,28 +94,47 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     return code or _tell_discrepancies(wrong, screen)
 
 
-def _pull(options: Namespace, hf: Holdfast) -> Pulled | None:
+def _pull(options: Namespace, hf: Holdfast, screen: Screen) -> Pulled | None:
     """Ask other devices first, if there is a remote and nobody said not to."""
-    if options.no_sync or options.sync == "false" or not hf.store.remotes.all():
+    remotes = hf.store.remotes.all()
+    if options.no_sync or options.sync == "false" or not remotes:
         return None
     found = hf.store.resolve(options.chosen) if options.chosen else []
-    return hf.arrive(found[0] if len(found) == 1 else "")
+    screen.progress(f"asking {', '.join(one.name for one in remotes)} …")
+    try:
+        pulled = hf.arrive(found[0] if len(found) == 1 else "")
+    finally:
+        screen.progress()
+    return pulled if pulled.asked else None
 
 
 def _not_found(error: NoSession, named: str, pulled: Pulled | None, hf: Holdfast) -> NoSession:
     """A session that is not here may be elsewhere: why it did not come, and how it would."""
-    if not named or not hf.store.remotes.all():
+    remotes = hf.store.remotes.all()
+    if not remotes or (error.choices and not named):
         return error
-    asked = ", ".join(one.name for one in hf.store.remotes.all())
+    why, hint = _why_not_here(named, pulled, ", ".join(one.name for one in remotes))
+    if named:
+        hint = f"{hint}; what is here: holdfast list --all"
+    elif hint:
+        hint = f"{hint}; or {error.hint}"
+    return NoSession(
+        error.what, why=why, hint=hint or error.hint, choices=error.choices, session=named
+    )
+
+
+def _why_not_here(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
     if pulled is None:
-        why, hint = "no remote was asked", f"holdfast resume {named}"
-    elif pulled.why:
-        why, hint = f"not every remote could be asked: {pulled.why}", "holdfast remote check NAME"
-    else:
+        return "no remote was asked", f"holdfast resume {named}" if named else "holdfast pull"
+    if pulled.why:
+        check = pulled.hint or "holdfast remote check NAME"
+        return f"not every remote could be asked: {pulled.why}", check
+    if pulled.late:
+        return pulled.late, "wait for it: holdfast pull"
+    if named:
         why = f"{asked} has none that this device may read"
-        hint = "on the device where it is: holdfast push"
-    hint = f"{hint}; what is here: holdfast list --all"
-    return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
+        return why, "on the device where it is: holdfast push"
+    return f"{asked} has none for this folder either", ""
 
 
 def _arrival(
@@ -120,9 +145,10 @@ def _arrival(
         return {}
     told = {
         "from": hf.device(brief.came_from) if brief.came_from else None,
-        "synced": pulled is not None and not pulled.why,
+        "synced": pulled is not None and not (pulled.why or pulled.late),
+        "new": pulled.new if pulled else [],
         "events": pulled.events if pulled else 0,
-        "problem": pulled.why if pulled else "",
+        "problem": (pulled.why or pulled.late) if pulled else "",
         "lacking": [
             {"what": what, "text": text, "command": command}
             for what, text, command in brief.lacking
@@ -144,12 +170,29 @@ _RESTORED = {
 def _tell_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
     if pulled and pulled.events:
         screen.aside(("taken from other devices: ", "green"), plural(pulled.events, "event"))
-    if pulled and pulled.why:
-        screen.aside(("not asked: ", "yellow"), pulled.why)
-        line = (screen.as_typed("holdfast remote list"), "cyan")
-        screen.aside("  this is what this device knows; work goes on and syncs later: ", line)
+    _tell_missed(pulled, screen)
     for one in restored:
         screen.aside(f"{one.path}: {_RESTORED[one.word]}")
+
+
+def _tell_missed(pulled: Pulled | None, screen: Screen) -> None:
+    """That others' work could not be had first, and what that means."""
+    if pulled is None or not (pulled.why or pulled.late) or screen.json or screen.quiet:
+        return
+    lead = "went on without: " if pulled.late else "not asked: "
+    screen.explain((lead, "yellow"), pulled.why or pulled.late)
+    if pulled.late:
+        screen.advise("it is still being asked in the background; to see it through: holdfast pull")
+    else:
+        screen.explain("  ", "this is what this device knows; work goes on, and syncs later")
+        screen.advise(pulled.hint or "holdfast remote list")
+
+
+def _tell_new(pulled: Pulled | None, session: Session, hf: Holdfast, screen: Screen) -> None:
+    """What else came from other devices just now."""
+    for id in [one for one in (pulled.new if pulled else []) if one != session.id][:_FEW]:
+        line = (screen.as_typed(f"holdfast resume {id}"), "cyan")
+        screen.aside(("also new here: ", "green"), shorten(hf.goal(id), _GOAL), ": ", line)
 
 
 def _discrepancies(hf: Holdfast, session: Session) -> list[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MANY = 10
+_WIDE, _LEAST = 90, 20
 _LOOK_CLOSER = "look closer with HOLDFAST_DEBUG=1 before the command, and check: holdfast verify"
 
 
@@ -107,8 +108,9 @@ def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
     lines = [screen.as_typed(f"holdfast {verb} {id}") for id, _, _ in choices[:_MANY]]
     screen.complain("  sessions, and the line to type:")
     for typed, (_, status, goal) in zip(lines, choices, strict=False):
-        line = fit(typed, max(map(len, lines)))
-        screen.complain("  → ", line, "  ", (fit(status, 6), "dim"), "  ", shorten(goal, 40))
+        lead = f"  → {fit(typed, max(map(len, lines)))}  "
+        shown = shorten(goal, max((screen.beside or _WIDE) - len(lead) - 9, _LEAST))
+        screen.complain(lead, (fit(status, 6), "dim"), "  ", shown)
     if len(choices) > _MANY:
         screen.complain(
             f"    … and {len(choices) - _MANY} more; see: {screen.as_typed('holdfast list')}"

@@ -86,6 +86,11 @@ class Screen:
         """The width of the terminal; 0 where there is none and lines may be of any length."""
         return self._size()[0] if self.is_terminal else 0
 
+    @property
+    def beside(self) -> int:
+        """The width of what errors are shown on; 0 where that is no terminal."""
+        return self._size()[0] if _is_terminal(self.err) else 0
+
     def _size(self) -> tuple[int, int]:
         try:
             columns, lines = os.get_terminal_size(self.out.fileno())
@@ -154,8 +159,7 @@ class Screen:
 
     def explain(self, lead: Part, text: str, style: str = "") -> None:
         """Prose on the error stream, broken between words where it does not fit a terminal."""
-        columns = self._size()[0] if _is_terminal(self.err) else 0
-        first, *rest = self._wrapped(_text_of(text), columns - _width(_text_of(lead)))
+        first, *rest = self._wrapped(_text_of(text), self.beside - _width(_text_of(lead)))
         self.complain(lead, (first, style))
         for line in rest:
             self.complain("  ", (line, style))
@@ -166,7 +170,7 @@ class Screen:
         A line to type is never broken: a terminal does that so that it can still be copied.
         """
         typed = self.as_typed(text)
-        fits = not _is_terminal(self.err) or _width(typed) + 4 <= self._size()[0]
+        fits = not self.beside or _width(typed) + 4 <= self.beside
         for way in [typed] if fits else typed.split("; "):
             self.complain("  → ", way)
 

@@ -1,10 +1,14 @@
-"""Syncs that run by themselves, in a process of their own, so that nobody waits.
+"""Syncs that run in a process of their own, so that nobody waits longer than they want to.
 
 At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
 more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
 a process unless one is under way. That one syncs with every remote, and once more if another
 wish came meanwhile. Where there is no remote nothing of this happens; what goes wrong is kept
 with the remote, for `holdfast remote list`, and never told to whoever recorded something.
+
+Whoever takes a session up has others' work *fetched* first, and waits for it a few seconds. A
+remote that does not answer, a mount that hangs or a long transfer keeps nobody longer: that
+process goes on alone, and what it takes is here the next time.
 """
 
 from __future__ import annotations
@@ -63,28 +67,61 @@ def _lock(home: Holdfast) -> str:
 
 
 def _start(home: Holdfast) -> None:
-    """Start a process that outlives this one, by a shell that is gone at once."""
-    import sys
-
-    from holdfast.config import own_environment
-
-    run = "from holdfast.cli import entry; entry()"
-    given = ["--home", home.settings.home, *_store(home)]
-    program = [sys.executable, "-c", run, *given, "sync", "--soon", "--quiet"]
-    # By itself a shell neither loads anything here nor leaves a dead child to be buried.
-    argv = ["sh", "-c", _DETACHED, "sh", *program]
+    out = os.open(os.devnull, os.O_WRONLY)
     try:
-        child = os.posix_spawn("/bin/sh", argv, own_environment())
-        os.waitpid(child, 0)
+        _detach(home, out, "sync", "--soon", "--quiet")
     except OSError:
         return  # the next one will try again
+    finally:
+        os.close(out)
 
 
-_DETACHED = """trap '' HUP; cd /; "$@" </dev/null >/dev/null 2>&1 &"""
+def _detach(home: Holdfast, out: int, *argv: str, passphrase: str = "") -> None:
+    """Start a Holdfast that outlives this process, by a shell that is gone at once."""
+    import sys
+
+    from holdfast.config import environment_of
+
+    program = [sys.executable, "-c", "from holdfast.cli import entry; entry()", *argv]
+    # By itself a shell neither loads anything here nor leaves a dead child to be buried.
+    child = os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", _DETACHED, "sh", *program],
+        environment_of(home.settings, passphrase),
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)],
+    )
+    os.waitpid(child, 0)
 
 
-def _store(home: Holdfast) -> list[str]:
-    return ["--store", home.settings.store] if home.settings.store else []
+_DETACHED = """trap '' HUP; cd /; "$@" </dev/null 2>/dev/null &"""
+
+
+def fetched(home: Holdfast, session: str, seconds: float, passphrase: str = "") -> bytes | None:
+    """What a pull of one session or all answers, as JSON; None if it has not within `seconds`."""
+    ours, theirs = os.pipe()
+    named = ("--session", session) if session else ()
+    try:
+        _detach(home, theirs, "--json", *named, "pull", passphrase=passphrase)
+    except OSError:
+        os.close(ours)
+        return b""
+    finally:
+        os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as answer:
+        return _heard(answer.fileno(), home.clock.monotonic() + seconds, home)
+
+
+def _heard(answer: int, until: float, home: Holdfast) -> bytes | None:
+    """All that is said before the other end closes; None if that takes too long."""
+    import select
+
+    said = b""
+    while select.select([answer], [], [], max(until - home.clock.monotonic(), 0))[0]:
+        more = os.read(answer, 1 << 16)
+        if not more:
+            return said
+        said += more
+    return None
 
 
 def run(home: Holdfast) -> int:

@@ -28,8 +28,8 @@ class Checked(NamedTuple):
 
 
 def meant(home: Holdfast, name: str = "") -> list[Known]:
-    """The remote of a name; without one, all of them."""
-    every = home.store.remotes.all()
+    """The remote of a name; without one, all of them, what failed last time after the others."""
+    every = sorted(home.store.remotes.all(), key=lambda one: one.result == "failed")
     found = [one for one in every if one.name == name] if name else every
     if found:
         return found

@@ -116,7 +116,8 @@ ALLOWED = {
     "travel.quick_pack": "holdfast errors model.* pack",
     "travel.parcels": "holdfast errors derived model.* pack store travel.quick_pack",
     "travel.session_keys": "errors model.travel remote.*",
-    "travel.trip": "clock errors journal remote remote.names store.remotes travel.session_keys",
+    "travel.trip": "holdfast clock errors journal sha remote remote.names store.remotes"
+    " travel.session_keys",
     "travel.exchange": "derived errors model.* remote remote.* store store.remotes text"
     " travel.parcels travel.session_keys travel.trip",
     "travel.opening": "errors model.* pack remote remote.* store.remotes travel.exchange"

@@ -16,6 +16,7 @@ from holdfast.derived import as_sealed
 from holdfast.errors import InvalidInput, RemoteFailed
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
+from holdfast.model.travel import Stretch
 from holdfast.remote import names
 from holdfast.remote.folder import FolderRemote
 from holdfast.travel import quick_pack
@@ -42,7 +43,12 @@ def bomb(tmp_path: Path, count: int, size: int) -> bytes:
     digest = sha256(salt + said).hexdigest()
     header = msgspec.json.encode(structs.replace(head, kind="zzz.new", digest=digest))
     row = pack.Range("s-1", head.device, 1, "", [Sealed(header, salt, said)])
-    return quick_pack.make(row, blobs).finish(created=1, tool="x", what="sync")
+    return packed(row, blobs)
+
+
+def packed(row: pack.Range, blobs: list[pack.Blob]) -> bytes:
+    made = quick_pack.make(row.session, Stretch.of(row), row.events, blobs)
+    return made.finish(created=1, tool="x", what="sync")
 
 
 def test_a_small_pack_that_unpacks_to_much_is_refused_in_little_memory(
@@ -70,7 +76,7 @@ def test_too_many_events_in_one_pack_are_refused(
         home.note(f"note {n}")
     (row,) = pack.ranges("s-1", home.events())
     home.store.close()
-    data = quick_pack.make(row, []).finish(created=1, tool="x", what="sync")
+    data = packed(row, [])
     assert len(quick_pack.load(data)[0].hashes) == 6
     monkeypatch.setattr(quick_pack, "MOST_EVENTS", 5)
     with pytest.raises(InvalidInput, match="6 events; at most 5 travel together"):

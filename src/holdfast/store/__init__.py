@@ -57,8 +57,12 @@ class Stored(Entry):
     __slots__ = ("seq",)
 
     def __init__(self, seq: int, header: bytes, salt: bytes | None, data: bytes | None) -> None:
-        super().__init__(header, salt, data)
+        # Not by the other `__init__`: journals are read by tens of thousands.
         self.seq = seq
+        self.header = header
+        self.salt = salt
+        self.data = data
+        self.key = None
 
 
 class Head:

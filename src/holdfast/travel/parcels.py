@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -19,33 +20,28 @@ from holdfast.derived import as_sealed
 from holdfast.errors import Damaged
 from holdfast.model import event as ev
 from holdfast.model.content import blob_names, may_be_named
-from holdfast.model.event import Sealed
 from holdfast.model.travel import MOST_BYTES, MOST_EVENTS, Coverage, Link, Stretch
-from holdfast.pack import Blob, Range
+from holdfast.pack import Blob
 from holdfast.store import Store, Stored, View
 from holdfast.travel import quick_pack
 
+_LOT = 500
+"""How many events are looked at together."""
 _TOOL = f"holdfast {__version__}"
 
 
 class Parcel(NamedTuple):
     """What one pack is to hold."""
 
-    row: Range
+    session: str
+    stretch: Stretch
+    events: list[Stored]
     blobs: list[Blob]
-
-    @property
-    def stretch(self) -> Stretch:
-        return Stretch.of(self.row)
-
-    @property
-    def is_erased(self) -> bool:
-        """Whether the content of any event in it is gone."""
-        return any(sealed.data is None for sealed in self.row.events)
 
     def ready(self) -> Ready:
         """The parcel as it can be finished in another thread, which then waits for nobody."""
-        return Ready(self.stretch, self.is_erased, quick_pack.make(self.row, self.blobs))
+        is_erased = any(stored.data is None for stored in self.events)
+        return Ready(self.stretch, is_erased, quick_pack.make(*self))
 
 
 class Ready(NamedTuple):
@@ -62,16 +58,14 @@ class Ready(NamedTuple):
 class _Row:
     """Events of one chain that follow each other, and what they weigh."""
 
-    __slots__ = ("blobs", "carried", "events", "range", "size")
+    __slots__ = ("before", "blobs", "carried", "device", "events", "first", "size")
 
-    def __init__(self, first: Range) -> None:
-        self.range, self.events = first, first.events
+    def __init__(self, device: str, first: int, before: str) -> None:
+        self.device, self.first, self.before = device, first, before
+        self.events: list[Stored] = []
         self.blobs: list[Blob] = []
         self.carried: set[str] = set()
         self.size = 0
-
-    def is_full_with(self, more: int) -> bool:
-        return self.size + more > MOST_BYTES or len(self.events) >= MOST_EVENTS
 
     def lacks(self, content: Iterable[Blob]) -> list[Blob]:
         """What it does not carry yet; each row carries all of its own, since one may be replaced.
@@ -80,14 +74,16 @@ class _Row:
         """
         return [blob for blob in content if blob.digest not in self.carried]
 
-    def carry(self, blobs: Sequence[Blob]) -> None:
-        self.blobs += blobs
-        self.carried |= {blob.digest for blob in blobs}
-        self.size += _weight(blobs)
+    def carry(self, content: Iterable[Blob]) -> None:
+        for blob in self.lacks(content):
+            self.blobs.append(blob)
+            self.carried.add(blob.digest)
+            self.size += len(blob.data)
 
-
-def _weight(blobs: Iterable[Blob]) -> int:
-    return sum(len(blob.data) for blob in blobs)
+    def parcel(self, session: str, after: str) -> Parcel:
+        last = self.first + len(self.events) - 1
+        stretch = Stretch(self.device, self.first, last, self.before, after)
+        return Parcel(session, stretch, self.events, self.blobs)
 
 
 class Cutting:
@@ -99,31 +95,34 @@ class Cutting:
 
     def add(self, stored: Stored, head: _Head, hash: str) -> Parcel | None:
         """Take the next event; the answer is the parcel that had no room for it, if any."""
-        sealed = Sealed(stored.header, stored.salt, stored.data)
-        named = stored.data is not None and may_be_named(head.kind, stored.data)
-        content = list(self._content(sealed)) if named else []
-        weight = len(stored.header) + len(stored.data or b"")
+        data = stored.data
+        weight = len(stored.header) + len(data or b"")
+        named = data is not None and may_be_named(head.kind, data)
+        content = list(self._content(stored)) if named else []
         full = None
         row = self._rows.pop((head.device, head.prev), None)
-        if row is not None and row.is_full_with(weight + _weight(row.lacks(content))):
-            full, row = Parcel(row.range, row.blobs), None
+        if row is not None:
+            more = sum(len(blob.data) for blob in row.lacks(content)) if content else 0
+            if row.size + weight + more > MOST_BYTES or len(row.events) >= MOST_EVENTS:
+                full, row = row.parcel(self._session, head.prev), None
         if row is None:
-            row = _Row(Range(self._session, head.device, head.n, head.prev, []))
-        row.events.append(sealed)
+            row = _Row(head.device, head.n, head.prev)
+        row.events.append(stored)
         row.size += weight
-        row.carry(row.lacks(content))
+        if content:
+            row.carry(content)
         self._rows[head.device, hash] = row
         return full
 
     def rest(self) -> Iterator[Parcel]:
         """What is left when no more events come."""
-        for row in self._rows.values():
-            yield Parcel(row.range, row.blobs)
+        for (_, after), row in self._rows.items():
+            yield row.parcel(self._session, after)
         self._rows = {}
 
-    def _content(self, sealed: Sealed) -> Iterator[Blob]:
+    def _content(self, stored: Stored) -> Iterator[Blob]:
         room = pack.MAX_BLOB  # what an event of a newer version names may be much
-        for digest in dict.fromkeys(blob_names(sealed)):
+        for digest in dict.fromkeys(blob_names(as_sealed(stored))):
             data = self._kept(digest)
             if data is not None and len(data) <= room:
                 room -= len(data)
@@ -140,12 +139,13 @@ class Cutting:
 def parcels(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[Parcel]:
     """The events that arrived after a number and are not covered, as parcels."""
     cutting, here = Cutting(store, view.session), there.is_empty
-    for stored in view.events(after=after):
-        head, hash = _checked(stored, view.session)
-        if here or not there.has(head.device, head.n, hash):
-            full = cutting.add(stored, head, hash)
-            if full is not None:
-                yield full
+    events = view.events(after=after)
+    while lot := list(islice(events, _LOT)):
+        for stored, head, hash in _checked(lot, view.session):
+            if here or not there.has(head.device, head.n, hash):
+                full = cutting.add(stored, head, hash)
+                if full is not None:
+                    yield full
     yield from cutting.rest()
 
 
@@ -163,19 +163,26 @@ class _Head(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Head).decode
 
 
-def _checked(stored: Stored, session: str) -> tuple[_Head, str]:
-    """What must be known of an event, and its hash; nothing leaves that is not as it was written.
+def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Head, str]]:
+    """What must be known of events, and their hashes; none leaves that is not as it was written.
 
-    That it follows the event before it shows where it is laid.
+    That each follows the event before it shows where it is laid.
     """
+    heads = [_head(stored, session) for stored in lot]
+    hashes = [sha256(stored.header).hexdigest() for stored in lot]
+    for stored, head in zip(lot, heads, strict=True):
+        salt, data = stored.salt, stored.data
+        whole = (salt or b"") + data if data else salt
+        if head.session != session or (whole and sha256(whole).hexdigest() != head.digest):
+            raise _damaged(stored, session, "it is not what was written")
+    return zip(lot, heads, hashes, strict=True)
+
+
+def _head(stored: Stored, session: str) -> _Head:
     try:
-        head = _decode(stored.header)
+        return _decode(stored.header)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _damaged(stored, session, str(error)) from error
-    whole = (stored.salt or b"") + (stored.data or b"")
-    if head.session != session or (whole and sha256(whole).hexdigest() != head.digest):
-        raise _damaged(stored, session, "it is not what was written")
-    return head, sha256(stored.header).hexdigest()
 
 
 def _damaged(stored: Stored, session: str, why: str) -> Damaged:
@@ -198,7 +205,7 @@ def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
     found: list[tuple[Stored, _Head, str]] = []
     next_hash = wanted.after
     for stored in view.events(newest=True):
-        head, hash = _checked(stored, view.session)
+        ((_, head, hash),) = _checked([stored], view.session)
         if hash == next_hash:
             found.append((stored, head, hash))
             next_hash = head.prev

@@ -92,10 +92,10 @@ class Pushing:
     def _ours(self, view: View, found: Iterable[Parcel]) -> Iterator[Parcel]:
         stay: set[str] = set()
         for one in found:
-            device = one.row.device
+            device = one.stretch.device
             if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):
                 stay.add(device)
-                self._left += len(one.row.events)
+                self._left += len(one.events)
                 continue
             if self._exchange.is_imported(device):
                 self._imported.add(device)
@@ -106,7 +106,7 @@ class Pushing:
 
         Whoever looked at it there would call it tampering.
         """
-        blank = [one for one in parcel.row.events if one.data is None] if parcel.is_erased else []
+        blank = [as_sealed(one) for one in parcel.events if one.data is None]
         if not blank:
             return False
         stones = Tombstones(ev.read(as_sealed(one)) for one in view.events() if _is_stone(one))
@@ -120,7 +120,7 @@ class Pushing:
         if self._last is None:
             return
         if exchange.keys.is_to_read:
-            self._moved.stay = sum(len(one.row.events) for one in (self._last, *found))
+            self._moved.stay = sum(len(one.events) for one in (self._last, *found))
             return
         exchange.keys.prepare(self._trip.put, self._trip.clock.now())
         # Only what was there before: whoever reads these may not see the others yet.

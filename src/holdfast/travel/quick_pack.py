@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -21,11 +21,13 @@ from holdfast.errors import Damaged, InvalidInput
 from holdfast.model import event as ev
 from holdfast.model.content import digests_in
 from holdfast.model.event import Event, Header, Sealed
+from holdfast.model.travel import Stretch
 from holdfast.pack import MAGIC, Blob, Manifest, Range
 
 _SUM = 32
 _RECORD = struct.Struct(">cI")
 _EVENT = struct.Struct(">cII")
+_LEAST, _LARGEST = ev.SALT_BYTES, ev.SALT_BYTES + ev.MAX_EVENT_BYTES
 _QUICKLY = 1
 MOST = pack.MAX_BLOB + (16 << 20)
 """What is larger when it is inflated is refused: one event with its content is the most."""
@@ -44,6 +46,10 @@ class Row(NamedTuple):
     range: Range
     headers: list[Header]
     hashes: list[str]
+
+    @property
+    def kinds(self) -> set[str]:
+        return {head.kind for head in self.headers}
 
     def events(self) -> list[Event]:
         """The events as values; what they say is read only now."""
@@ -101,35 +107,54 @@ def _inflated(data: bytes) -> bytes:
 
 
 def _events(body: bytes, at: int, place: pack.Place) -> tuple[Row, int]:
-    """The events of a stretch. Long for one function: it runs once for each event that travels."""
-    session, device, before = place.session, place.device, place.before
-    sealed: list[Sealed] = []
-    headers: list[Header] = []
-    hashes: list[str] = []
-    for n in range(place.first, place.last + 1):
+    """The events of a stretch, column by column: it is done for each event that travels."""
+    raws: list[bytes] = []
+    contents: list[bytes] = []
+    for _ in range(place.first, place.last + 1):
         kind, length, size = _EVENT.unpack_from(body, at)
         begin, at = at + _EVENT.size, at + _RECORD.size + length
         end = begin + size
-        raw, content = body[begin:end], body[end:at]
-        head = _decode_header(raw)
-        if (kind, head.prev, head.n) != (b"E", before, n) or end > at or len(body) < at:
+        if kind != b"E" or end > at:
             raise _Odd
-        if (head.session, head.device) != (session, device) or head.v > ev.FORMAT:
-            raise _Odd
-        if content and sha256(content).hexdigest() != head.digest:
-            raise _Odd
-        if not content:
-            sealed.append(Sealed(raw, None, None))
-        elif ev.SALT_BYTES <= len(content) <= ev.SALT_BYTES + ev.MAX_EVENT_BYTES:
-            sealed.append(Sealed(raw, content[: ev.SALT_BYTES], content[ev.SALT_BYTES :]))
-        else:
-            raise _Odd
-        before = sha256(raw).hexdigest()
-        headers.append(head)
-        hashes.append(before)
-    if before != place.after:
+        raws.append(body[begin:end])
+        contents.append(body[end:at])
+    if at > len(body):
         raise _Odd
-    return Row(Range(session, device, place.first, place.before, sealed), headers, hashes), at
+    headers = [_decode_header(raw) for raw in raws]
+    hashes = [sha256(raw).hexdigest() for raw in raws]
+    _require_chain(place, headers, hashes)
+    _require_contents(headers, contents)
+    return Row(_range(place, raws, contents), headers, hashes), at
+
+
+def _require_chain(place: pack.Place, headers: list[Header], hashes: list[str]) -> None:
+    """Each goes on from the one before it, all of one device and one session."""
+    if [head.prev for head in headers] != [place.before, *hashes[:-1]]:
+        raise _Odd
+    if [head.n for head in headers] != list(range(place.first, place.last + 1)):
+        raise _Odd
+    whose = {(head.session, head.device) for head in headers}
+    if whose != {(place.session, place.device)} or max(head.v for head in headers) > ev.FORMAT:
+        raise _Odd
+    if hashes[-1] != place.after:
+        raise _Odd
+
+
+def _require_contents(headers: list[Header], contents: list[bytes]) -> None:
+    for head, content in zip(headers, contents, strict=True):
+        if content and (
+            sha256(content).hexdigest() != head.digest or not _LEAST <= len(content) <= _LARGEST
+        ):
+            raise _Odd
+
+
+def _range(place: pack.Place, raws: list[bytes], contents: list[bytes]) -> Range:
+    cut = ev.SALT_BYTES
+    sealed = [
+        Sealed(raw, content[:cut], content[cut:]) if content else Sealed(raw, None, None)
+        for raw, content in zip(raws, contents, strict=True)
+    ]
+    return Range(place.session, place.device, place.first, place.before, sealed)
 
 
 def _blobs(body: bytes, at: int, row: Row) -> list[Blob]:
@@ -168,18 +193,28 @@ class Made(NamedTuple):
         return whole + sha256(whole).digest()
 
 
-def make(row: Range, blobs: Sequence[Blob]) -> Made:
+class Kept(Protocol):
+    """The bytes of an event, wherever they are kept."""
+
+    @property
+    def header(self) -> bytes: ...
+    @property
+    def salt(self) -> bytes | None: ...
+    @property
+    def data(self) -> bytes | None: ...
+
+
+def make(session: str, stretch: Stretch, events: Sequence[Kept], blobs: Sequence[Blob]) -> Made:
     """The records of a pack of one stretch, made in one go."""
-    place = (row.session, row.device, row.first, row.last, row.before, row.after)
-    about = _encode(pack.Place(*place, ev.FORMAT))
+    about = _encode(pack.Place(session, *stretch, ev.FORMAT))
     parts = [_RECORD.pack(b"C", len(about)), about]
-    for sealed in row.events:
-        header, salt, data = sealed.header, sealed.salt or b"", sealed.data or b""
+    for one in events:
+        header, salt, data = one.header, one.salt or b"", one.data or b""
         size = len(header)
         parts += (_EVENT.pack(b"E", 4 + size + len(salt) + len(data), size), header, salt, data)
     for blob in blobs:
         parts += (_RECORD.pack(b"B", _SUM + len(blob.data)), bytes.fromhex(blob.digest), blob.data)
-    return Made(row.session, len(row.events), b"".join(parts))
+    return Made(session, len(events), b"".join(parts))
 
 
 def _read_carefully(data: bytes, name: str) -> tuple[Row, list[Blob]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from holdfast import sha
 from holdfast.clock import Clock
 from holdfast.errors import RemoteFailed
 from holdfast.journal import Journal
@@ -59,6 +60,7 @@ class Trip:
         """Every id that this home wrote under."""
         self.stopped = False
         self._hashes: dict[str, set[str]] = {}
+        sha.expect_much()
 
     def get(self, name: str) -> bytes:
         self.go_on()

@@ -425,7 +425,7 @@ class Journal:
         tombstones too, which may have to erase something.
         """
         taken: list[bool] = [False]
-        if any(event.kind in tombstone.KINDS for _, event in arrived):
+        if not tombstone.KINDS.isdisjoint({event.head.kind for _, event in arrived}):
             return False
 
         def plan(view: View) -> Batch | None:
@@ -792,7 +792,7 @@ def _continued(state: State, arrived: Sequence[tuple[Sealed, Event]], *, fresh: 
     changed = rows.take_changes() if isinstance(rows, StoredRows) else all_rows(state)
     return Batch(
         # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
-        entries=[Entry(s.header, s.salt, s.data, event.id) for s, event in arrived],
+        entries=[Entry(s.header, s.salt, s.data, event.head.id) for s, event in arrived],
         core=encode(state.core),
         fold=FOLD_VERSION,
         rows=changed,
@@ -810,11 +810,13 @@ def _goes_on(view: View, core: Core, arrived: Sequence[Event]) -> bool:
         for device, chain in core.chains.items()
         for head in chain.heads
     }
+    own, get = view.device, known.get
     for event in arrived:
-        if event.head.device == view.device or check_link(event.head, known.get):
+        head = event.head
+        if head.device == own or check_link(head, get):
             return False
-        known[event.hash] = event.head
-    ids = {event.id for event in arrived}
+        known[event.hash] = head
+    ids = {event.head.id for event in arrived}
     return len(ids) == len(arrived) and ids.isdisjoint(_ids(view))
 
 

@@ -92,11 +92,12 @@ def check_link(header: Header, get: Callable[[str], Header | None]) -> str:
     wrong, clock = _check_prev(header, get)
     if wrong:
         return wrong
-    for device, flat in header.seen.items():
-        wrong, seen_clock = _check_seen(header, device, flat, get)
-        if wrong:
-            return wrong
-        clock = max(clock, seen_clock)
+    if header.seen:
+        for device, flat in header.seen.items():
+            wrong, seen_clock = _check_seen(header, device, flat, get)
+            if wrong:
+                return wrong
+            clock = max(clock, seen_clock)
     if header.clock != clock + 1:
         return f"its clock is {header.clock}; after what it follows it must be {clock + 1}"
     return ""

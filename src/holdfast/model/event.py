@@ -637,8 +637,9 @@ def decode_body(kind: str, data: bytes | None) -> Body:
         return Erased()
     if kind not in KINDS or _nests_too_deep(data):
         return Unknown(raw=data.decode("utf-8", "replace"))
+    decode = _decoders.get(kind) or _decoder(kind)
     try:
-        body: Body = _decoder(kind)(data)
+        body: Body = decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Unknown(raw=data.decode("utf-8", "replace"))
     return body

@@ -99,12 +99,15 @@ def fold(events: Iterable[Event]) -> State:
 
 def follows(state: State, event: Event) -> bool:
     """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
-    reaches_back = isinstance(event.body, ev.EventRetracted | ev.EventForgotten)
-    if reaches_back or event.head.clock <= state.core.clock:
+    head, core = event.head, state.core
+    if type(event.body) in _REACHING_BACK or head.clock <= core.clock:
         return False
-    if not event.head.seen:
-        return not state.core.tips or state.core.tips == [event.head.prev]
-    return set(state.core.tips) <= set(parents(event))
+    if not head.seen:
+        return not core.tips or core.tips == [head.prev]
+    return set(core.tips) <= set(parents(event))
+
+
+_REACHING_BACK = (ev.EventRetracted, ev.EventForgotten)
 
 
 def extend(state: State, event: Event) -> None:
@@ -121,14 +124,22 @@ def advance(core: Core, event: Event) -> None:
     head = event.head
     core.session = core.session or head.session
     core.events += 1
-    core.clock = max(core.clock, head.clock)
+    if head.clock > core.clock:
+        core.clock = head.clock
     core.updated_at = head.at
-    chain = core.chains.setdefault(head.device, Chain([], {}))
-    chain.heads = [h for h in chain.heads if h[1] != head.prev] + [(head.n, event.hash, head.clock)]
+    chain = core.chains.get(head.device)
+    if chain is None:
+        chain = core.chains[head.device] = Chain([], {})
+    chain.heads = [h for h in chain.heads if h[1] != head.prev]
+    chain.heads.append((head.n, event.hash, head.clock))
     if head.seen:
         chain.seen = {**chain.seen, **head.seen}
-    known = parents(event) if head.seen else (head.prev,)
-    core.tips = [tip for tip in core.tips if tip not in known] + [event.hash]
+        known = parents(event)
+        core.tips = [*(tip for tip in core.tips if tip not in known), event.hash]
+    elif core.tips == [head.prev]:
+        core.tips = [event.hash]
+    else:
+        core.tips = [*(tip for tip in core.tips if tip != head.prev), event.hash]
 
 
 def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
@@ -138,7 +149,8 @@ def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
     """
     body, core = event.body, state.core
     state.writer = event.head.device if len(core.chains) > 1 else ""
-    _lay_bare(core)
+    if core.held:
+        _lay_bare(core)
     for name in body.redacted:
         core.redacted[name] = core.redacted.get(name, 0) + 1
     handler = _HANDLERS.get(type(body))
@@ -148,7 +160,8 @@ def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
         handler(state, event, body)
     if core.forgotten:
         core.status = "abandoned"
-    _keep_active_while_disputed(state)
+    if "dispute.open" in core.counts:
+        _keep_active_while_disputed(state)
 
 
 def _let_stand(state: State, event: Event) -> None:

@@ -757,16 +757,13 @@ def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Seque
     base, total = view.number << SHIFT, view.event_sum
     for entry in entries:
         salt, data = entry.salt or b"", entry.data or b""
-        total = zlib.crc32((entry.key or "").encode() + entry.header + salt + data, total)
-    places = range(base + view.seq + 1, base + view.seq + len(entries) + 1)
+        total = zlib.crc32(b"".join(((entry.key or "").encode(), entry.header, salt, data)), total)
+    rows = [
+        (place, one.key, one.header, one.salt, one.data)
+        for place, one in enumerate(entries, base + view.seq + 1)
+    ]
     view.seq, view.event_sum = view.seq + len(entries), total
-    connection.executemany(
-        "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
-        (
-            (place, one.key, one.header, one.salt, one.data)
-            for place, one in zip(places, entries, strict=True)
-        ),
-    )
+    connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?)", rows)
 
 
 def _whose(view: SqliteView) -> dict[str, object]:

@@ -68,11 +68,12 @@ class Opening:
             raise Replayed("an old pack lies under a new name", why=why, session=self._session)
         row, blobs = self._loaded(claim, body)
         stones, erased = [], []
-        for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
-            if header.kind in STONES:
-                stones.append(sealed)
-            elif sealed.data is None:
-                erased.append((header, hash))
+        if not STONES.isdisjoint(row.kinds) or any(one.data is None for one in row.range.events):
+            for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
+                if header.kind in STONES:
+                    stones.append(sealed)
+                elif sealed.data is None:
+                    erased.append((header, hash))
         weight = sum(len(one.header) + len(one.data or b"") for one in row.range.events)
         weight += sum(len(blob.data) for blob in blobs)
         return Opened(name.name, len(data), weight, claim, row, blobs, stones, erased)

@@ -6,7 +6,7 @@ forgot is heeded here too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast import restore
 from holdfast.derived import as_sealed
@@ -95,10 +95,11 @@ class Taking:
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
         """Give events to the journal; returns the hashes of those that wait for others."""
         content = list({blob.digest: blob.data for blob in blobs}.items())
-        every = ((one, event) for row in rows for one, event in _pairs(row))
-        arrived = [pair for pair in every if not self._is_foreign_end(pair[1])]
+        arrived = [pair for row in rows for pair in _pairs(row)]
+        if any(WHOLE in row.kinds for row in rows):
+            arrived = [pair for pair in arrived if not self._is_foreign_end(pair[1])]
         sealed = [one for one, _ in arrived]
-        self._heed(event.kind for _, event in arrived)
+        self._heed({event.head.kind for _, event in arrived})
         if len({row.range.device for row in rows}) > 1:
             arrived.sort(key=lambda pair: position(pair[1]))
         journal = self._trip.journal
@@ -117,8 +118,8 @@ class Taking:
         """
         return event.kind == WHOLE and not self._exchange.may_erase(event.head.device, "")
 
-    def _heed(self, kinds: Iterable[str]) -> None:
-        if any(kind in STONES for kind in kinds):
+    def _heed(self, kinds: set[str]) -> None:
+        if not STONES.isdisjoint(kinds):
             self._heeds = True
             if self._trip.obey is not None:
                 self._moved.after.append(self._trip.obey(self._session))

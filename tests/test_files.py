@@ -185,7 +185,7 @@ def test_a_sync_that_fails_in_a_thread_is_a_failure(
     (error,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
     assert isinstance(error, StoreFailed) and os.listdir(tmp_path) == []
     with pytest.raises(StoreFailed):
-        files.sync_folders([str(tmp_path)])
+        files.sync_all([str(tmp_path)])
 
 
 def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:

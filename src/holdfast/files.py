@@ -173,6 +173,7 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Some file systems have no such operation for folders; that is not a failed one.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
@@ -382,12 +383,13 @@ def _set_aside(
     return aside
 
 
-def sync_folders(paths: Iterable[str]) -> None:
-    """The last step of some exchanges: from now on they survive power loss."""
+def sync_all(paths: Iterable[str]) -> None:
+    """The last step of exchanges in some folders, and of lines added to some files `soon` to be
+    synced: from now on they survive power loss."""
     opened: dict[str, int] = {}
     try:
         for path in sorted(paths):
-            opened[path] = os.open(path, _FOLDER)
+            opened[path] = os.open(path, _ANY)
         failed = dict(zip(opened, _synced(list(opened.values())), strict=True))
     except OSError as error:
         raise failure(error, "write", path) from error
@@ -474,7 +476,7 @@ def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
     """An exchange of one file; returns where the old one is now, empty if there was none."""
     aside = stage(path, data, mode)
     was_there = swap(aside, path)
-    sync_folders([_folder_of(path)])
+    sync_all([_folder_of(path)])
     return aside if was_there else ""
 
 
@@ -653,10 +655,10 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     append_lines(path, data, mode)
 
 
-def append_lines(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Like append_line, for some whole lines at once."""
+def append_lines(path: str, data: bytes, mode: int = 0o600, *, soon: bool = False) -> None:
+    """Like append_line, for some whole lines at once; who syncs them `soon` does so himself."""
     lines = data.removesuffix(b"\n") + b"\n"
-    _append(path, mode, lambda fd: lines)
+    _append(path, mode, lambda fd: lines, soon=soon)
 
 
 def append_once(path: str, line: bytes, *, first: bytes, mode: int = 0o600) -> None:
@@ -671,7 +673,7 @@ def append_once(path: str, line: bytes, *, first: bytes, mode: int = 0o600) -> N
     _append(path, mode, wanted)
 
 
-def _append(path: str, mode: int, wanted: Callable[[int], bytes]) -> None:
+def _append(path: str, mode: int, wanted: Callable[[int], bytes], *, soon: bool = False) -> None:
     _require_path(path)
     try:
         fd, made = _open_for_append(path, mode)
@@ -680,7 +682,8 @@ def _append(path: str, mode: int, wanted: Callable[[int], bytes]) -> None:
             _lock(fd, path, 10.0, Clock())
             if lines := wanted(fd):
                 _append_whole(fd, lines)
-            sync_file(fd)
+            if not soon:
+                sync_file(fd)
         finally:
             os.close(fd)
         if made:

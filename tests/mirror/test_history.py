@@ -101,12 +101,12 @@ def test_a_line_that_another_program_adds_in_between_is_kept(make: Make) -> None
     log = project.ai("history.jsonl")
     real = files.append_lines
 
-    def append(path: str, data: bytes, mode: int = 0o600) -> None:
+    def append(path: str, data: bytes, mode: int = 0o600, *, soon: bool = False) -> None:
         if not done:
             done.append(1)
             with log.open("ab") as file:
                 file.write(b'{"timestamp":"2026-01-31T10:00:00Z","command":"theirs"}\n')
-        real(path, data, mode)
+        real(path, data, mode, soon=soon)
 
     done: list[int] = []
     with pytest.MonkeyPatch.context() as patch:

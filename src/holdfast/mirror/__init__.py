@@ -39,7 +39,7 @@ from holdfast.mirror.archive import Archive
 from holdfast.mirror.desk import Desk, Suspended, above, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
-from holdfast.mirror.render import Plan, Renderer, prepare
+from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
 from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
 from holdfast.store import Store, View
@@ -367,12 +367,12 @@ class Mirror:
         plans = [job.plan for job in jobs if job.plan]
         self._renderer.stage(plans, staging)
         jobs = [job for job in jobs if self._tried(job, self._exchange)]
-        written = [c.look.path for job in jobs if job.plan for c in job.plan.changes]
+        written = {path for job in jobs if job.plan for path in to_sync(job.plan)}
         try:
             return [job for job in jobs if self._tried(job, self._put)]
         finally:
             try:
-                files.sync_folders({os.path.dirname(path) for path in written})
+                files.sync_all(written)
             finally:
                 self._renderer.let_go(plans)
 

@@ -217,7 +217,7 @@ class Renderer:
         change.staged = ""
         if not isinstance(aside, str) or not aside:
             new = change.data[len(look.data or b"") :]
-            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644)
+            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644, soon=True)
             return
         with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
             backup = _backup(binding, look)
@@ -254,8 +254,17 @@ def prepare(plan: Plan) -> None:
 
 def _to_stage(plans: Sequence[Plan]) -> list[Change]:
     """The files that are replaced; lines that are added to a log are not."""
-    changes = (change for plan in plans for change in plan.changes)
-    return [c for c in changes if c.look.data is None or not c.look.name.endswith(".jsonl")]
+    return [c for plan in plans for c in plan.changes if not _only_grows(c.look)]
+
+
+def _only_grows(look: Look) -> bool:
+    return look.data is not None and look.name.endswith(".jsonl")
+
+
+def to_sync(plan: Plan) -> set[str]:
+    """What has to be synced so that what was exchanged and added lasts."""
+    paths = ((change.look.path, _only_grows(change.look)) for change in plan.changes)
+    return {path if grows else os.path.dirname(path) for path, grows in paths}
 
 
 def _is_displaced(change: Change) -> bool:

@@ -32,6 +32,8 @@ OUTCOMES = {
     "step.failed": "failed",
     "step.blocked": "blocked",
     "step.skipped": "skipped",
+    "step.reset": "to be done again",
+    "step.needs_review": "to be done again",
     "agent.finished": "done",
     "agent.failed": "failed",
     "agent.timed_out": "timed_out",

@@ -346,6 +346,8 @@ CONTRADICTIONS: dict[str, tuple[Body, Body, str]] = {
     "two outcomes for a step": (DONE, FAILED, "step:t"),
     "done and skipped": (DONE, ev.StepSkipped(step="t"), "step:t"),
     "failed and blocked": (FAILED, ev.StepBlocked(step="t", because="x"), "step:t"),
+    "done and put back": (DONE, ev.StepReset(step="t"), "step:t"),
+    "failed and to be reviewed": (FAILED, ev.StepNeedsReview(step="t"), "step:t"),
     "two outcomes for an agent": (
         ev.AgentFinished(agent="g"),
         ev.AgentTimedOut(agent="g"),
@@ -404,6 +406,8 @@ def test_a_retracted_side_is_no_side(name: str, withdrawn: int, two: Two) -> Non
 AGREEMENTS: dict[str, tuple[Body, Body]] = {
     "the same outcome": (DONE, ev.StepCompleted(step="t", outcome="otherwise told")),
     "outcomes of two steps": (DONE, ev.StepFailed(step="u")),
+    "put back and to be reviewed": (ev.StepReset(step="t"), ev.StepNeedsReview(step="t")),
+    "put back and begun again": (ev.StepReset(step="t"), ev.StepStarted(step="t")),
     "an outcome and a start": (DONE, ev.StepStarted(step="t")),
     "the same choice": (RED, ev.DecisionMade(decision="d", what="paint", chosen="red")),
     "two decisions": (RED, ev.DecisionMade(decision="e", what="colour", chosen="blue")),

@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 9
+FOLD_VERSION = 10
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5

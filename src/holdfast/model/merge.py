@@ -148,11 +148,15 @@ ENDINGS = {
     "session.aborted": "aborted",
     "session.abandoned": "abandoned",
 }
+AGAIN = "to be done again"
+"""What someone says of a step whose outcome they put aside; against another they did not know."""
 _STEP_OUTCOMES = {
     "step.completed": "done",
     "step.failed": "failed",
     "step.blocked": "blocked",
     "step.skipped": "skipped",
+    "step.needs_review": AGAIN,
+    "step.reset": AGAIN,
 }
 _AGENT_OUTCOMES = {
     "agent.finished": "done",
@@ -303,7 +307,8 @@ class Contests:
         if table is None or not _is_readable(event):
             return None
         standing = self._standing.get(f"{table}:{getattr(event.body, table)}", [])
-        stated = [s for s in standing if s.side.outcome]
+        # Whoever works on it does what those want who put it back.
+        stated = [s for s in standing if s.side.outcome not in ("", AGAIN)]
         unseen = [s for s in stated if not self._knows(event, s)]
         if not unseen:
             return None

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.memory import room_in_memory
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tests.pgserver import PgServer
@@ -25,6 +27,11 @@ pytest.register_assert_rewrite("holdfast.testing")
 
 # Started in the background, interrupts are ignored, and every program inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Memory will do for what tests write, where there is room for it: a sync costs nothing there, and
+# what lasts through a power cut is shown by `tests/crash`, which knows by itself what was synced.
+if (memory := room_in_memory()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
 _GIVEN_POSTGRES = os.environ.get("HOLDFAST_TEST_POSTGRES") or ""
 SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)

@@ -22,6 +22,8 @@ from typing import Any
 
 import psycopg
 
+from tests.memory import room_in_memory
+
 _QUICK = {
     "fsync": "off",  # tests kill processes, not the power
     "full_page_writes": "off",
@@ -61,7 +63,8 @@ class PgServer:
         self._bin = binaries(version)
         self._settings = {**_QUICK, **settings}
         self._as = _somebody()
-        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=None if data else _memory()))
+        memory = None if data else room_in_memory(1 << 29)
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=memory))
         self._data = Path(data) / "data" if data else self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -155,15 +158,6 @@ class PgServer:
         )  # fmt: skip
         if done.returncode:
             raise NoServer(f"{program}: {done.stderr.strip()[-300:]}")
-
-
-def _memory() -> str | None:
-    """A folder in memory, if there is one with room: nothing of this has to last."""
-    try:
-        facts = os.statvfs("/dev/shm")
-    except OSError:
-        return None
-    return "/dev/shm" if facts.f_bavail * facts.f_frsize > 1 << 29 else None
 
 
 def _somebody() -> dict[str, Any]:

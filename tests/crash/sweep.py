@@ -18,13 +18,13 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.crash.forkserver import SUFFERED_BY, Fault, ForkServer, Point
+from tests.memory import room_in_memory
 
 EVERY_FAULT = tuple(SUFFERED_BY)
 
 # Memory will do, because the shim itself knows what was synced. (Read here: tests clean their
 # environment.)
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-GROUND = os.environ.get("HOLDFAST_CRASH_DIR", MEMORY)
+GROUND = os.environ.get("HOLDFAST_CRASH_DIR", room_in_memory())
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 import itertools
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,8 @@ SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """In memory where there is such a place: no power is cut here, and syncs cost time."""
-    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    home = Path(tempfile.mkdtemp(prefix="holdfast-herd.", dir=place))
-    yield home
-    shutil.rmtree(home)
+def home(tmp_path: Path) -> Path:
+    return tmp_path
 
 
 def herded(writer: str, home: Path, *, count: int, calm: int, seed: int = SEED) -> Herded:

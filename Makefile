@@ -37,7 +37,7 @@ lint: venv tools ## ruff, mypy --strict and codespell
 check: lint ## what must pass before pushing: lint, and the tests held against the requirements
 	$(PYTEST) -n $(WORKERS) --conformance $(ARGS)
 
-soak: venv tools ## run the long tiers: about SECONDS=120, and 100,000 histories of devices, two minutes more
+soak: venv tools ## run the long tiers: about SECONDS=120, 100,000 histories of devices and kills at every step
 	@HOLDFAST_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
 
 mutants: venv tools ## let the tests find kept faults in the program (SECONDS=0 for all of them)

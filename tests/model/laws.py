@@ -96,7 +96,7 @@ def the_past_is_what_links_lead_to(case: Case) -> None:
 
 
 def retractions_are_those_that_stand(case: Case) -> None:
-    assert retracted(case.ordered) == oracle.withdrawn(case.ordered)
+    assert retracted(case.ordered) == case.disputes.gone
 
 
 # -- disputes ----------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def disputes_are_the_concurrent_contradictions(case: Case) -> None:
 
 
 def status_is_the_last_word_or_active_while_disputed(case: Case) -> None:
-    assert case.state.core.status == oracle.status(case.ordered)
+    assert case.state.core.status == oracle.status(case.disputes)
 
 
 def a_unit_is_in_a_status_that_stands(case: Case) -> None:
@@ -207,7 +207,7 @@ def every_event_is_counted(case: Case) -> None:
     core = case.state.core
     assert core.events == len({e.hash for e in case.events})
     firsts = case.disputes.valid
-    assert core.retracted == len(oracle.withdrawn(case.ordered))
+    assert core.retracted == len(case.disputes.gone)
     assert core.erased == sum(isinstance(e.body, ev.Erased) for e in firsts)
     assert sum(core.unknown.values()) == sum(isinstance(e.body, ev.Unknown) for e in firsts)
     assert core.clock == max(e.head.clock for e in case.events)

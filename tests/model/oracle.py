@@ -134,13 +134,14 @@ class Disputes:
 
     def __init__(self, ordered: Sequence[Event]) -> None:
         self.past = pasts(ordered)
-        gone = withdrawn(ordered)
+        self.gone = withdrawn(ordered)
+        self.said = {event.hash: says(event) for event in ordered}
         firsts = {event.id: event for event in first_copies(ordered)}
         self.copies: dict[str, set[str]] = {}
         for event in ordered:
-            if says(event) == says(firsts[event.id]):
+            if self.said[event.hash] == self.said[firsts[event.id].hash]:
                 self.copies.setdefault(event.id, set()).add(event.hash)
-        self.valid = [event for event in firsts.values() if event.id not in gone]
+        self.valid = [event for event in firsts.values() if event.id not in self.gone]
 
     def knows(self, later: Event, earlier: Event) -> bool:
         """Whether the writer of any copy of `later` had any copy of `earlier`."""
@@ -151,13 +152,13 @@ class Disputes:
         )
 
     def standing(self, subject: str) -> list[Event]:
-        spoken = [e for e in self.valid if (said := says(e)) and said[0] == subject]
+        spoken = [e for e in self.valid if (said := self.said[e.hash]) and said[0] == subject]
         return [e for e in spoken if not any(self.knows(o, e) for o in spoken if o is not e)]
 
     def sides(self, subject: str) -> set[str]:
         """Hashes of the statements in dispute, of work too; empty when there is no dispute."""
-        stated = [e for e in self.standing(subject) if (said := says(e)) and said[1]]
-        outcomes = {said[1] for e in stated if (said := says(e))}
+        stated = [e for e in self.standing(subject) if (said := self.said[e.hash]) and said[1]]
+        outcomes = {said[1] for e in stated if (said := self.said[e.hash])}
         unaware = set()
         if subject == "session":
             unaware = {w.hash for w in self.valid for e in stated if self.went_on(w, e)}
@@ -177,7 +178,7 @@ class Disputes:
 
         Not of those that were put back on purpose, or of which an id is on two chains.
         """
-        spoken = [(e, said[0]) for e in self.valid if (said := says(e))]
+        spoken = [(e, said[0]) for e in self.valid if (said := self.said[e.hash])]
         units = {s for _, s in spoken if s.startswith(("step:", "agent:"))}
         units -= {s for e, s in spoken if e.kind in PUT_BACK or len(self.copies[e.id]) > 1}
         found = {unit: {OUTCOMES.get(e.kind) for e in self.standing(unit)} for unit in units}
@@ -185,13 +186,12 @@ class Disputes:
         return {unit: words for unit, words in stated.items() if words}
 
     def open(self) -> dict[str, set[str]]:
-        subjects = {said[0] for e in self.valid if (said := says(e))}
+        subjects = {said[0] for e in self.valid if (said := self.said[e.hash])}
         return {subject: sides for subject in subjects if (sides := self.sides(subject))}
 
 
-def status(ordered: Sequence[Event]) -> str:
+def status(disputes: Disputes) -> str:
     """The last word on the session, unless it was forgotten or its end is disputed."""
-    disputes = Disputes(ordered)
     word = ""
     for event in disputes.valid:
         if event.kind == "session.forgotten" and not isinstance(event.body, ev.Unknown):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ _BEGAN = 1_700_000_000_000
 _NAMES = ("m", "b", "x", "f", "q", "c")
 _SKEW = {"x": 5 * 86_400_000, "q": -400 * 86_400_000}
 """By how much the clocks of some devices are off, by the first letter of their names."""
+_Made = TypeVar("_Made")
 _AHEAD = ("future.thing", "step.teleported", "session.cloned")
 
 
@@ -87,7 +88,7 @@ class World:
     def live(self, steps: int, *, newer: bool = True) -> None:
         self.write(self.machines[0], ev.SessionStarted(goal="hold fast"))
         for _ in range(steps):
-            happening = _pick(self.random, _HAPPENINGS)
+            happening = self.random.choice(_HAPPENINGS)
             if newer or happening is not _write_newer:
                 happening(self)
 
@@ -232,7 +233,12 @@ def _back_up_or_restore(world: World) -> None:
         machine.take_new_id()
 
 
-_HAPPENINGS: list[tuple[int, Callable[[World], None]]] = [
+def _weighted(*rows: tuple[int, _Made]) -> list[_Made]:
+    """Each value as often as its weight says, to choose from."""
+    return [value for weight, value in rows for _ in range(weight)]
+
+
+_HAPPENINGS: list[Callable[[World], None]] = _weighted(
     (50, _write),
     (20, _exchange),
     (8, _join),
@@ -241,16 +247,7 @@ _HAPPENINGS: list[tuple[int, Callable[[World], None]]] = [
     (6, _adopt),
     (5, _back_up_or_restore),
     (3, _write_newer),
-]
-
-
-def _pick(random: Random, weighted: list[tuple[int, Any]]) -> Any:
-    at = random.randrange(sum(weight for weight, _ in weighted))
-    for weight, value in weighted:
-        if at < weight:
-            return value
-        at -= weight
-    raise AssertionError("the weights add up")
+)
 
 
 # -- bodies ------------------------------------------------------------------------------------
@@ -258,8 +255,7 @@ def _pick(random: Random, weighted: list[tuple[int, Any]]) -> Any:
 
 def random_body(random: Random) -> Body:
     """Any kind there is; those that can contradict each other come up more often."""
-    make: Callable[[Random], Body] = _pick(random, _BODIES)
-    return make(random)
+    return random.choice(_BODIES)(random)
 
 
 def _step(random: Random) -> str:
@@ -305,7 +301,7 @@ def _attribute(random: Random) -> Body:
     return ev.AttributeSet(key=random.choice(("model", "progress", "mood")), value=value)
 
 
-_BODIES: list[tuple[int, Callable[[Random], Body]]] = [
+_BODIES: list[Callable[[Random], Body]] = _weighted(
     (6, lambda r: ev.SessionCompleted()),
     (3, lambda r: ev.SessionFailed(because="no way on")),
     (3, lambda r: ev.SessionAborted()),
@@ -355,7 +351,7 @@ _BODIES: list[tuple[int, Callable[[Random], Body]]] = [
     (1, lambda r: ev.ContractAcknowledged(agent=_agent(r), version="1", checksum="d5")),
     (1, lambda r: ev.ForeignEdited(layout="praxis", path="s.json", digest="d6")),
     (1, lambda r: ev.EvidenceObserved(proof="lint", argv=["make"], exit=r.choice((0, 2)))),
-]
+)
 
 
 # -- lies --------------------------------------------------------------------------------------

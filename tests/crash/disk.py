@@ -68,7 +68,7 @@ def lay_out(source: str, target: str) -> None:
         path = os.path.join(target, name)
         shutil.rmtree(path) if there[name][1] else os.unlink(path)
     for name, (_, is_folder) in wanted.items():
-        copy = lay_out if is_folder else shutil.copyfile
+        copy = lay_out if is_folder else shutil.copy
         copy(os.path.join(source, name), os.path.join(target, name))
     shutil.copymode(source, target)
 

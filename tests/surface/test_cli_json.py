@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyrage
 import pytest
 
 from holdfast.cli.screen import json_text
+from tests.crash.disk import lay_out
 from tests.layouts import IDS, bundle
 from tests.remote.quick import seal_quickly
 from tests.surface.support import Answer, Cli
@@ -112,11 +114,30 @@ RECORDING = """
 """
 
 
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stage")
+
+
 @pytest.fixture
-def scene(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def scene(stage: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Made once; from then on laid out afresh in the same place, so that nothing was moved."""
     monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
     monkeypatch.setenv("HOLDFAST_PASSPHRASE", "secret")
     monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
+    here, kept = stage / "here", stage / "kept"
+    monkeypatch.setenv("HOLDFAST_HOME", str(here / "home"))
+    if kept.exists():
+        lay_out(str(kept), str(here))
+    (here / "project").mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(here / "project")
+    if not kept.exists():
+        _make(Cli(), here / "project")
+        shutil.copytree(here, kept)
+    return Cli()
+
+
+def _make(cli: Cli, project: Path) -> None:
     cli.ok("key", "init")
     cli.ok("remote", "add", "usb", f"folder:{project / 'usb'}")
     (project / "a.py").write_text("x = 1\n")
@@ -144,7 +165,6 @@ def scene(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     active = project / "sessions" / "active"
     active.mkdir(parents=True)
     (active / "s1.json").write_text('{"session_id": "s1", "path": "/", "started": "x", "pid": 1}')
-    return cli
 
 
 def _come_apart(cli: Cli) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.memory import room_in_memory
+from tests.warm import Warm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,3 +148,16 @@ def pg_url(request: pytest.FixtureRequest) -> str:
 def pg_store(pg_url: str) -> str:
     """The URL of a store on that server which nobody has used."""
     return f"{pg_url}&schema=t{os.getpid()}_{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    warm = Warm()
+    yield warm
+    warm.close()
+
+
+@pytest.fixture
+def quick_probe(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Databases are looked at from a process of its own, as ever, but not a new interpreter."""
+    monkeypatch.setattr("holdfast.probe._child", warm.run)

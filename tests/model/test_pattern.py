@@ -97,10 +97,10 @@ def test_what_is_not_supported_is_named_with_its_column(
     ["(((a{100}){100}){100}){100}", "((((){1000}){1000}){1000}){1000}", "(a|b){1000}c{1000}"],
 )
 def test_repeats_that_expand_to_too_much_are_refused_at_once(pattern: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(BadPattern, match="expand"):
         compiled(pattern)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_repeats_that_expand_to_too_much_are_refused_at_once(pattern: str) -> No
     ["(a+)+b", "(a|a)*b", "(a*)*b", "a?" * 60 + "a{60}b", "(.*)*(.*)*(.*)*x", "((a{0,30}){0,30})b"],
 )
 def test_patterns_that_explode_elsewhere_stay_fast(pattern: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert not compiled(pattern).matches("a" * 2_000)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_text_too_long_for_a_wide_pattern_is_refused_not_waited_for() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(BadPattern, match="too long"):
         compiled("((a?){400})*b").matches("a" * 100_000)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10

@@ -851,7 +851,8 @@ def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
     assert pragma("secure_delete") == 1
     assert pragma("auto_vacuum") == 2
     assert pragma("wal_autocheckpoint") == 128
-    assert pragma("busy_timeout") == 20_000
+    # Whoever waited for our own lock has only the rest of its twenty seconds.
+    assert 10_000 < int(str(pragma("busy_timeout"))) <= 20_000
 
 
 def test_every_table_of_ours_is_strict(store: SqliteStore) -> None:

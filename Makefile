@@ -6,7 +6,9 @@ BIN := .venv/bin
 SECONDS ?= 120
 WORKERS ?= auto
 ARGS ?=
-PYTEST := $(BIN)/python -m pytest -q
+# Rewriting the assertions of all tests takes longer than many of them; so it is kept, whatever the
+# environment says. `make clean` removes it.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-agents test-mcp lint check soak mutants bench conformance dist clean venv tools

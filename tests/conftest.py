@@ -113,6 +113,7 @@ def _environment(home: Path) -> dict[str, str]:
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_RUNTIME_DIR": str(home / ".run"),
         "TZ": "UTC",
+        "PYTHONDONTWRITEBYTECODE": "1",  # what a test starts leaves nothing in the tree
         "LC_ALL": "C.UTF-8",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",

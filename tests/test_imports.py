@@ -293,6 +293,7 @@ def test_start_up_path_loads_only_itself() -> None:
 
 
 @cache
+@cache
 def modules() -> dict[str, Path]:
     """Every module by its short name: `store.sqlite`, and `holdfast` for the package itself."""
     return {_short(path): path for path in sorted(SOURCE.rglob("*.py"))}
@@ -303,6 +304,7 @@ def _short(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__") or "holdfast"
 
 
+@cache
 def row_of(name: str) -> str | None:
     return next((row for row in ALLOWED if matches(name, row)), None)
 

@@ -9,7 +9,7 @@ from tests.crash.sweep import Swept, sweep
 
 SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
-SAMPLE = 24
+SAMPLE = 12
 
 
 def assert_sound(result: Swept) -> None:

@@ -10,8 +10,8 @@ from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
 SCENARIOS = ["FIRST", "APPEND", "TWO_SESSIONS", "LEFT_OPEN", "RETRIED", "CHECKPOINT"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
-SAMPLE = 40
-OF_AN_APPEND = 80
+SAMPLE = 20
+OF_AN_APPEND = 40
 
 
 def assert_sound(result: Swept) -> None:

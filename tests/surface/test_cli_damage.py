@@ -13,6 +13,8 @@ import pytest
 
 from tests.surface.support import Answer, Cli
 
+pytestmark = pytest.mark.usefixtures("quick_probe")
+
 Harm = Callable[[Path], None]
 
 

@@ -144,7 +144,7 @@ ALLOWED = {
     "sharing": "errors home keychain remote remote.* store.remotes text travel.circling"
     " travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
-    "who": "home layout process store.remotes",
+    "who": "home layout process remote.code store.remotes",
     "arrival": "holdfast errors clock config files git home keychain model.* place sha"
     " store.remotes text travel.background verb who workspace",
     "survey": "arrival place process prove text verb who model.* store.local",

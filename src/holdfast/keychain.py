@@ -79,6 +79,11 @@ def own_name(home: Holdfast) -> str:
     return home.settings.device_name or device_name()
 
 
+def own_circle(home: Holdfast) -> str:
+    """The id of the circle that this device is in; "" if it is in none."""
+    return circles.kept_id(folder(home))
+
+
 def is_locked(home: Holdfast) -> bool:
     """Whether the key of this device is wrapped in a passphrase that must be known to open it."""
     place = folder(home)

@@ -154,6 +154,17 @@ def fit(text: str, columns: int, *, right: bool = False) -> str:
     return fill + line if right else line + fill
 
 
+def person_title(person: str, device: str) -> str:
+    """How a person is shown in a line: as they are called, who gave a name.
+
+    Who is known by a fingerprint alone gets the name of a device of theirs, which is a claim, with
+    the beginning of the fingerprint, which is none.
+    """
+    if len(person) != 24 or any(c not in "-0123456789abcdef" for c in person) or not device:
+        return person
+    return f"{device} ({person[:9]})"
+
+
 def plural(count: int, word: str, many: str = "") -> str:
     """`1 event`, `2 events`."""
     return f"{count} {word if count == 1 else many or word + 's'}"

@@ -40,6 +40,15 @@ def persons(home: Holdfast) -> dict[str, str]:
     return home.store.remotes.persons()
 
 
+def person_of(home: Holdfast, circle: str) -> str:
+    """The person of a circle: the fingerprint, with what a device of theirs is called."""
+    from holdfast.remote.code import grouped
+
+    known, mark = names(home), grouped(circle)
+    called = [known.get(device, device) for device, who in persons(home).items() if who == mark]
+    return f"{mark} ({', '.join(dict.fromkeys(called))})" if called else mark
+
+
 def travel(home: Holdfast, session: str) -> Travel:
     """How a session stands with the remotes of this home; the one asked last counts."""
     from holdfast.layout import Travel

@@ -100,6 +100,7 @@ INSTEAD |= {
 }
 INSTEAD["ingest --discard"] = "`Holdfast.ingest_discard()`"
 INSTEAD["list --size"] = "`Session.size()` of each"
+INSTEAD["key recover --confirm"] = "`agree`, which is shown the circle and may raise"
 INSTEAD["resume --device"] = "`hf.session(hf.last_on(NAME))`"
 INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")

@@ -111,6 +111,22 @@ def test_what_another_person_said_is_quoted_with_its_origin_and_unconfirmed(two:
     assert "Goal: Fix the login after all" in two.session.brief(fenced=False).text
 
 
+def test_who_gave_no_name_is_shown_by_a_device_and_the_beginning_of_the_fingerprint(
+    two: Two,
+) -> None:
+    mark = "ab12-cd34-ef56-7890-ab12"
+    two.session.task_add("write it", id="w")
+    two.meet()
+    two.desktop.session("login").task_done("w")
+    two.meet()
+    two.laptop.store.remotes.met({two.desktop.store.device: mark})
+    text = two.session.brief(fenced=False).text
+    assert '"mind the path" (from desktop (ab12-cd34), unconfirmed)' in text
+    assert f"desktop, of {mark}: " in text, "once, and whole"
+    assert "w: write it (by desktop (ab12-cd34))" in text
+    assert {line.person for line in two.session.log()} == {"", mark}
+
+
 def test_a_carried_chain_keeps_the_name_of_who_wrote_it(two: Two, travellers: Travellers) -> None:
     third, stick = travellers.make("third"), MemoryRemote()
     folder = str(Path(two.laptop.settings.home) / "keys")

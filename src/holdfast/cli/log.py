@@ -7,7 +7,7 @@ import time
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.screen import VERSION
 from holdfast.cli.words import about, word_of
-from holdfast.text import fit, one_line, shorten, width
+from holdfast.text import fit, one_line, person_title, shorten, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 2.0
 _WHO, _WORD, _LEAST, _DEVICE = 12, 11, 16, 12
+_PERSON, _NARROW, _ROOMY = 32, 18, 100
 _GOAL = 50
 _COLOURS = {
     "error.raised": "red",
@@ -58,24 +59,32 @@ def _tell(
     """Print events; returns the number of the last one."""
     from holdfast.timeline import plain_event
 
-    now = hf.clock.now()
+    now, room = hf.clock.now(), _room_for_devices(hf, screen)
     for line in lines:
         last = line.event.seq
         if screen.json:
             screen.object({"holdfast": VERSION, **plain_event(line)})
         else:
-            for parts in _lines(line, _head(line, now, hf), screen, full=full):
+            for parts in _lines(line, _head(line, now, hf, room), screen, full=full):
                 screen.line(*parts)
     return last
 
 
-def _head(line: LogLine, now: int, hf: Holdfast) -> list[str]:
+def _room_for_devices(hf: Holdfast, screen: Screen) -> int:
+    """Columns for devices and persons: names of people are longer, and are not to be cut."""
+    others = hf.store.remotes.persons()
+    titles = [person_title(one, hf.device(device)) for device, one in others.items()]
+    most = _PERSON if not screen.columns or screen.columns >= _ROOMY else _NARROW
+    return min(max([_DEVICE, *map(width, titles)]), most)
+
+
+def _head(line: LogLine, now: int, hf: Holdfast, room: int) -> list[str]:
     """Number, time, who; and on which device, where a session was written on several."""
     event = line.event
     who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
-    device = "here" if line.device == hf.store.device else line.person or line.name
-    device = device if line.device else ""
-    where = [f"{fit(device, _DEVICE)} "] if device else []
+    named = person_title(line.person, line.name) or line.name
+    device = "here" if line.device == hf.store.device else named
+    where = [f"{fit(device, room)} "] if line.device and device else []
     return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
 
 

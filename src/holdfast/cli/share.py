@@ -64,6 +64,8 @@ def _session(options: Namespace, hf: Holdfast) -> str:
 def _tell_list(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     shared = hf.shares(_session(options, hf))
     screen.answer(_values(shared))
+    if owner := hf.owner(shared.owner):
+        screen.line("  it is shared with you by ", owner)
     _tell_members(shared, screen)
     if not shared.members:
         screen.line("shared with nobody")

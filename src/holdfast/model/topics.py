@@ -36,6 +36,7 @@ from holdfast.model.state import (
     Step,
 )
 from holdfast.model.summary import FAILED, died, plain_outcome, plan, subject
+from holdfast.text import person_title
 from holdfast.timing import Progress, long
 
 PERSON = "person:"
@@ -171,8 +172,12 @@ class Known(Struct):
 
     def by(self, actor: str, device: str) -> str:
         """Who said something: the actor, or the person whose device it was said on."""
-        person = self.around.persons.get(self.writer(device), "")
+        person = self._person(self.writer(device))
         return f"{PERSON}{person}" if person else actor
+
+    def _person(self, chain: str) -> str:
+        named = self.around.device_names.get(chain, "")
+        return person_title(self.around.persons.get(chain, ""), named)
 
     def on(self, device: str) -> str:
         """Which device, where several took part and it is not this one."""
@@ -180,6 +185,11 @@ class Known(Struct):
         if len(self.core.chains) < 2 or chain == self.around.device or self.budget < ROOMY:
             return ""
         return f" (on {self.around.device_names.get(chain, chain)})"
+
+    def doer(self, device: str) -> str:
+        """Whose doing it was, where it is not told by whose words they are."""
+        person = self._person(self.writer(device)) if self.budget >= ROOMY else ""
+        return f" (by {person})" if person else self.on(device)
 
     def when(self, at: int) -> str:
         return f" ({stamp(at)})" if at and self.budget >= ROOMY else ""
@@ -618,7 +628,7 @@ def _agents(known: Known) -> Topic:
     rows += [row for row in known.newest("agent", Agent) if not row.is_open]
     dead = {agent.id for agent in known.dead}
     found = [
-        Entry(a.id, _agent(a, known), tail=known.on(a.device)) for a in rows if a.id not in dead
+        Entry(a.id, _agent(a, known), tail=known.doer(a.device)) for a in rows if a.id not in dead
     ]
     return Topic("agents", "Agents", found, known.state.count("agent") - len(dead))
 
@@ -664,7 +674,9 @@ def _proofs(known: Known) -> Iterator[Entry]:
 def _done(known: Known) -> Topic:
     total = known.state.tasks("done")
     rows = known.newest("step", Step) if total else []
-    found = [Entry(s.id, _finished(s), tail=known.on(s.device)) for s in rows if s.status == "done"]
+    found = [
+        Entry(s.id, _finished(s), tail=known.doer(s.device)) for s in rows if s.status == "done"
+    ]
     return Topic("done", "Done", found, total)
 
 
@@ -674,7 +686,7 @@ def _finished(step: Step) -> str:
 
 
 def _files(known: Known) -> Topic:
-    found = [Entry(f.path, _file(f), tail=known.on(f.device)) for f in known.newest("file", File)]
+    found = [Entry(f.path, _file(f), tail=known.doer(f.device)) for f in known.newest("file", File)]
     return Topic("files", "Files touched", found, known.state.count("file"))
 
 

@@ -265,6 +265,13 @@ class TravelVerbs:
 
         return sharing.unshare(self._home, session, who)
 
+    def owner(self, circle: str) -> str:
+        """Who the person of a circle is, if that is not the user: what is known here of them."""
+        from holdfast.keychain import own_circle
+        from holdfast.who import person_of
+
+        return "" if circle in ("", own_circle(self._home)) else person_of(self._home, circle)
+
     def shares(self, session: str) -> Shared:
         """With whom a session is shared, as its remotes tell."""
         from holdfast import sharing

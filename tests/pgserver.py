@@ -62,7 +62,7 @@ class PgServer:
         """`data` is the folder for its files where they must not be in memory."""
         self._bin = binaries(version)
         self._settings = {**_QUICK, **settings}
-        self._as = _somebody()
+        self._as = somebody()
         memory = None if data else room_in_memory(1 << 29)
         self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=memory))
         self._data = Path(data) / "data" if data else self.folder / "data"
@@ -89,7 +89,7 @@ class PgServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
                 **self._as,
             )
         self._wait()
@@ -160,13 +160,13 @@ class PgServer:
             raise NoServer(f"{program}: {done.stderr.strip()[-300:]}")
 
 
-def _somebody() -> dict[str, Any]:
+def somebody() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGINT)

@@ -31,7 +31,7 @@ class PostgresPlace(Place):
         self.schema = schema or f"hf{os.getpid()}_{next(_numbers)}"
         self.url = f"{url}&schema={self.schema}"
         super().__init__(partial(open_store, self.url, str(home), clock=Clock(), machine="m"))
-        self.server, self.home = url, home
+        self.server, self.home = url.replace("&prepare=no", ""), home
 
     def empty(self) -> None:
         """Leave the tables as they were when they were made, as another store."""

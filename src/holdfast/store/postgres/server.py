@@ -42,6 +42,7 @@ _SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "holdfast", "prepare": "yes"}
 _FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …"
 _NOT_THERE_YET = ("42P01", "3F000")
+_NO_OPTIONS = "unsupported startup parameter"
 _STARTING = ("57P03", "57P01", "57P02")
 
 
@@ -61,14 +62,28 @@ class Place:
         self.schema = ours["schema"]
         self.prepares = ours["prepare"] != "no"
         self._given = given
+        self._takes_options = True
         self.password = str(given.get("password") or "")
         self.shown = _shown(given, self.schema)
 
     def connect(self, patience: int = 0) -> Connection:
         """A connection that waits so many milliseconds for a lock, unless others share it."""
-        given = {"connect_timeout": _PATIENCE, **self._given}
-        if patience and self.prepares:
-            given["options"] = f"{given.get('options') or ''} -c lock_timeout={patience}".strip()
+        if not (patience and self.prepares):
+            return self._connect()
+        try:
+            if self._takes_options:
+                options = f"{self._given.get('options') or ''} -c lock_timeout={patience}"
+                return self._connect(options=options.strip())
+        except psycopg.OperationalError as error:
+            if _NO_OPTIONS not in str(error):
+                raise
+            self._takes_options = False  # so do poolers; it takes another round trip
+        made = self._connect()
+        made.execute(f"SET lock_timeout = {patience}")
+        return made
+
+    def _connect(self, **more: str) -> Connection:
+        given = {"connect_timeout": _PATIENCE, **self._given, **more}
         connection = Wired.connect(
             conninfo.make_conninfo(**given),
             autocommit=True,

@@ -1,14 +1,17 @@
 """Waiting until a session grows: a notification is a hint, its arrival number the truth.
 
 Not every server tells (a pooler that shares connections swallows it, some that speak the same
-protocol refuse to listen). So it is tried once whether one hears oneself; who does not looks
-again now and then, and so does, less often, who does. A *watcher* is written down while it waits:
-only then is a session's growth told at all.
+protocol refuse to listen). So it is tried once whether one connection hears another; who does not
+looks again now and then, and so does, less often, who does. A *watcher* is written down while it
+waits: only then is a session's growth told at all.
 """
 
 from __future__ import annotations
 
 import psycopg
+
+from holdfast.errors import HoldfastError
+from holdfast.store.postgres.server import Lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ def watch(store: PostgresStore, server: Server, key: str, after: int, timeout: f
     deadline = server.clock.monotonic() + timeout
     who = server.clock.random(8).hex()
     connection = None
-    if store.capabilities.notifies:
+    if store.capabilities.notifies and server.place.prepares:
         connection = _listening(store, server, (key, who, timeout + _RARELY))
     try:
         return _wait(store, server, key, after, deadline, connection)
@@ -86,10 +89,11 @@ def _listening(
     try:
         connection.execute(f"LISTEN {name}")
         if store.hears_itself is None:
-            connection.execute("SELECT pg_notify(%s, '')", (name,))
+            # From another one: a pooler that shares connections does pass back one's own.
+            server.use(lambda other: other.execute("SELECT pg_notify(%s, '')", (name,)))
             store.hears_itself = any(connection.notifies(timeout=_ECHO, stop_after=1))
         connection.execute(server.sql(_ENLIST), watcher)
-    except psycopg.Error:
+    except (psycopg.Error, Lost, HoldfastError):
         store.hears_itself = False
     if not store.hears_itself:
         store.capabilities.notifies = False

@@ -150,7 +150,7 @@ def test_without_yes_off_a_terminal_nothing_is_moved(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()
     answer = cli("cleanup")
-    assert answer.code == 2 and "--yes" in answer.err and tree() == before
+    assert answer.code == 4 and "--yes" in answer.err and tree() == before
     assert cli("cleanup", source="no\n", terminal=True).code == 1 and tree() == before
     cli.ok("cleanup", source="yes\n", terminal=True)
     assert (ARCHIVE / "over-2025-01-09").is_dir()

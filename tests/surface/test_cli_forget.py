@@ -161,7 +161,7 @@ def test_forgetting_events_asks_first_and_says_what_is_out_of_reach(cli: Cli) ->
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     refused = cli("forget", "2")
-    assert refused.code == 2 and "holdfast forget '#2' --yes" in refused.err
+    assert refused.code == 4 and "holdfast forget '#2' --yes" in refused.err
     answer = cli("forget", "#2", source="no\n", terminal=True)
     assert answer.code == 1 and f"#2 note  {WORD}" in answer.out
     planned = cli.ok("forget", "2", "--dry-run").out
@@ -208,3 +208,17 @@ def test_a_reader_in_the_way_keeps_no_backup_from_being_cleaned(cli: Cli, home: 
         answer = cli("forget", "plan", "--yes")
     assert (answer.code, "old pages" in answer.err) == (6, True)
     assert not any(_in_pack(path, WORD.lower().encode()) for path in home.rglob("*.hfpack"))
+
+
+def test_forgetting_says_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("start", "a plan", "--id", "plan")
+    cli.ok("note", WORD)
+    cli.ok("note", "another")
+    assert "next sync" not in cli.ok("forget", "#3", "--yes").out
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    planned = cli.ok("forget", "#2", "--dry-run").out
+    assert "usb: replaced there by the next sync" in planned
+    told = cli.ok("forget", "#2", "--yes").out
+    assert "still on usb: the next sync erases it there" in told
+    assert "remotes that were removed" in told
+    assert cli.json("forget", "plan", "--yes")["remotes"] == ["usb"]

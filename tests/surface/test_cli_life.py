@@ -110,11 +110,11 @@ def test_forget_refuses_without_being_told_and_names_what_would_go(cli: Cli) -> 
     cli.start("Secret plan", "--id", "plan")
     cli.ok("note", "x")
     answer = cli("forget", "plan")
-    assert answer.code == 2
+    assert answer.code == 4
     assert "2 events, 1 note" in answer.err
     assert "holdfast forget plan --yes" in answer.err
     assert cli.json("status")["session"] == "plan"
-    assert cli("--json", "forget", "plan").code == 2
+    assert cli("--json", "forget", "plan").code == 4
 
 
 def test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up(cli: Cli) -> None:

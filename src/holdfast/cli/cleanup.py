@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Refused
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -185,7 +185,7 @@ def _names_nothing(options: Namespace) -> bool:
 
 def _agreed(going: list[Put], screen: Screen) -> bool:
     if not screen.can_ask:
-        raise InvalidInput(
+        raise Refused(
             f"{plural(len(going), 'session')} would be put away",
             why=", ".join(one.feature for one in going[:5]),
             hint="if that is meant, add --yes; to see what would be done, --dry-run",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.words import about
-from holdfast.errors import InvalidInput, NoSession
+from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.text import one_line, plural
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.model.event import Event
     from holdfast.session import Session
 
-_NOT_TOUCHED = "exports, and backups that were written or copied elsewhere"
+_NOT_TOUCHED = "exports, backups that were written or copied elsewhere, remotes that were removed"
 _SHOWN = 20
 _TEXT = 60
 
@@ -101,7 +101,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         return 1
     done = session.forget(force=options.force)
     told = {"status": "forgotten", "forgotten": going, "left": done.left}
-    places = {"removed": done.removed, "cleaned": done.cleaned, "not_touched": _NOT_TOUCHED}
+    places = {"removed": done.removed, "cleaned": done.cleaned, **_elsewhere(session)}
     screen.answer({**shown, **told, **places})
     screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
     screen.line(
@@ -115,7 +115,7 @@ def _forget_again(session: Session, options: Namespace, screen: Screen) -> int:
     """What could not be looked into when it was forgotten may have become readable since."""
     done = session.forget(force=options.force)
     places = {"removed": done.removed, "cleaned": done.cleaned, "left": done.left}
-    screen.answer({"session": session.id, "status": "forgotten", **places})
+    screen.answer({"session": session.id, "status": "forgotten", **places, **_elsewhere(session)})
     screen.done(f"Session {session.id} was forgotten before; the rest was looked through again.")
     for path in done.cleaned:
         screen.line(f"cleaned: {path}")
@@ -129,8 +129,14 @@ def _tell_rest(session: Session, removed: list[str], left: list[str], screen: Sc
     screen.line(f"not touched: {_NOT_TOUCHED}")
     for path in left:
         screen.line(f"may still hold some of it, look yourself: {path}")
-    if _remotes(session):
-        screen.hint("to erase it on your remotes and other devices too: ", "holdfast sync")
+    if there := _remotes(session):
+        screen.line(f"still on {', '.join(there)}: the next sync erases it there")
+        screen.hint("on your other devices, when they sync too: ", "holdfast sync")
+
+
+def _elsewhere(session: Session) -> dict[str, Any]:
+    """Where the next sync erases it, and what nobody can reach."""
+    return {"remotes": _remotes(session), "not_touched": _NOT_TOUCHED}
 
 
 def _remotes(session: Session) -> list[str]:
@@ -172,8 +178,7 @@ def _tell_reach(
             "dry_run": True,
             "forgotten": going,
             **found._asdict(),
-            "remotes": _remotes(session),
-            "not_touched": _NOT_TOUCHED,
+            **_elsewhere(session),
         }
     )
     screen.line(("Nothing was erased. This would go for good:", "bold"))
@@ -199,8 +204,8 @@ def _tell_out_of_reach(session: Session, screen: Screen) -> None:
 
 def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], screen: Screen) -> bool:
     parts = _in_words(going)
-    if screen.json or not (screen.is_terminal and screen.source.isatty()):
-        raise InvalidInput(
+    if not screen.can_ask:
+        raise Refused(
             f"session {session.id} would be erased for good",
             why=parts,
             hint=f"if that is meant: holdfast forget {session.id} --yes",
@@ -215,13 +220,7 @@ def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], scre
             ("backups", f"{going['backups']} here, cleaned of it" if going["backups"] else ""),
         ]
     )
-    return _says_yes(screen)
-
-
-def _says_yes(screen: Screen) -> bool:
-    screen.out.write("Type yes to erase it: ")
-    screen.out.flush()
-    return screen.source.readline().strip().lower() == "yes"
+    return screen.says_yes("to erase it")
 
 
 # -- events --------------------------------------------------------------------------------------
@@ -243,7 +242,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
             "events": _plain(done.events),
             "left": done.left,
             "cleaned": done.cleaned,
-            "not_touched": _NOT_TOUCHED,
+            **_elsewhere(session),
         }
     )
     if not done.events:
@@ -280,8 +279,7 @@ def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
             "events": _plain(found),
             "backups": reach.backups,
             "aside": reach.aside,
-            "remotes": _remotes(session),
-            "not_touched": _NOT_TOUCHED,
+            **_elsewhere(session),
         }
     )
     screen.line(("Nothing was erased. What these say would go for good:", "bold"))
@@ -293,9 +291,9 @@ def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
 
 
 def _agreed_to_events(session: Session, found: list[Event], screen: Screen) -> bool:
-    if screen.json or not (screen.is_terminal and screen.source.isatty()):
+    if not screen.can_ask:
         numbers = " ".join(f"'#{event.seq}'" for event in found)
-        raise InvalidInput(
+        raise Refused(
             f"what {plural(len(found), 'event')} of session {session.id} say would be erased",
             why="for good: forgetting cannot be undone",
             hint=f"if that is meant: holdfast forget {numbers} --yes",
@@ -306,7 +304,7 @@ def _agreed_to_events(session: Session, found: list[Event], screen: Screen) -> b
         screen.line(_line(event))
     if len(found) > _SHOWN:
         screen.line(f"  and {len(found) - _SHOWN} more")
-    return _says_yes(screen)
+    return screen.says_yes("to erase it")
 
 
 COMMANDS = {

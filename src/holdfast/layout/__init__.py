@@ -22,6 +22,7 @@ A sixth layout is one module with a class that meets `Layout`, named in `REGISTR
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -169,6 +170,7 @@ REGISTRY: dict[str, tuple[str, str]] = {
 """Id → module, and the layout's root folder in a project; an essay's is its session's own."""
 
 
+@cache
 def layout(id: str) -> Layout:
     """The layout of an id; a module is loaded when it is first asked for."""
     module = import_module(f"holdfast.layout.{REGISTRY[id][0]}")

@@ -197,21 +197,30 @@ def written(
     """The files for some facts; but where we only could not keep a text whole, what the user wrote.
 
     The layout knows elements by such texts, so it is shown the files in the words that were kept.
-    `was` is what was written last, if the files say just that.
+    `was` is what was written last, if the files say just that. What stays is the very part of
+    `old`.
     """
     if old and (was is None or lens.id == "praxis"):  # which looks at all of them each time
         facts = _untold(facts, lens.get(old, where))
     made = carry.write(lens, old or None, facts, where, full=False, was=was)
-    if not old or not _substitutes(*_strings_apart(old, made), kept):
+    if not old:
+        return made
+    made = _sharing(old, made)
+    if not _substitutes(*_strings_apart(old, made), kept):
         return made
     words = _substitutes(_strings(old), _strings(made), kept)
     if not words:
         return made
     shown = _said_in(old, words)
-    return {
+    restored = {
         name: _restored(old.get(name), shown.get(name), value)
         for name, value in carry.write(lens, shown, facts, where, full=False).items()
     }
+    return _sharing(old, restored)
+
+
+def _sharing(old: Tree, new: Tree) -> Tree:
+    return {name: trees.shared(old.get(name), value) for name, value in new.items()}
 
 
 def _untold(facts: Facts, said: Facts) -> Facts:
@@ -269,8 +278,8 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
         if one is other:
             continue
         if isinstance(one, dict) and isinstance(other, dict):
-            pairs = ((one.get(key), other.get(key)) for key in one.keys() | other.keys())
-            todo += [(a, b) for a, b in pairs if a is not b]
+            todo += [(one.get(k), each) for k, each in other.items() if one.get(k) is not each]
+            todo += [(one[key], None) for key in one.keys() - other.keys()]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
         else:

@@ -28,7 +28,6 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, Speller, fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import written
-from holdfast.layout.tree import shared
 from holdfast.mirror.absorb import UNKNOWN, readme_of
 from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
 from holdfast.mirror.look import Look, Looker, Read
@@ -115,7 +114,7 @@ class Renderer:
         lens = lens_of(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         was = self._was(binding, looks) if brief else None
-        tree = shared(given, written(lens, given, facts, where, self._desk.journal.remains, was))
+        tree = written(lens, given, facts, where, self._desk.journal.remains, was)
         if any(look.data is None and look.name not in tree for look in looks):
             tree = lens.put(None, facts, where) | tree
         return _with_logs(tree, logs)

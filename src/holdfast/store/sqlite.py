@@ -162,6 +162,11 @@ class SqliteView(View):
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    def saved(self, connection: sqlite3.Connection, batch: Batch) -> SqliteView:
+        """The session as it is with a batch, looked at by whoever saved that."""
+        self._connection, self.core, self.fold = connection, batch.core, batch.fold
+        return self
+
     def end(self) -> None:
         """May be called twice."""
         self._connection, cursors, self._cursors = None, self._cursors, []
@@ -343,8 +348,8 @@ class SqliteStore(Store):
             if change is not None:
                 change.make(connection)
             if along is not None and batch is not None:
-                with self._load(connection, session) as now:
-                    along(now, connection)
+                with view.saved(connection, batch):
+                    along(view, connection)
             return (view, batch) if batch is not None else None
 
         done = self._database.write(act, self._remember, checks=True)

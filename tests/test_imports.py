@@ -131,9 +131,11 @@ ALLOWED = {
     " travel.opening travel.parcels",
     "travel.pushing": "derived model.* store travel travel.exchange travel.parcels"
     " travel.replacing travel.taking",
-    "travel.turning": "store.remotes travel.exchange travel.taking",
+    "travel.turning": "remote remote.ring store.remotes travel.exchange travel.taking",
     "travel.reach": "errors remote remote.careful remote.names store.remotes",
-    "keychain": "holdfast errors files home process remote remote.* store.remotes travel.reach",
+    "travel.alone": "holdfast errors files home",
+    "keychain": "holdfast errors files home process remote remote.* store.remotes travel.alone"
+    " travel.reach",
     "travel.circling": "holdfast errors home keychain remote remote.* store.remotes travel.reach"
     " travel.session_keys",
     "travel.remotes": "errors home remote remote.names store.remotes travel.reach",
@@ -141,8 +143,8 @@ ALLOWED = {
     " travel.*",
     "travel.background": "holdfast errors config files home verb.travel",
     "sealed_export": "holdfast errors files home keychain remote remote.*",
-    "sharing": "errors home keychain remote remote.* store.remotes text travel.circling"
-    " travel.reach travel.session_keys travel.visit",
+    "sharing": "errors home keychain remote remote.* store.remotes text travel.alone"
+    " travel.circling travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process remote.code store.remotes",
     "arrival": "holdfast errors clock config files git home keychain model.* place sha"

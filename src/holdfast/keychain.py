@@ -28,6 +28,7 @@ from holdfast.remote import code, keys, names
 from holdfast.remote.circle import Circle, Device
 from holdfast.remote.code import DeviceCode, same_fingerprint
 from holdfast.remote.keys import Key
+from holdfast.travel.alone import alone
 from holdfast.travel.reach import circle_bytes, reached
 
 TYPE_CHECKING = False
@@ -124,7 +125,8 @@ def init(home: Holdfast, *, passphrase: str = "", keyring: bool = False) -> Chan
     recovery = keys.new_recovery_code()
     now = home.clock.now()
     circle = circles.found(key, own_name(home), keys.recovery_key(recovery), made=now)
-    circle = circles.keep(place, circle, key)
+    with alone(home):
+        circle = circles.keep(place, circle, key)
     return Changed(circle, _myself(circle, key), spread(home, circle, key), recovery)
 
 
@@ -248,7 +250,8 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
     told = DeviceCode(own_name(home), key.recipient, key.verify)
     if not circle.is_active(key.id):
         circle = circles.approve(circle, recovery, told, made=home.clock.now())
-    circle = circles.keep(place, circle, key)
+    with alone(home):
+        circle = circles.keep(place, circle, key)
     return Changed(circle, _myself(circle, key), spread(home, circle, key))
 
 
@@ -348,8 +351,9 @@ def rename(home: Holdfast, which: str, name: str) -> Changed:
 def _change(
     home: Holdfast, act: Callable[[Circle, Key], Circle], about: str = "", *, recovery: str = ""
 ) -> Changed:
-    key, circle = own(home)
-    circle = circles.keep(folder(home), act(circle, key), key)
+    with alone(home):
+        key, circle = own(home)
+        circle = circles.keep(folder(home), act(circle, key), key)
     found = circle.device(about or key.id) or _myself(circle, key)
     return Changed(circle, found, spread(home, circle, key), recovery)
 

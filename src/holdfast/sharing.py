@@ -1,8 +1,9 @@
 """Sharing: with whom a session travels, on every remote that has it.
 
 A session is pushed first, then its ring is turned: a new epoch, sealed to everyone who may read
-from now on. Each remote has a ring of its own, so a change is made on each; one that cannot be
-reached keeps the old keys until the same is said again.
+from now on. Each remote has a ring of its own, so a change is made on each. One that cannot be
+reached keeps the old keys: that someone is put out is then said there by the next sync, that
+someone is let in when the same is asked for again.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.errors import Busy, HoldfastError, InvalidInput, Refused, RemoteFailed
 from holdfast.home import Holdfast
 from holdfast.keychain import Spread
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.code import PersonKey, same_fingerprint
 from holdfast.remote.ring import CONTINUE, READ, Member, Ring
-from holdfast.store.remotes import TURN
+from holdfast.store.remotes import TURN, UNSHARE
+from holdfast.travel.alone import alone
 from holdfast.travel.circling import identity
 from holdfast.travel.reach import reached
 from holdfast.travel.session_keys import SessionKeys
-from holdfast.travel.visit import Manner, visit
+from holdfast.travel.visit import Manner, visit_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ def share(
 ) -> Shared:
     """Let a person read a session, or continue it; compare the fingerprint of the key first."""
     now = home.clock.now()
+    for known in home.store.remotes.all():
+        _owe(home, known, session, person.circle, owed=False)
     return _everywhere(
         home,
         session,
@@ -56,9 +60,27 @@ def share(
 def unshare(home: Holdfast, session: str, who: str) -> Shared:
     """Let someone read no more of a session from now on; what they have read they still have."""
     now = home.clock.now()
-    return _everywhere(
-        home, session, lambda ring: rings.unshare(ring, _meant(ring, who).circle, made=now)
-    )
+    is_key = who.lower().startswith(code.PERSON)
+    meant = {code.read_person_key(who).circle} if is_key else set[str]()
+
+    def change(ring: Ring) -> Member:
+        meant.add(_meant(ring, who).circle)
+        return rings.unshare(ring, _meant(ring, who).circle, made=now)
+
+    def owe(known: Known) -> bool:
+        for circle in meant:
+            _owe(home, known, session, circle)
+        return bool(meant)
+
+    return _everywhere(home, session, change, owe)
+
+
+def _owe(home: Holdfast, known: Known, session: str, circle: str, *, owed: bool = True) -> None:
+    """Remember that someone is still to be put out on a remote, or that they are not."""
+    before = home.store.remotes.noted(known, session).get(UNSHARE, {})
+    after = {each: "" for each in before if each != circle} | ({circle: ""} if owed else {})
+    if after != before:
+        home.store.remotes.note(known, session, UNSHARE, after)
 
 
 def shares(home: Holdfast, session: str) -> Shared:
@@ -75,35 +97,43 @@ def shares(home: Holdfast, session: str) -> Shared:
     return _told(session, found, spread)
 
 
-def _everywhere(home: Holdfast, session: str, change: Change) -> Shared:
+def _everywhere(
+    home: Holdfast, session: str, change: Change, owe: Callable[[Known], bool] | None = None
+) -> Shared:
+    """Make a change on every remote; `owe` hears of those that could not be reached."""
     remotes = home.store.remotes.all()
     if not remotes:
         hint = "holdfast remote add usb folder:/media/usb/holdfast"
         raise Refused("there is no remote that others could read", hint=hint, session=session)
-    found, spread, failed = [], [], []
+    found, spread = [], []
+    failed: list[tuple[Known, HoldfastError]] = []
     for known in remotes:
         try:
             found.append(_turned(home, known, session, change))
             spread.append(Spread(known.name))
         except HoldfastError as error:
-            failed.append(error)
+            failed.append((known, error))
             spread.append(Spread(known.name, str(error)))
+    for known, why in failed:
+        if owe is not None and isinstance(why, RemoteFailed | Busy) and owe(known):
+            why.hint = "; ".join(filter(None, (why.hint, "the next sync says it there")))
     if not found:
-        raise failed[0]
+        raise failed[0][1]
     told = _told(session, found, spread)
     home.store.remotes.share(session, [title(each) for each in told.members])
     return told
 
 
 def _turned(home: Holdfast, known: Known, session: str, change: Change) -> Ring:
-    report = visit(home, known, Manner(sessions=(session,)))
-    for problem in report.problems:
-        if problem.error is not None:
-            raise problem.error
-    with _keys(home, known, session) as (keys, remote):
-        held = keys.turn(remote.put, home.clock.now(), change)
-        home.store.remotes.note(known, session, TURN, keys.turns)
-        return held
+    with alone(home):
+        report = visit_alone(home, known, Manner(sessions=(session,)))
+        for problem in report.problems:
+            if problem.error is not None:
+                raise problem.error
+        with _keys(home, known, session) as (keys, remote):
+            held = keys.turn(remote.put, home.clock.now(), change)
+            home.store.remotes.note(known, session, TURN, keys.turns)
+            return held
 
 
 @contextmanager

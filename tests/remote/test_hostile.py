@@ -9,14 +9,14 @@ import pytest
 from msgspec import structs
 
 from holdfast import erasure
-from holdfast.errors import Locked, RemoteFailed, Replayed, RolledBack, Swapped, Tampered
+from holdfast.errors import Busy, Locked, RemoteFailed, Replayed, RolledBack, Swapped, Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
-from holdfast.remote import Remote, code, envelope, keys, names, sealed
+from holdfast.remote import Object, Remote, code, envelope, keys, names, sealed
 from holdfast.remote import circle as circles
 from holdfast.remote import ring as rings
 from holdfast.remote.folder import FolderRemote
-from holdfast.remote.said import Said
+from holdfast.remote.said import MOST, Said
 from holdfast.testing.storage import Wrapper
 from holdfast.travel.circling import identity
 from holdfast.travel.session_keys import Identity, SessionKeys
@@ -339,6 +339,108 @@ class Counting(Wrapper):
     def get(self, name: str) -> bytes:
         self.got.append(name)
         return super().get(name)
+
+
+def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_them(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    name = identity(laptop).name
+    same = world.again("ann")
+    monkeypatch.setattr("holdfast.travel.alone.PATIENCE", 0.0)
+
+    hints = []
+
+    class Meanwhile(Wrapper):
+        def list(self, prefix: str) -> Iterator[Object]:
+            with pytest.raises(Busy, match="a sync of this home is under way") as caught:
+                same.devices_revoke(name)
+            hints.append(caught.value.hint)
+            with pytest.raises(Busy):
+                same.key_rotate()
+            return self.inner.list(prefix)
+
+    (usb,) = ann.store.remotes.all()
+    before = identity(ann)
+    there = Meanwhile(FolderRemote(str(world.remote)))
+    assert visit(ann, usb, Manner(patience=()), remote=there).problems == []
+    assert len(hints) >= 2 and "try again" in hints[0]
+    same.devices_revoke(name)
+    same.session("login").note("not for the laptop")
+    # Who this device is was found before the revocation.
+    report = visit(ann, usb, Manner(patience=()), me=before)
+    assert (report.problems, report.up) == ([], 1)
+    synced(laptop)
+    assert notes(laptop, "login") == ["precious"]
+
+
+def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_sync(
+    world: World, ann: Holdfast
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    other = world.folder / "other"
+    for hf in (ann, bob, cat):
+        hf.store.remotes.add("zip", f"folder:{other}", "", 1)
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat))
+    for known in bob.store.remotes.all():
+        visit(bob, known, Manner(patience=()))
+    other.rename(world.folder / "away")
+    spread = ann.unshare("login", identity(bob).circle.id).spread
+    assert [bool(one.error) for one in spread] == [False, True]
+    (world.folder / "away").rename(other)
+    zip = ann.store.remotes.find("zip")
+    assert zip is not None
+    ann.session("login").note("not for bob")
+    assert visit(ann, zip, Manner(patience=())).problems == []
+    assert not ann.store.remotes.noted(zip, "login").get("unshare")
+    for hf in (bob, cat):
+        for known in hf.store.remotes.all():
+            visit(hf, known, Manner(patience=()))
+    assert "not for bob" not in notes(bob, "login")
+    assert "not for bob" in notes(cat, "login")
+
+
+@pytest.mark.parametrize(
+    "line", [b"HOLDFAST CIRCLE 2 ", b"HOLDFAST CIRCLE 1 ", b"HOLDFAST RING 1 "]
+)
+def test_what_nobody_of_the_circle_says_of_it_stops_no_visit(
+    world: World, ann: Holdfast, line: bytes
+) -> None:
+    synced(ann)
+    id = identity(ann).circle.id
+    data = line + id.encode() + b"\nsomething"
+    FolderRemote(str(world.remote)).put(names.circle_name(id, data), data)
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, report.up) == ([], 1)
+
+
+def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann: Holdfast) -> None:
+    desk, laptop = world.device("desk", by=ann), world.device("laptop", by=ann)
+    synced(ann)
+    synced(desk)
+    me = identity(laptop)
+    said = list(me.circle.said.values())
+    while len(said) < MOST:
+        told = circles.Statement("blessed", me.key.id, 1, me.circle.id, (said[-1].hash,))
+        said.append(circles.LANGUAGE.sign(told, me.key))
+    full = circles.Circle(said)
+    data = circles._packed(full, me.key, identity(ann).circle.recipients())
+    FolderRemote(str(world.remote)).put(names.circle_name(full.id, data), data)
+    ann.session("login").note("goes on")
+    for hf in (ann, desk):
+        assert synced(hf).problems == []
+        assert len(identity(hf).circle.said) == MOST
+    # There is always room to put the one out who did it, and all hear of it.
+    ann.devices_revoke(me.key.id)
+    synced(ann)
+    for hf in (ann, desk):
+        assert synced(hf).problems == []
+        assert not identity(hf).circle.is_active(me.key.id)
+        assert len(identity(hf).circle.said) < MOST
 
 
 # --- someone it is no longer shared with --------------------------------------------------------

@@ -32,6 +32,12 @@ class World:
         self.homes.append(hf)
         return hf
 
+    def again(self, name: str) -> Holdfast:
+        """The same home, as another process has it."""
+        settings = load(str(self.folder / name), trust_env=False, overrides={"auto_sync": "off"})
+        self.homes.append(Holdfast(settings, cwd=str(self.folder)))
+        return self.homes[-1]
+
     def person(self, name: str) -> Holdfast:
         hf = self.home(name)
         hf.key_init()

@@ -143,8 +143,10 @@ class Circle:
         secrets: Iterable[Secret] = (),
         name_key: bytes = b"",
         recoveries: Iterable[str] = (),
+        *,
+        most: int = speech.MOST,
     ) -> None:
-        self.said = LANGUAGE.gathered(said)
+        self.said = LANGUAGE.gathered(said, most)
         self._order, self._past = LANGUAGE.ordered(self.said)
         self.id = _founding(self.said)[:ID]
         self._brought = _introductions(self)
@@ -565,7 +567,25 @@ def union(one: Circle, other: Circle) -> Circle:
         return one
     secrets = {**one._secrets, **other._secrets}
     said, seals = {**one.said, **other.said}, {**one._seals, **other._seals}
-    return Circle(said.values(), secrets.values(), name_key, seals.values())
+    return _within_limits(said.values(), secrets.values(), name_key, seals.values())
+
+
+def _within_limits(
+    said: Iterable[Said[Statement]],
+    secrets: Iterable[Secret],
+    name_key: bytes,
+    seals: Iterable[str],
+) -> Circle:
+    """A circle of all this; where it is too much, without what does not count.
+
+    A device that is put out could else have filled the circle before, so that nobody hears of it.
+    """
+    whole = Circle(said, secrets, name_key, seals, most=2 * speech.MOST)
+    if len(whole.said) <= speech.MOST:
+        return whole
+    counts = whole._counted.union(*(whole._past[each] for each in whole._counted))
+    kept = [each for hash, each in whole.said.items() if hash in counts]
+    return Circle(kept, whole._secrets.values(), name_key, whole._seals.values())
 
 
 def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
@@ -588,7 +608,8 @@ def _say_with_epoch(
     also = [(_RECOVERY_TAG, recovery)] if recovery else []
     said = [*circle.said.values(), LANGUAGE.sign(told, key, *also)]
     seals = [*circle._seals.values(), *([recovery.recipient] if recovery else [])]
-    return Circle(said, [*circle._secrets.values(), epoch], circle.name_key, seals)
+    secrets = [*circle._secrets.values(), epoch]
+    return _within_limits(said, secrets, circle.name_key, seals)
 
 
 def _say(circle: Circle, key: Key, made: int, *, kind: str, **fields: str) -> Circle:
@@ -601,9 +622,13 @@ def _told(
     circle: Circle, key: Key, made: int, *, kind: str, epoch: int, **fields: str
 ) -> Statement:
     _require_voice(circle, key)
-    ending = kind in (REVOKED, RECOVERY)
-    LANGUAGE.require_room(circle.said, spare=0 if ending else speech.SPARE)
+    if kind not in (REVOKED, RECOVERY):
+        LANGUAGE.require_room(circle.said, spare=speech.SPARE)
     seen = ends(circle.said)
+    if len(circle.said) >= speech.MOST:
+        # Full of what the one said who is put out: of that only what others went on from counts.
+        others = [hash for hash, e in circle.said.items() if e.told.by != fields.get("target")]
+        seen = ends(circle.said, others)
     return Statement(kind, key.id, made, circle.id, seen, epoch=epoch, **fields)
 
 

@@ -99,15 +99,15 @@ class Language(Generic[S]):
             raise Tampered(f"{self._whole} cannot be read") from None
         return [Said(raw, signature, self.parsed(raw)) for raw, signature in pairs]
 
-    def gathered(self, said: Iterable[Said[S]]) -> dict[str, Said[S]]:
+    def gathered(self, said: Iterable[Said[S]], most: int = MOST) -> dict[str, Said[S]]:
         """The set, by hash."""
         found = {each.hash: each for each in said}
-        self._require_few(len(found))
+        self._require_few(len(found), most)
         return found
 
-    def _require_few(self, count: int) -> None:
-        if count > MOST:
-            why = f"{count:,}, and {MOST} is the most"
+    def _require_few(self, count: int, most: int = MOST) -> None:
+        if count > most:
+            why = f"{count:,}, and {most} is the most"
             hint = "nothing of it was taken; look at the storage, and at: holdfast devices list"
             raise Tampered(f"there are too many statements in {self._whole}", why=why, hint=hint)
 

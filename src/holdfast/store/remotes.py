@@ -5,7 +5,8 @@ remembered here, in the database of the device, where the remote cannot reach. A
 far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
 An *object* is a pack that was seen there and found sound: its name, the stretch it covers. What
 else is to be known of a session there, each thing under its own *word*, is *noted*: `turn`s of its
-keys. None of this travels.
+keys, and persons it is to be shared with no longer (`unshare`) as soon as that can be said there.
+None of this travels.
 
 Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
 under no remote (number 0), as it was shown first, and stays when the remote is removed.
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TURN = "turn"
 """The word for turns of a session's keys: each with the key of the owner's devices it seals to."""
+UNSHARE = "unshare"
+"""The word for persons who are to be put out of a session there, by their circles."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
 _CIRCLE = "circle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from holdfast import keychain
-from holdfast.errors import Locked, NotEntitled, Tampered
+from holdfast.errors import Locked, NotEntitled, Outdated, Tampered
 from holdfast.home import Holdfast
 from holdfast.remote import Remote, names
 from holdfast.remote import circle as circles
@@ -20,6 +20,12 @@ def identity(home: Holdfast) -> Identity:
     key, circle = keychain.own(home)
     known = circle.device(key.id)
     return Identity(key, circle, known.name if known else keychain.own_name(home))
+
+
+def as_now(home: Holdfast, me: Identity) -> Identity:
+    """Who this device is, with its circle as it is by now."""
+    circle = circles.load_circle(keychain.folder(home), me.key)
+    return me._replace(circle=circle) if circle is not None else me
 
 
 class Circling:
@@ -37,14 +43,17 @@ class Circling:
         listed = {one.name: one.size for one in shown if names.is_circle(one.name)}
         circle, fresh = me.circle, []
         for name in sorted(listed.keys() - seen.keys()):
-            found = self._read(name, me)
-            circle = circles.union(circle, found) if found else circle
+            try:
+                found, circle = self._read(name, me, circle)
+            except Outdated as error:
+                self._home.say(f"{error}, and it was passed over: {name}")
+                continue
             fresh.append(_met(name, found, listed[name]))
         if push:
             # Two that were put out at once may each hold what replaced the keys of the other.
             circle = circles.refreshed(circle, me.key, made=self._home.clock.now())
         if circle is not me.circle:
-            circles.keep(keychain.folder(self._home), circle, me.key)
+            circle = circles.keep(keychain.folder(self._home), circle, me.key)
         told = {one.after for name, one in seen.items() if name in listed}
         told |= {one.after for one in fresh}
         if push and _all(circle) not in told and circle.may_speak(me.key.id):
@@ -53,16 +62,18 @@ class Circling:
             self._remotes.pushed(self._known, "", fresh)
         return me._replace(circle=circle)
 
-    def _read(self, name: str, me: Identity) -> Circle | None:
+    def _read(self, name: str, me: Identity, known: Circle) -> tuple[Circle | None, Circle]:
+        """What an object tells, and that together with what is known."""
         data = circle_bytes(self._remote, name)
         try:
-            return circles.decode(data, me.key)
+            found = circles.decode(data, me.key)
+            return found, circles.union(known, found)
         except Locked:
-            return None  # from before this device was let in, or after it was put out
+            return None, known  # from before this device was let in, or after it was put out
         except (Tampered, NotEntitled):
             # Nothing is missing: it never was what a device of the circle put there.
             self._home.say(f"no device of yours wrote this, and it was passed over: {name}")
-            return None
+            return None, known
 
     def _put(self, circle: Circle, me: Identity) -> Packed:
         data = circles.encode(circle, me.key)

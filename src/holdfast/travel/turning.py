@@ -8,7 +8,8 @@ and the turn lists what was there.
 
 from __future__ import annotations
 
-from holdfast.store.remotes import TURN
+from holdfast.remote import ring as rings
+from holdfast.store.remotes import TURN, UNSHARE
 from holdfast.travel.exchange import Exchange
 from holdfast.travel.taking import Taking
 
@@ -20,19 +21,32 @@ class Turning:
         self._exchange, self._taking = exchange, taking
 
     def turn(self) -> None:
-        exchange = self._exchange
-        if not self._is_due():
+        exchange, owed = self._exchange, self._exchange.noted.get(UNSHARE, {})
+        if not self._is_ours() or not (owed or self._is_due()):
             return
         if exchange.plan().fetch:
             self._taking.pull()
         exchange.keys.prepare(exchange.trip.put, exchange.trip.clock.now())
+        for circle in owed:
+            self._put_out(circle)
         there = exchange.there
         exchange.remember(exchange.mark(there.pushed, there.hash, there.beyond))
+        if owed:
+            exchange.trip.store.remotes.note(exchange.trip.known, exchange.session, UNSHARE, {})
+
+    def _is_ours(self) -> bool:
+        me, keys = self._exchange.trip.identity, self._exchange.keys
+        is_owned = bool(keys.epoch) and keys.owner == me.circle.id
+        return is_owned and me.circle.is_active(me.key.id)
 
     def _is_due(self) -> bool:
-        """Whether the keys are ours, and not known to be sealed to our devices as they are now."""
-        me, keys = self._exchange.trip.identity, self._exchange.keys
-        if not keys.epoch or keys.owner != me.circle.id or not me.circle.is_active(me.key.id):
-            return False
+        """Whether the keys are not known to be sealed to our devices as they are now."""
         sealed_to = self._exchange.noted.get(TURN, {}).values()
-        return set(sealed_to) != {me.circle.epoch.recipient}
+        return set(sealed_to) != {self._exchange.trip.identity.circle.epoch.recipient}
+
+    def _put_out(self, circle: str) -> None:
+        """Put someone out of whom that was said when the remote could not be reached."""
+        keys, trip = self._exchange.keys, self._exchange.trip
+        if keys.ready().member(circle) is not None:
+            now = trip.clock.now()
+            keys.turn(trip.put, now, lambda ring: rings.unshare(ring, circle, made=now))

@@ -8,14 +8,13 @@ by it, and what was recorded waits.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from typing import NamedTuple
 
-from holdfast import erasure, files
+from holdfast import erasure
 from holdfast.errors import (
     Busy,
     HoldfastError,
@@ -29,7 +28,8 @@ from holdfast.home import Holdfast
 from holdfast.remote import Object, Remote, names
 from holdfast.store.remotes import Known
 from holdfast.text import clean_id, plural
-from holdfast.travel.circling import Circling, identity
+from holdfast.travel.alone import alone
+from holdfast.travel.circling import Circling, as_now, identity
 from holdfast.travel.exchange import Exchange, Moved
 from holdfast.travel.joining import Joining
 from holdfast.travel.pushing import Pushing
@@ -41,7 +41,6 @@ from holdfast.travel.trip import PATIENCE, Trip
 from holdfast.travel.turning import Turning
 
 SIDE_BY_SIDE = 4
-_LOCK = "sync.lock"
 
 Tell = Callable[[str, int], None]
 Places = dict[str, tuple[str, list[Object]]]
@@ -123,21 +122,35 @@ def visit(
     me: Identity | None = None,
 ) -> Report:
     """Exchange sessions with a remote; `tell` hears of bytes as they move."""
-    with _alone(home, manner.wait):
-        visiting = _Visit(home, known, manner, tell)
-        try:
-            report = visiting.make(remote, me or identity(home))
-        except HoldfastError as error:
-            home.store.remotes.failed(known, home.clock.now(), str(error))
-            _add_count(error, home)
-            raise
-        wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
-        result = "failed" if report.problems else "done"
-        home.store.remotes.synced(known, home.clock.now(), result, wrong)
-        for one in report.sessions:
-            if one.up:
-                home.reflect(one.session)  # its files tell when it was synced
-        return report
+    with alone(home, manner.wait):
+        return visit_alone(home, known, manner, tell=tell, remote=remote, me=me)
+
+
+def visit_alone(
+    home: Holdfast,
+    known: Known,
+    manner: Manner,
+    *,
+    tell: Tell | None = None,
+    remote: Remote | None = None,
+    me: Identity | None = None,
+) -> Report:
+    """The same, for who keeps others out already."""
+    visiting = _Visit(home, known, manner, tell)
+    try:
+        # Who `me` is was found before others were kept out.
+        report = visiting.make(remote, as_now(home, me) if me else identity(home))
+    except HoldfastError as error:
+        home.store.remotes.failed(known, home.clock.now(), str(error))
+        _add_count(error, home)
+        raise
+    wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
+    result = "failed" if report.problems else "done"
+    home.store.remotes.synced(known, home.clock.now(), result, wrong)
+    for one in report.sessions:
+        if one.up:
+            home.reflect(one.session)  # its files tell when it was synced
+    return report
 
 
 def _add_count(error: HoldfastError, home: Holdfast) -> None:
@@ -147,14 +160,6 @@ def _add_count(error: HoldfastError, home: Holdfast) -> None:
         verb = "waits" if count == 1 else "wait"
         waits = f"{plural(count, 'event')} {verb} here for the next push" if count else ""
         error.hint = "; ".join(filter(None, (error.hint, waits)))
-
-
-@contextmanager
-def _alone(home: Holdfast, wait: float) -> Iterator[None]:
-    files.make_private_dir(home.store.home)
-    path = os.path.join(home.store.home, _LOCK)
-    with files.locked(path, timeout=wait, clock=home.clock, create=True):
-        yield
 
 
 class _Visit:

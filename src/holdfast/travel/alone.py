@@ -1,0 +1,37 @@
+"""Alone: in a home, one visit to a remote at a time, and no change of keys while it lasts.
+
+A visit seals with the keys that it found when it began. If someone were put out meanwhile, it
+would go on sealing to them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from holdfast import files
+from holdfast.errors import Busy
+from holdfast.home import Holdfast
+
+FILE = "sync.lock"
+PATIENCE = 30.0
+"""How many seconds a change of keys waits for a visit to end."""
+
+
+@contextmanager
+def alone(home: Holdfast, wait: float | None = None) -> Iterator[None]:
+    """Keep every other visit and change of keys out; `Busy` if one lasts too long."""
+    files.make_private_dir(home.store.home)
+    path = os.path.join(home.store.home, FILE)
+    timeout = PATIENCE if wait is None else wait
+    with ExitStack() as held:
+        try:
+            held.enter_context(files.locked(path, timeout=timeout, clock=home.clock, create=True))
+        except Busy:
+            raise Busy(
+                "a sync of this home is under way",
+                why="it goes on with the keys that it began with, so nothing was changed",
+                hint="when it is done, or stopped, try again",
+            ) from None
+        yield

@@ -218,6 +218,15 @@ class Remotes:
         )
         return {str(device): str(circle) for device, circle in rows}
 
+    def shared_at(self, mine: str) -> dict[str, str]:
+        """Where the sessions that others own lie, on any remote: it is the same on all."""
+        rows = self._read(
+            "SELECT session, place FROM remote_session"
+            " WHERE place != '' AND owner NOT IN ('', ?) ORDER BY remote DESC",
+            (mine,),
+        )
+        return {str(session): str(place) for session, place in rows}
+
     def owner(self, session: str) -> str:
         """The circle that a session belongs to, by what any remote proved first; "" if none."""
         rows = self._read(

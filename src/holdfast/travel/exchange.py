@@ -68,7 +68,7 @@ class Exchange:
             self.listed,
             get=trip.get,
             place=place,
-            owner=self.there.owner,
+            owner=self.there.owner or remotes.owner(session),
             turns=self.noted.get(TURN, {}),
             sound=lambda: self.known.keys(),
         )

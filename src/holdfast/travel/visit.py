@@ -263,7 +263,8 @@ class _Visit:
         asked = list(self._manner.sessions)
         mine = asked or [str(row["id"]) for row in self._home.store.catalogue()]
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
-        wanted = {one: known.get(one) or names.place(name_key, one) for one in mine}
+        shared = self._remotes.shared_at(trip.identity.circle.id) | known
+        wanted = {one: shared.get(one) or names.place(name_key, one) for one in mine}
         if asked:
             listed = {p: list(trip.remote.list(names.within(p))) for p in wanted.values()}
         else:

@@ -182,6 +182,44 @@ def test_watching_goes_on_until_it_is_stopped(
     assert cli.json("remote", "list")["waiting"] == 1
 
 
+def test_who_watches_is_told_what_is_new_and_of_a_fault_once(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    away, rounds = usb.with_name("away"), 0
+
+    def sleep(_: object, seconds: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            usb.rename(away)
+        if rounds == 4:
+            away.rename(usb)
+        if rounds == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", sleep)
+    told = cli("sync", "--watch", "--every", "7", terminal=True)
+    assert told.code == 130 and "Ctrl-C" in told.out
+    lines = [line for line in told.out.splitlines() if "usb" in line]
+    assert lines[0].endswith("1 event pushed") and lines[-1].endswith("nothing new"), "it is back"
+    assert len(lines) == 2 and " ".join(told.err.split()).count("is not there now") == 1
+    assert told.err.count("looked; next in 7 seconds") == 6
+
+
+def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> None:
+    cli.start()
+    for _ in range(3):
+        cli.ok("note", "once more")
+    told = cli.ok("push", terminal=True).err
+    assert "↑ ···················· 0 of 4 events, 0 B" in told
+    assert "↑ ████████████████████ 4 of 4 events, " in told
+    assert told.endswith("\r\x1b[K\r"), "and is gone at the end"
+    cli.ok("remote", "remove", "usb")
+    cli.ok("remote", "add", "usb", f"folder:{usb}")
+    assert "↓ ████████████████████ 4 of 4 events, " in cli.ok("pull", terminal=True).err
+
+
 def test_what_matters_is_synced_by_itself_and_nobody_waits(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

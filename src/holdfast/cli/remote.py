@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn
 
     from holdfast.cli.screen import Screen
     from holdfast.home import Holdfast
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     OnBytes = Callable[[str, int], None]
     Travel = Callable[[str, list[str], OnBytes], list[Report]]
 
-_ARROWS = {"up": "↑", "down": "↓"}
 _SHOWN, _GOAL = 5, 60
-_UNITS = ("B", "kB", "MB", "GB")
 
 
 # -- remotes -----------------------------------------------------------------------------------
@@ -190,24 +188,13 @@ def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         from holdfast.travel import background
 
         return background.run(hf)
-    if not options.watch:
-        return _travel(travel, options, hf, screen)
-    while True:
-        _travel(travel, options, hf, screen)
-        screen.flush()
-        hf.clock.sleep(options.every or hf.settings.sync_seconds or 10)
+    if options.watch:
+        _watch(travel, options, hf, screen)
+    return _travel(travel, options, hf, screen)
 
 
 def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    moved = {"up": 0, "down": 0}
-
-    def on_bytes(way: str, size: int) -> None:
-        moved[way] += size
-        parts = [f"{_ARROWS[name]} {_size(total)}" for name, total in moved.items() if total]
-        screen.progress("  ".join(parts))
-
-    reports = travel(options.remote, _sessions(hf), on_bytes)
-    screen.progress()
+    reports = _moved(travel, options, hf, screen)
     screen.answer({"remotes": [_report_values(one) for one in reports]})
     for one in reports:
         _tell_report(one, hf, screen)
@@ -215,19 +202,42 @@ def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) ->
     return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
 
 
+def _moved(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> list[Report]:
+    from holdfast.cli.bar import Bar
+
+    bar = Bar(screen)
+    try:
+        return travel(options.remote, _sessions(hf), bar)
+    finally:
+        bar.end()
+
+
+def _watch(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> NoReturn:
+    """Sync again and again, and say what is new: what moved, and what went wrong since."""
+    from holdfast.cli.log import when
+
+    every = options.every or hf.settings.sync_seconds or 10
+    screen.hint(f"every {plural(every, 'second')}; to end it: ", "Ctrl-C")
+    before = ""
+    while True:
+        reports = _moved(travel, options, hf, screen)
+        screen.answer({"remotes": [_report_values(one) for one in reports]})
+        now, wrong = when(hf.clock.now(), hf.clock.now()), str([one.worst for one in reports])
+        if wrong != before or any(one.up or one.down for one in reports):
+            screen.done((now, "dim"))
+            for one in reports:
+                _tell_report(one, hf, screen)
+        before = wrong
+        screen.flush()
+        screen.progress(f"{now} looked; next in {plural(every, 'second')}")
+        hf.clock.sleep(every)
+
+
 def _sessions(hf: Holdfast) -> list[str]:
     """The session of --session; a variable that agents carry about must not hide the others."""
     if hf.settings.origin("session") != "argument":
         return []
     return [hf.current().id]
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS:
-        if count < 1000 or unit == _UNITS[-1]:
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:

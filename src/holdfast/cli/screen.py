@@ -40,7 +40,7 @@ _STYLES = {
 }
 _LAST = 16
 """What a column that is cut keeps at least."""
-_PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-"})
+_PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-", "█": "#"})
 _ONE = str.maketrans(dict.fromkeys("…–→·", "x"))
 """Our own signs beyond ASCII: how an old terminal gets them, and that each is one column."""
 

@@ -45,6 +45,10 @@ class PackName(NamedTuple):
     last: int
     hash: str
 
+    @property
+    def events(self) -> int:
+        return self.last - self.first + 1
+
 
 def place(name_key: bytes, session: str) -> str:
     """Where a session's objects are."""

@@ -116,6 +116,7 @@ class Exchange:
             imported=self.is_imported(one.stretch.device),
         )
         self.trip.put(name, data)
+        self.trip.done("up", one.stretch.last - one.stretch.first + 1)
         return Packed(name, *one.stretch, len(data), tombstone)
 
     def _author(self, device: str) -> str:

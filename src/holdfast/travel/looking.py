@@ -58,12 +58,15 @@ class Looking:
         order = sorted((packs[name].first, name) for name in found.fetch if name not in opened)
         if order:
             self._exchange.keys.ready()
+            self._trip.expect("down", sum(packs[name].events for _, name in order))
 
         def act(name: str) -> Opened | NotThere:
             try:
-                return self._opening.read(packs[name])
+                found = self._opening.read(packs[name])
             except NotThere as gone:
                 return gone  # whoever made it put several together meanwhile
+            self._trip.done("down", packs[name].events)
+            return found
 
         for one in self._trip.side_by_side(act, [name for _, name in order]):
             if isinstance(one, NotThere):

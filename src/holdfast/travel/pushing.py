@@ -44,6 +44,7 @@ class Pushing:
                 return
             after = 0 if self._trip.again else after
             stone = self._newest_stone(view)
+            self._trip.expect("up", view.seq - after)
             self._send(self._ours(view, self._lacking(view, after)), stone)
             if self._moved.stay:
                 return

@@ -94,6 +94,16 @@ class Trip:
         if self._tell is not None:
             self._tell(way, size)
 
+    def expect(self, way: str, events: int) -> None:
+        """So many events are about to move; whoever only counts bytes need not hear of it."""
+        if events and (hear := getattr(self._tell, "expect", None)):
+            hear(way, events)
+
+    def done(self, way: str, events: int) -> None:
+        """So many of them have moved."""
+        if hear := getattr(self._tell, "done", None):
+            hear(way, events)
+
     def go_on(self) -> None:
         """Nothing new is begun once the user said stop."""
         if self.stopped:

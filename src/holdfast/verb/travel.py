@@ -198,7 +198,8 @@ class TravelVerbs:
         """Put what was recorded here on a remote, or on all of them; all sessions, or some.
 
         `again` puts there what the remote should have and lost. `on_bytes` is told "up" or
-        "down" and a number of bytes as they move.
+        "down" and a number of bytes as they move. If it has methods `expect` and `done`, they
+        are told how many events will move, and have: both ways and in several threads.
         """
         from holdfast.travel.visit import Manner, visit_all
 

@@ -107,7 +107,8 @@ class Appender:
         known = self._known.pop(known_text(append.session), None)
         if known is None:
             return None
-        view = PgView(self._server.read, append.session, self._store.device_lately(), known)
+        device = self._store.device_lately()
+        view = PgView(self._server.read, append.session, device, known, is_ours=True)
         view.remembered = self.recall(view.number, append.session)
         try:
             batch = append.plan(view)
@@ -240,19 +241,22 @@ class Appender:
 
     def _remember(self, view: PgView, batch: Batch) -> None:
         """After the commit: what this machine keeps of it."""
-        heads = self._store.set_up().heads
         view.new_device = batch.device or ""
-        left = heads.recall(view.number)
+        head = batch.head
+        is_later = view.remembered is not None or self._is_later(view, head)
+        if head is not None and is_later:
+            self._store.set_up().heads.remember(view.number, view.session, head)
+
+    def _is_later(self, view: PgView, head: Head | None) -> bool:
+        """Whether no process of this home was quicker to remember a later head."""
+        left = self._store.set_up().heads.recall(view.number)
         if left and folded(left[0]) != folded(view.session):
             # The place of a session that an older copy of the database never had.
             self._store.note_lost(left[0], left[1])
             left = None
-        head = batch.head
-        if head is not None:
-            is_behind = left and left[1].device == head.device and left[1].n > head.n
-            # Another process of this home may have been quicker to remember a later one.
-            if not is_behind or view.remembered is not None:
-                heads.remember(view.number, view.session, head)
+        if left is None or head is None:
+            return True
+        return left[1].device != head.device or left[1].n <= head.n
 
     def recall(self, number: int, session: str) -> Head | None:
         left = self._store.at_hand().heads.recall(number)

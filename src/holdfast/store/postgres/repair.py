@@ -29,7 +29,7 @@ _EVENTS = ("event", "blob", "session", "meta")
 
 
 def flaws(connection: Connection, server: Server) -> list[Flaw]:
-    there = schema.shape(connection, server.place.schema)
+    there = schema.there(connection, server.place.schema)
     if "meta" not in there:
         return []
     missing = [name for name in schema.tables() if name not in there]
@@ -59,7 +59,7 @@ def _bad(connection: Connection, server: Server) -> Iterator[tuple[int, str]]:
 
 def repair(connection: Connection, server: Server) -> Repaired:
     done = Repaired()
-    there = schema.shape(connection, server.place.schema)
+    there = schema.there(connection, server.place.schema)
     for name in [name for name in schema.tables() if name not in there]:
         if name not in _EVENTS:
             _make(connection, server, name)

@@ -84,12 +84,9 @@ MIN_WRITER = 1
 
 _NAME = re.compile("@(?=[a-z])")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('holdfast migration'), hashtext(%s))"
-_SHAPE = """
-    SELECT c.relname, c.relkind, string_agg(a.attname, ', ' ORDER BY a.attname)
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+_THERE = """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'i', 'I')
-    GROUP BY c.relname, c.relkind
 """
 
 
@@ -134,10 +131,9 @@ def _format(connection: Connection[tuple[object, ...]], schema: str) -> int:
     return int(str(found[0])) if found else 0
 
 
-def shape(connection: Connection[tuple[object, ...]], schema: str) -> dict[str, tuple[str, str]]:
-    """Name → (kind, columns) of every table and index of a schema."""
-    rows = connection.execute(_SHAPE, (schema,)).fetchall()
-    return {str(name): (str(kind), str(columns)) for name, kind, columns in rows}
+def there(connection: Connection[tuple[object, ...]], schema: str) -> set[str]:
+    """The names of all tables and indexes that a schema has."""
+    return {str(name) for (name,) in connection.execute(_THERE, (schema,)).fetchall()}
 
 
 def tables() -> list[str]:

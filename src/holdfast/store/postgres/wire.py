@@ -17,7 +17,7 @@ from psycopg import pq
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 _PLACE = re.compile(r"%\((\w+)\)[sb]")
@@ -53,7 +53,7 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         given = [values[name] for name in names]
         try:
             sent = list(map(_encoded, given))
-        except struct.error as error:
+        except (struct.error, KeyError) as error:
             raise NotDone from error
         formats = [1] * len(sent)
         if prepares and self._prepare(sql, text, given):
@@ -124,14 +124,8 @@ def _types(given: Sequence[object]) -> list[int]:
     return [_OID.get(type(value), 0) for value in given]
 
 
-def _encoded(value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bool):
-        return b"\1" if value else b"\0"
-    return _number(value) if isinstance(value, int) else _array(value)
+def _encoded(value: Any) -> bytes | None:
+    return _ENCODED[type(value)](value)
 
 
 def _array(values: Any) -> bytes:
@@ -144,3 +138,13 @@ def _array(values: Any) -> bytes:
 
 def _read(value: bytes | None) -> int:
     return int.from_bytes(value or b"", "big", signed=True)
+
+
+_ENCODED: dict[type, Callable[[Any], bytes | None]] = {
+    int: _number,
+    str: str.encode,
+    bytes: bytes,
+    bool: lambda value: bytes([value]),
+    type(None): lambda value: None,
+    list: _array,
+}

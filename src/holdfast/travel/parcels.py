@@ -60,8 +60,8 @@ class _Row:
 
     __slots__ = ("before", "blobs", "carried", "device", "events", "first", "size")
 
-    def __init__(self, device: str, first: int, before: str) -> None:
-        self.device, self.first, self.before = device, first, before
+    def __init__(self, first: _Head) -> None:
+        self.device, self.first, self.before = first.device, first.n, first.prev
         self.events: list[Stored] = []
         self.blobs: list[Blob] = []
         self.carried: set[str] = set()
@@ -73,6 +73,11 @@ class _Row:
         Whoever replaces a pack leaves out what only forgotten events of that pack name.
         """
         return [blob for blob in content if blob.digest not in self.carried]
+
+    def has_room(self, more: int, content: Sequence[Blob]) -> bool:
+        if content:
+            more += sum(len(blob.data) for blob in self.lacks(content))
+        return self.size + more <= MOST_BYTES and len(self.events) < MOST_EVENTS
 
     def carry(self, content: Iterable[Blob]) -> None:
         for blob in self.lacks(content):
@@ -93,26 +98,31 @@ class Cutting:
         self._store, self._session = store, session
         self._rows: dict[tuple[str, str], _Row] = {}
 
-    def add(self, stored: Stored, head: _Head, hash: str) -> Parcel | None:
-        """Take the next event; the answer is the parcel that had no room for it, if any."""
-        data = stored.data
-        weight = len(stored.header) + len(data or b"")
-        named = data is not None and may_be_named(head.kind, data)
-        content = list(self._content(stored)) if named else []
-        full = None
-        row = self._rows.pop((head.device, head.prev), None)
+    def add(self, events: Iterable[tuple[Stored, _Head, str]]) -> Iterator[Parcel]:
+        """Lay the next events; what comes back are parcels that had no room for more."""
+        row: _Row | None = None
+        end = ""
+        for stored, head, hash in events:
+            if row is None or head.prev != end or head.device != row.device:
+                self._lay_aside(row, end)
+                row = self._rows.pop((head.device, head.prev), None) or _Row(head)
+            data = stored.data
+            weight = len(stored.header) + len(data or b"")
+            named = data is not None and may_be_named(head.kind, data)
+            content = list(self._content(stored)) if named else []
+            if row.events and not row.has_room(weight, content):
+                yield row.parcel(self._session, head.prev)
+                row = _Row(head)
+            row.events.append(stored)
+            row.size += weight
+            if content:
+                row.carry(content)
+            end = hash
+        self._lay_aside(row, end)
+
+    def _lay_aside(self, row: _Row | None, end: str) -> None:
         if row is not None:
-            more = sum(len(blob.data) for blob in row.lacks(content)) if content else 0
-            if row.size + weight + more > MOST_BYTES or len(row.events) >= MOST_EVENTS:
-                full, row = row.parcel(self._session, head.prev), None
-        if row is None:
-            row = _Row(head.device, head.n, head.prev)
-        row.events.append(stored)
-        row.size += weight
-        if content:
-            row.carry(content)
-        self._rows[head.device, hash] = row
-        return full
+            self._rows[row.device, end] = row
 
     def rest(self) -> Iterator[Parcel]:
         """What is left when no more events come."""
@@ -138,14 +148,13 @@ class Cutting:
 
 def parcels(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[Parcel]:
     """The events that arrived after a number and are not covered, as parcels."""
-    cutting, here = Cutting(store, view.session), there.is_empty
-    events = view.events(after=after)
+    cutting = Cutting(store, view.session)
+    events, has = view.events(after=after), there.has
     while lot := list(islice(events, _LOT)):
-        for stored, head, hash in _checked(lot, view.session):
-            if here or not there.has(head.device, head.n, hash):
-                full = cutting.add(stored, head, hash)
-                if full is not None:
-                    yield full
+        checked: Iterable[tuple[Stored, _Head, str]] = _checked(lot, view.session)
+        if not there.is_empty:
+            checked = [one for one in checked if not has(one[1].device, one[1].n, one[2])]
+        yield from cutting.add(checked)
     yield from cutting.rest()
 
 
@@ -161,6 +170,7 @@ class _Head(Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Head).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Head, str]]:
@@ -168,7 +178,10 @@ def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Hea
 
     That each follows the event before it shows where it is laid.
     """
-    heads = [_head(stored, session) for stored in lot]
+    try:
+        heads = [_decode(stored.header) for stored in lot]
+    except _UNREADABLE:
+        heads = [_head(stored, session) for stored in lot]  # says which it is
     hashes = [sha256(stored.header).hexdigest() for stored in lot]
     for stored, head in zip(lot, heads, strict=True):
         salt, data = stored.salt, stored.data
@@ -181,7 +194,7 @@ def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Hea
 def _head(stored: Stored, session: str) -> _Head:
     try:
         return _decode(stored.header)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise _damaged(stored, session, str(error)) from error
 
 
@@ -193,10 +206,7 @@ def _damaged(stored: Stored, session: str, why: str) -> Damaged:
 def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[Parcel]:
     """The events of a stretch that is held, as parcels: what several packs there cover."""
     cutting = Cutting(store, view.session)
-    for one in _chain(view, wanted):
-        full = cutting.add(*one)
-        if full is not None:
-            yield full
+    yield from cutting.add(_chain(view, wanted))
     yield from cutting.rest()
 
 

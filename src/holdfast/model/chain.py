@@ -109,7 +109,7 @@ def _check_prev(header: Header, get: Callable[[str], Header | None]) -> tuple[st
     before = get(header.prev)
     if before is None:
         return "the event before it is missing", 0
-    if (before.session, before.device) != (header.session, header.device):
+    if before.device != header.device or before.session != header.session:
         return "the event it calls its predecessor is of another chain", 0
     if header.n != before.n + 1:
         return f"its number is {header.n}, but the event before it has {before.n}", 0

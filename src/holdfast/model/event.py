@@ -635,9 +635,9 @@ def decode_body(kind: str, data: bytes | None) -> Body:
     """The body of stored data; total: what this version cannot read becomes `Unknown`."""
     if data is None:
         return Erased()
-    if kind not in KINDS or _nests_too_deep(data):
+    decode = _decoders.get(kind) or (_decoder(kind) if kind in KINDS else None)
+    if decode is None or _nests_too_deep(data):
         return Unknown(raw=data.decode("utf-8", "replace"))
-    decode = _decoders.get(kind) or _decoder(kind)
     try:
         body: Body = decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):

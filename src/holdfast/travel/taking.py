@@ -96,17 +96,18 @@ class Taking:
         """Give events to the journal; returns the hashes of those that wait for others."""
         content = list({blob.digest: blob.data for blob in blobs}.items())
         arrived = [pair for row in rows for pair in _pairs(row)]
-        if any(WHOLE in row.kinds for row in rows):
+        kinds = set[str]().union(*(row.kinds for row in rows))
+        if WHOLE in kinds:
             arrived = [pair for pair in arrived if not self._is_foreign_end(pair[1])]
-        sealed = [one for one, _ in arrived]
-        self._heed({event.head.kind for _, event in arrived})
+            kinds = {event.kind for _, event in arrived}
+        self._heed(kinds)
         if len({row.range.device for row in rows}) > 1:
             arrived.sort(key=lambda pair: position(pair[1]))
         journal = self._trip.journal
         if journal.go_on(self._session, arrived, content):
             self._moved.down += len(arrived)
             return set()
-        entitled = self._exchange.may_erase
+        entitled, sealed = self._exchange.may_erase, [one for one, _ in arrived]
         taken = restore.take(journal, self._session, sealed, content, entitled=entitled)
         self._moved.down += taken.new
         return {one.hash for one in taken.left}

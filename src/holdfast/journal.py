@@ -307,6 +307,7 @@ class Journal:
         *,
         entitled: Entitled | None = None,
         gone: Set[str] = frozenset(),
+        fills: bool = False,
     ) -> int:
         """Merge events of a pack into the session; returns how many were new.
 
@@ -315,7 +316,8 @@ class Journal:
         is `entitled` to that is taken without its content, and erased if it is held. By default
         that is who may erase by what is known here (`rights`), and nothing that is held is
         erased: whoever made a file can write anything into it. Of `gone` events it is known that
-        they were erased here, by whom ever.
+        they were erased here, by whom ever. With `fills` whoever sends events vouches for them:
+        what is held without content, though nobody entitled had it erased, gets it.
         """
         incoming = list(incoming)
         stones = Tombstones(map(ev.read, filter(_is_stone, incoming)))
@@ -325,6 +327,7 @@ class Journal:
         if entitled and ends and self._says(session):
             return self._absorb_the_end(session, incoming)
         added: list[int] = [0]
+        hearsay = set[str]() if ends else self.store.remotes.hearsay()
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
@@ -339,7 +342,10 @@ class Journal:
             fresh = _new_events(session, held, incoming)
             added[0] = len(fresh)
             # What was forgotten here stays so, whoever writes on elsewhere.
-            meeting = _Meeting(held, fresh, anyone if was_over or ends else may, gone)
+            over = was_over or ends
+            meeting = _Meeting(held, fresh, anyone if over else may, gone, hearsay)
+            if fills:
+                meeting.fill(incoming)
             if entitled is None:
                 meeting.spare_what_is_held()
             elif meeting.is_ended_by_others:
@@ -348,7 +354,7 @@ class Journal:
                     why="it is not theirs to forget, and is kept here",
                     session=session,
                 )
-            if not fresh and not meeting.erased and not (blobs and held):
+            if not (fresh or meeting.erased or meeting.filled) and not (blobs and held):
                 return None
             return self._merged(view, meeting, blobs)
 
@@ -357,6 +363,17 @@ class Journal:
         except Busy as error:
             _require_undone(error)
         return added[0]
+
+    def hear(self, incoming: Iterable[Sealed], entitled: Entitled | None = None) -> None:
+        """Before events come from elsewhere: whose tombstones among them are hearsay.
+
+        Anyone can write any id into a file. Where whoever sent one is `entitled` to speak for
+        the device that it names, it is not, even if it came in a file before.
+        """
+        for sealed in filter(_is_stone, incoming):
+            device = ev.parse_header(sealed.header).device
+            vouched = entitled is not None and entitled(device, device)
+            self.store.remotes.heard([sealed.hash], vouched=vouched)
 
     def rights(self, session: str) -> Rights:
         """Who may erase in a session, by what is known in this home."""
@@ -402,10 +419,10 @@ class Journal:
             Entry(s.header, s.salt, s.data, h.id) for s, h in zip(fresh, headers, strict=True)
         ]
         batch = _rebuilt(fold([*map(read, meeting.held), *map(ev.read, fresh)]), entries)
-        batch.erased = meeting.erased or None
-        if batch.erased:
+        batch.erased, batch.filled = meeting.erased or None, meeting.filled
+        if batch.erased or batch.filled:
             _require_intact(view)
-        if not meeting.names_all(digest for digest, _ in blobs):
+        if batch.filled or not meeting.names_all(digest for digest, _ in blobs):
             batch.erased = meeting.erased
         if any(header.device == view.device for header in headers):
             # Events under our own id that we did not write: a copy of this home wrote them.
@@ -558,12 +575,15 @@ class _Meeting:
         fresh: Sequence[Sealed],
         entitled: Entitled,
         gone: Set[str] = frozenset(),
+        hearsay: Set[str] = frozenset(),
     ) -> None:
-        self._stones = Tombstones(map(read, filter(_is_stone, held)))
-        for sealed in filter(_is_stone, fresh):
-            self._stones.take(ev.read(sealed))
+        """`gone` events were erased here before; what is `hearsay` erases nothing."""
+        said = [*map(read, filter(_is_stone, held)), *map(ev.read, filter(_is_stone, fresh))]
+        self._stones = Tombstones(said)
+        self._vouched = Tombstones(event for event in said if event.hash not in hearsay)
         self._entitled, self._gone, self._all_held = cache(entitled), gone, list(held)
         self.erased = [s.seq for s in held if s.data is not None and self._goes(s)]
+        self.filled: list[tuple[int, bytes, bytes]] = []
         lost = set(self.erased)
         self.held = [_blank(s) if s.seq in lost else s for s in held]
         self.fresh = [Sealed(s.header, None, None) if self._goes(s) else s for s in fresh]
@@ -572,13 +592,27 @@ class _Meeting:
         """Nothing that is held is erased, whoever said so."""
         self.held, self.erased = self._all_held, []
 
+    def fill(self, incoming: Iterable[Sealed]) -> None:
+        """Give what is held without its content, though nobody entitled had it erased, that.
+
+        It came in a file, perhaps, from someone who had forgotten their copy.
+        """
+        if all(one.data is not None or _is_stone(one) for one in self.held):
+            return
+        known = {one.hash: one for one in incoming if one.data is not None}
+        for at, one in enumerate(self.held):
+            new = known.get(digest_of(one.header)) if one.data is None else None
+            if new is not None and new.salt and new.data is not None and not self._goes(one):
+                self.filled.append((one.seq, new.salt, new.data))
+                self.held[at] = Stored(one.seq, one.header, new.salt, new.data)
+
     def _goes(self, one: Stored | Sealed) -> bool:
         if not self._stones:
             return False
         head, hash = ev.parse_header(one.header), digest_of(one.header)
         if hash in self._gone and self._stones.name(head, hash):
             return True
-        return self._stones.erase(head, hash, self._entitled)
+        return self._vouched.erase(head, hash, self._entitled)
 
     @property
     def is_ended_by_others(self) -> bool:

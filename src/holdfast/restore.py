@@ -94,7 +94,7 @@ def absorb(
 
     def manner(session: str) -> _Manner:
         may = _as_here(journal, session) if gone is not None else entitled
-        return _Manner(name, partial, may, gone or frozenset())
+        return _Manner(name, partial, may, gone)
 
     for session, events in _histories(reader()):
         _judge(journal, session, events, manner(session))
@@ -156,7 +156,7 @@ class _Manner(NamedTuple):
     name: str
     partial: bool
     entitled: Entitled | None = None
-    gone: Set[str] = frozenset()
+    gone: Set[str] | None = None
 
 
 class Merged(NamedTuple):
@@ -182,9 +182,15 @@ def take(
     if verdict.why:
         raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
     fresh = verdict.fresh
-    # A tombstone that came in a file before is obeyed now that someone vouches for it.
+    journal.hear(events, entitled)
+    # A tombstone that came in a file before is obeyed now that someone vouches for it, and what
+    # a file came without is taken.
     is_stone = any(b".forgotten" in sealed.header for sealed in events)
-    new = journal.absorb(session, fresh, blobs, entitled=entitled) if fresh or is_stone else 0
+    more = [sealed for sealed in events if sealed.hash in verdict.blank]
+    new = 0
+    if fresh or is_stone or more:
+        given = [*fresh, *more]
+        new = journal.absorb(session, given, blobs, entitled=entitled, fills=True)
     if not verdict.left_out:
         return Merged(new, [])
     taken = {sealed.hash for sealed in verdict.fresh}
@@ -219,6 +225,8 @@ class _Verdict(NamedTuple):
     left_out: int = 0
     why: str = ""
     kept: int = 0
+    blank: Set[str] = frozenset()
+    """What is held without its content, of what comes with it."""
 
 
 def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Manner) -> _Verdict:
@@ -239,7 +247,9 @@ def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Ma
         return _Verdict([], held, len(fresh), why)
     taken = _closed(session, fresh, headers, name=manner.name, partial=manner.partial)
     kept = 0 if manner.entitled else _kept(here, taken)
-    return _Verdict(taken, held, len(fresh) - len(taken), kept=kept)
+    lack = {sealed.hash for sealed in here if sealed.data is None}
+    blank = {sealed.hash for sealed in events if sealed.data is not None and sealed.hash in lack}
+    return _Verdict(taken, held, len(fresh) - len(taken), kept=kept, blank=blank)
 
 
 def _kept(here: Sequence[Sealed], fresh: Sequence[Sealed]) -> int:
@@ -350,8 +360,10 @@ class _Merging:
             return
         try:
             _, _, may, gone = self._manner
+            if gone is None:
+                self._journal.hear(self._events, may)
             added = self._journal.absorb(
-                self._session, fresh, self._waiting, entitled=may, gone=gone
+                self._session, fresh, self._waiting, entitled=may, gone=gone or frozenset()
             )
         except Refused as error:
             # Forgotten between the judgement and now.

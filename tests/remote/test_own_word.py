@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -339,3 +340,78 @@ def test_a_first_sync_that_fails_does_not_make_a_remote_known(
     assert (report.problems, report.up) == ([], 2)
     with_mark = ann.store.remotes.all()[0]
     assert with_mark.synced and with_mark.result == "done"
+
+
+# --- what a file can do -------------------------------------------------------------------------
+
+
+def under_the_id_of(world: World, name: str, device: str) -> Holdfast:
+    """A home that writes under an id of another one."""
+    hf = next(one for one in world.homes if one.settings.home == str(world.folder / name))
+    hf.close()
+    with sqlite3.connect(world.folder / name / "holdfast.db") as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (device,))
+    connection.close()
+    again = Holdfast(hf.settings, cwd=str(world.folder))
+    world.homes.append(again)
+    assert again.store.device == device
+    return again
+
+
+def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
+    world: World, ann: Holdfast
+) -> None:
+    from holdfast.rebuild import Rebuild
+
+    world.person("bob").import_(exported(world, ann))
+    bob = under_the_id_of(world, "bob", ann.store.device)
+    forget(bob, "precious")
+    (taken,) = ann.import_(exported(world, bob, "forged")).sessions
+    assert (taken.new, taken.kept) == (1, 1) and holds(ann)
+    ann.backup()
+    ann.close()
+    Rebuild(ann.store, ann.settings, clock=ann.clock).run()
+    assert holds(ann)
+
+
+def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: Holdfast) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(desk)
+    bob = under_the_id_of(world, "bob", desk.store.device)
+    forget(bob, "precious")
+    synced(bob)
+    for hf in (desk, ann):
+        assert synced(hf).problems == []
+        assert holds(hf)
+
+
+def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann: Holdfast) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(desk)
+    desk.session("login").note("from the desk")
+    bob.import_(exported(world, desk))
+    forget(bob, "from the desk")
+    ann.import_(exported(world, bob, "without"))
+    assert not holds(ann, "from the desk")
+    synced(desk)
+    assert synced(ann).problems == []
+    assert holds(ann, "from the desk") and ann.journal.verify("login").ok
+    assert ann.search("from the desk")
+    cat = world.device("cat", by=ann)
+    assert synced(cat).problems == [] and holds(cat, "from the desk")
+
+
+def test_a_tombstone_that_came_in_a_file_is_obeyed_once_its_writer_sends_it(
+    world: World, ann: Holdfast
+) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    forget(desk, "precious")
+    (taken,) = ann.import_(exported(world, desk)).sessions
+    assert taken.kept == 1 and holds(ann)
+    synced(desk)
+    assert synced(ann).problems == [] and not holds(ann)

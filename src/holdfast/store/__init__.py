@@ -84,7 +84,8 @@ class Batch:
     With `resum` the sum over all events, which says whether they are intact, is made anew.
     `erased` are arrival numbers of events that lose data and salt for good, in no byte to be found
     again, and with them what is kept beside events that no event names any more; where the list
-    is there and empty, only the latter.
+    is there and empty, only the latter. `filled` are (arrival number, salt, data) of events that
+    were held without their content, and have it from now on.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Batch:
         "device",
         "entries",
         "erased",
+        "filled",
         "fold",
         "fresh_rows",
         "head",
@@ -115,7 +117,9 @@ class Batch:
         device: str | None = None,
         lost: Sequence[tuple[str, int, str]] = (),
         erased: Sequence[int] | None = None,
+        filled: Sequence[tuple[int, bytes, bytes]] = (),
     ) -> None:
+        self.filled = filled
         self.entries = entries
         self.core = core
         self.fold = fold

@@ -39,7 +39,7 @@ _READ = {
     "taken": "SELECT name FROM taken",
     "tally": "SELECT what, count, last FROM tally",
     "meta": "SELECT key, value FROM meta WHERE key = 'circle' OR substr(key, 1, instr(key, ' '))"
-    " IN ('person ', 'shared ')",
+    " IN ('person ', 'shared ', 'hearsay ')",
     "remote": "SELECT number, name, address, probe, added, synced, result, error FROM remote",
     **{
         name: f"SELECT * FROM {name}"

@@ -30,7 +30,7 @@ UNSHARE = "unshare"
 """The word for persons who are to be put out of a session there, by their circles."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
-_CIRCLE = "circle"
+_CIRCLE, _HEARSAY = "circle", "hearsay "
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
@@ -235,6 +235,19 @@ class Remotes:
             (session,),
         )
         return str(rows[0][0]) if rows else ""
+
+    def hearsay(self) -> set[str]:
+        """Tombstones, by hash, that came from elsewhere and that nobody vouched for."""
+        found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", _span(_HEARSAY))
+        return {str(key).removeprefix(_HEARSAY) for (key,) in found}
+
+    def heard(self, stones: Iterable[str], *, vouched: bool) -> None:
+        """Keep which tombstones are hearsay, and which are no longer."""
+        known = self.hearsay()
+        rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]
+        sql = "DELETE FROM meta WHERE key = ?" if vouched else "INSERT INTO meta VALUES (?, '')"
+        if rows:
+            self._store.write(lambda connection: connection.executemany(sql, rows))
 
     def circle(self) -> str:
         """The circle of this home, as it was when it last met a remote; "" if it never did."""

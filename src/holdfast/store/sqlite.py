@@ -105,6 +105,7 @@ _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
 _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
+_FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
 _ERASE_BESIDE = (
     "UPDATE holder SET doing = '' WHERE session = :number",
     "UPDATE inflight SET doing = '' WHERE run IN"
@@ -385,7 +386,9 @@ class SqliteStore(Store):
         _add_events(connection, view, batch.entries)
         for seq in batch.erased or ():
             connection.execute(_ERASE_EVENT, ((view.number << SHIFT) + seq,))
-        if batch.resum or batch.erased:
+        for seq, salt, data in batch.filled:
+            connection.execute(_FILL_EVENT, (salt, data, (view.number << SHIFT) + seq))
+        if batch.resum or batch.erased or batch.filled:
             _, view.event_sum = _sum_of_events(connection.execute, view.number)
         core = (batch.fold, batch.core, zlib.crc32(batch.core, batch.fold))
         line = (view.seq, *(batch.listing[name] for name in SHOWN))

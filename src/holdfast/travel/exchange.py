@@ -197,8 +197,11 @@ class Exchange:
         return self.whose(device) == self._mine or self.is_imported(device)
 
     def may_erase(self, device: str, of: str) -> bool:
-        """Whether a device may have events of another erased: of its own person, or its session."""
-        whose = self.whose(device)
+        """Whether a device may have events of another erased: of its own person, or its session.
+
+        Anyone can write under an id of ours, but only we sign as ourselves: who signed counts.
+        """
+        whose = self.owners.get(device) or self.whose(device)
         owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
         return bool(whose) and (whose == owner or (bool(of) and whose == self.whose(of)))
 

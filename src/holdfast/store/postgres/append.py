@@ -201,9 +201,11 @@ class Appender:
             raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
         work = save.Saving(self._sql, view, batch)
         named: list[str] = []
+        if batch.filled:
+            save.fill_events(connection, self._sql, view, batch)
         if batch.erased is not None:
             named = save.erase_events(connection, self._sql, view, batch)
-        if batch.resum or batch.erased:
+        if batch.resum or batch.erased or batch.filled:
             work.resum(self._server.reader(connection))
         append.sent = work.doubt()
         answer = self._write(connection, view, work, named, append)

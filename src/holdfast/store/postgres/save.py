@@ -252,6 +252,15 @@ def put_blobs(
         )
 
 
+def fill_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> None:
+    """Give events their content that were held without it."""
+    statement = sql(
+        "UPDATE @event SET salt = %s, data = %s WHERE session = %s AND seq = %s AND data IS NULL"
+    )
+    for seq, salt, data in batch.filled:
+        connection.execute(statement, (salt, data, view.number, seq))
+
+
 def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
     """Take content from the events that a batch erases; returns what the others still name."""
     from holdfast.store.uses import names

@@ -131,6 +131,24 @@ class Erasing(Fixtures):
         if store.capabilities.search:
             assert found(store, "geheim") == [] and len(found(store, "after")) == 1
 
+    def test_what_was_held_without_content_can_get_it(self, store: Store) -> None:
+        put(store, "s1", batch("first", "second", "third"))
+        with store.view("s1") as view:
+            before = list(view.events())
+        store.append("s1", lambda view: batch("tombstone", erased=[2], fresh_rows=True))
+
+        def fill(view: View) -> Batch:
+            made = batch(erased=[], fresh_rows=True)
+            made.filled = [(n, before[n - 1].salt or b"", b"not " * n) for n in (1, 2)]
+            return made
+
+        store.append("s1", fill)
+        with store.view("s1") as view:
+            assert view.intact()
+            filled = [before[0].data, b"not not ", before[2].data]
+            assert [event.data for event in view.events(limit=3)] == filled
+        assert store.flaws() == []
+
     def test_content_that_no_event_names_goes_with_an_empty_erasure(self, store: Store) -> None:
         put(store, "s1", batch(naming(b"named")), [b"named"])
         store.append("s1", lambda view: batch("a", erased=[]), blobs=[blob(b"named by nobody")])

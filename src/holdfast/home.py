@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.layout.contract import Verdict
     from holdfast.layout.translate import Move
     from holdfast.live import Live
-    from holdfast.mirror import Mirror
+    from holdfast.mirror import Ahead, Mirror
     from holdfast.model.event import Event
     from holdfast.model.plan import Workflow
     from holdfast.move import Moved, OnPart
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from holdfast.retell import Retold
     from holdfast.session import Session
     from holdfast.soundness import Report
-    from holdfast.store import Along
     from holdfast.store.bound import Binding
     from holdfast.verb import Recorder
     from holdfast.workflow import Checked
@@ -261,19 +260,20 @@ class Holdfast(TravelVerbs):
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
         return self.mirror.pending(session) if self._is_bound(session) else []
 
-    def ahead(self, session: str) -> Along | None:
+    def ahead(self, session: str) -> Ahead | None:
         """What is done for the session's files in the transaction of an event; see `Mirror`."""
         return None if self._mirror is None else self._mirror.ahead(session)
 
-    def let_go(self) -> None:
-        """End what `ahead` began, if nothing came of it."""
-        if self._mirror is not None:
-            self._mirror.let_go()
-
-    def reflect(self, session: str, kind: str = "", *, force: bool = False) -> None:
+    def reflect(
+        self, session: str, kind: str = "", *, force: bool = False, ahead: Ahead | None = None
+    ) -> None:
         """Bring the session's files up to what was recorded; a failure is told, not raised."""
+
+        def write() -> None:
+            self._tell(self.mirror.write(session, kind=kind, force=force, ahead=ahead))
+
         if self._is_bound(session):
-            self.afterwards(lambda: self._tell(self.mirror.write(session, kind=kind, force=force)))
+            self.afterwards(write)
 
     def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:
         """What is wrong with the session files at a path, in any of the five layouts.

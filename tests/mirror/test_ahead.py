@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import pytest
 
 from holdfast import files
 from holdfast.errors import HoldfastError
-from holdfast.mirror import Mirror
+from holdfast.journal import Journal
+from holdfast.mirror import Ahead, Mirror
+from holdfast.mirror.look import Looker
 from holdfast.mirror.render import Renderer
 from holdfast.store.database import Database
 from tests.mirror.conftest import Make
@@ -71,9 +74,9 @@ def test_an_event_that_fails_leaves_nothing_beside_the_files(
     before = project.ai("implementation-plan.yaml").read_bytes()
     plan = Mirror._plan_ahead
 
-    def fail(self: Mirror, *args: object) -> None:
-        plan(self, *args)  # type: ignore[arg-type]
-        assert self._ahead is not None and self._ahead.staging is not None
+    def fail(self: Mirror, ahead: Ahead, *args: object) -> None:
+        plan(self, ahead, *args)  # type: ignore[arg-type]
+        assert ahead.staging is not None
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(files, "_QUICK", -1.0 if early else 10.0)
@@ -111,10 +114,10 @@ def test_nobody_waits_for_a_folder_before_an_event_is_recorded(
     recorded: list[list[str]] = []
     write = Mirror.write
 
-    def look(self: Mirror, session: str, *, kind: str = "", force: bool = False) -> list[str]:
+    def look(self: Mirror, session: str, **how: Any) -> list[str]:
         recorded.append(project.titles())
         held.__exit__()
-        return write(self, session, kind=kind, force=force)
+        return write(self, session, **how)
 
     monkeypatch.setattr(Mirror, "write", look)
     held = files.locked(str(project.place.parent))
@@ -145,3 +148,44 @@ def test_a_place_that_another_process_took_meanwhile_is_written_too(
         with open(place, encoding="utf-8") as file:
             assert "Second" in file.read()
     assert project.edits() == []
+
+
+def test_threads_of_one_process_let_go_of_their_own_files_only(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    other = project.home.start("Another", layouts=[f"craft:{UUID}"])
+    other.task_add("Theirs", id="t1")
+    project.session.note("on")
+    append = Journal.append
+
+    def meanwhile(self: Journal, *args: Any, **how: Any) -> object:
+        monkeypatch.undo()
+        assert how["along"] is not None
+        other.task_add("Meanwhile", id="t2")
+        return append(self, *args, **how)
+
+    monkeypatch.setattr(Journal, "append", meanwhile)
+    project.session.task_add("Second", id="t2")
+    assert "Second" in project.place.read_text() and leftovers(project.folder) == []
+    for binding in (*project.session.layouts_list(), *other.layouts_list()):
+        with files.locked(binding.root, timeout=0.0):
+            pass
+    project.session.note("on")
+    assert project.edits() == [] and project.notices == []
+
+
+def test_who_is_interrupted_before_an_event_holds_no_files(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    with monkeypatch.context() as patch:
+        patch.setattr(Looker, "looks_again", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            project.session.note("never")
+    with files.locked(str(project.place.parent), timeout=0.0):
+        pass
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

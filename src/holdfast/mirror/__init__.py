@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from holdfast.layout.translate import Move
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
-from holdfast.mirror.desk import Desk, Suspended, above, is_real, paths_of
+from holdfast.mirror.desk import Desk, Last, Suspended, above, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
@@ -47,8 +47,6 @@ from holdfast.store.bound import Binding
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-    from holdfast.store import Along
 
 _TRIES = 5
 _PATIENCE = 10.0
@@ -68,14 +66,24 @@ class _Job(Struct):
     is_done: bool = False
 
 
-class _Ahead(Struct):
-    """Bindings that are held for an event, and planned in its transaction."""
+class Ahead(Struct):
+    """Bindings that are held for an event, and planned when it is called in its transaction."""
 
-    session: str
     jobs: list[_Job]
     locks: ExitStack
+    plan: Callable[[Ahead, View, Connection], None]
     current: list[Binding] = []
+    told: Last | None = None
     staging: files.Staging | None = None
+
+    def __call__(self, view: View, inside: Connection) -> None:
+        self.plan(self, view, inside)
+
+    def end(self) -> None:
+        """Let go of the files; nothing is left of what no event came of."""
+        with self.locks:
+            if self.staging is not None:
+                self.staging.abandon()
 
 
 class Mirror:
@@ -101,7 +109,6 @@ class Mirror:
         self._seen: tuple[str, list[Binding]] = ("", [])
         self._last: tuple[str, list[Binding]] = ("", [])
         self._above: set[str] = {os.sep}
-        self._ahead: _Ahead | None = None
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -225,26 +232,21 @@ class Mirror:
 
     # -- ahead of an event ---------------------------------------------------------------------
 
-    def ahead(self, session: str) -> Along | None:
+    def ahead(self, session: str) -> Ahead | None:
         """Hold a session's files for the event that comes, where all is as we left it.
 
         What comes back plans the files in the transaction of the event, and remembers them with
-        it; `write` gives them their places, `let_go` ends it if there is no event. None where
-        somebody else may be at work: nobody waits for files before an event is recorded.
+        it; `write` gives them their places. Whoever has it ends it. None where somebody else may
+        be at work: nobody waits for files before an event is recorded.
         """
-        seen = self._seen[1] if self._seen[0] == session else []
-        ahead, calm = _Ahead(session, [], ExitStack()), set(self._above)
-        try:
-            wanted = [_Job(binding) for binding in seen if not self._is_quiet(binding)]
-            ahead.jobs = sorted(wanted, key=lambda job: job.binding.root)
-            is_held = all(self._is_held(job, ahead.locks, calm) for job in ahead.jobs)
-        except HoldfastError:
-            is_held = False
-        if not ahead.jobs or not is_held:
-            ahead.locks.close()
-            return None
-        self._ahead = ahead
-        return partial(self._plan_ahead, ahead)
+        whose, seen = self._seen
+        calm = set(self._above)
+        with ExitStack() as locks, suppress(HoldfastError):
+            wanted = [_Job(b) for b in seen if whose == session and not self._is_quiet(b)]
+            wanted.sort(key=lambda job: job.binding.root)
+            if wanted and all(self._is_held(job, locks, calm) for job in wanted):
+                return Ahead(wanted, locks.pop_all(), self._plan_ahead)
+        return None
 
     def _is_held(self, job: _Job, locks: ExitStack, calm: set[str]) -> bool:
         is_plain = not (custom(job.binding.layout).sees_names or self._archive.is_away(job.binding))
@@ -253,17 +255,21 @@ class Mirror:
             job.looks = self._looker.looks_again(job.binding)
         return bool(job.looks)
 
-    def _plan_ahead(self, ahead: _Ahead, view: View, inside: Connection) -> None:
+    def _plan_ahead(self, ahead: Ahead, view: View, inside: Connection) -> None:
         was = [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]
         ahead.current = self._renew(ahead.jobs, inside)
         if was != [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]:
             return
+        before = self._desk.last
         try:
             plans = [self._planned_quickly(job, view) for job in ahead.jobs]
             notes = self._renderer.notes(plans)
         except Exception:
             # Whatever it is, the event is not to blame: it shows when the files are written.
             return
+        finally:
+            # Nobody is told of an event that may not come true.
+            ahead.told, self._desk.last = self._desk.last, before
         self._bound.rendered(notes, inside=inside)
         ahead.staging = self._renderer.begin(plans)
 
@@ -276,37 +282,27 @@ class Mirror:
         job.plan = self._renderer.plan(job.binding, job.looks, lambda _: told, where)
         return job.plan
 
-    def _finish(self, session: str) -> tuple[list[_Job], list[Binding]]:
+    def _finish(self, ahead: Ahead) -> tuple[list[_Job], list[Binding]]:
         """Give files that were planned with an event their places; those that need no more, and
         all bindings that the session has."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return [], []
         with ahead.locks:
-            if ahead.session != session or ahead.staging is None:
+            staging, ahead.staging = ahead.staging, None
+            if staging is None:
                 return [], []
-            left = self._publish(ahead.jobs, ahead.staging)
+            self._desk.last = ahead.told
+            left = self._publish(ahead.jobs, staging)
         again = {job.binding.number for job in left if not job.is_done}
         return [job for job in ahead.jobs if job.binding.number not in again], ahead.current
 
-    def let_go(self) -> None:
-        """End what `ahead` began and no event came of."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return
-        with ahead.locks:
-            self._desk.forget()
-            self._last = ("", [])
-            if ahead.staging is not None:
-                ahead.staging.abandon()
-
     # -- writing -------------------------------------------------------------------------------
 
-    def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
+    def write(
+        self, session: str, *, kind: str = "", force: bool = False, ahead: Ahead | None = None
+    ) -> list[str]:
         """Bring a session's files up to its state; says what could not be written."""
         loud = force or kind in _LOUD
         known, self._seen = self._seen, ("", [])
-        jobs, found = self._finish(session)
+        jobs, found = self._finish(ahead) if ahead else ([], [])
         found = found or (known[1] if known[0] == session else [])
         met = {job.binding.number for job in jobs}
         # Those that were seen just now may lack one: who writes under a lock sees them all.

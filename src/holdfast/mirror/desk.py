@@ -45,6 +45,10 @@ class Told(Struct):
     status: str
 
 
+Last = tuple[tuple[str, int, int], Told]
+"""What was told last: of which session, up to which event, and of its logs after which."""
+
+
 class Desk:
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Desk:
         self._roots = roots or {}
         self._travel = travel or (lambda session: None)
         self._trees: dict[str, Place] = {}
-        self._told: tuple[tuple[str, int, int], Told] | None = None
+        self.last: Last | None = None
 
     def told(self, session: str, after: int = 0) -> Told:
         with self.store.view(session) as view:
@@ -80,14 +84,14 @@ class Desk:
 
     def tell_quickly(self, view: View, after: int) -> Told | None:
         """The same, if it follows from what was told last; else None."""
-        key = (view.session, view.seq, after)
-        if self._told is None or self._told[0] == key:
-            return self._told and self._told[1]
+        key, last = (view.session, view.seq, after), self.last
+        if last is None or last[0] == key:
+            return last and last[1]
         known = self.journal.news(view.session, after, view.seq)
-        if self._told[0][:2] != key[::2] or known is None:
+        if last[0][:2] != key[::2] or known is None:
             return None
         state = self.journal.state(view)
-        facts = facts_since(self._told[1].facts, state, known[1], known[0])
+        facts = facts_since(last[1].facts, state, known[1], known[0])
         return None if facts is None else self._keep(key, facts, state)
 
     def _tell(self, view: View, after: int) -> Told:
@@ -96,12 +100,9 @@ class Desk:
         return self._keep((view.session, view.seq, after), facts, state)
 
     def _keep(self, key: tuple[str, int, int], facts: Facts, state: State) -> Told:
-        self._told = (key, Told(facts, key[1], state.core.status))
-        return self._told[1]
-
-    def forget(self) -> None:
-        """What was told last did not come true."""
-        self._told = None
+        told = Told(facts, key[1], state.core.status)
+        self.last = (key, told)
+        return told
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""

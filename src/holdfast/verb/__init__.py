@@ -58,6 +58,7 @@ class Recorder:
             self.home.take_up(self.id)
             if not _is_about_the_session(bodies):
                 self.home.expire(self)
+        ahead = None if create else self.home.ahead(self.id)
         try:
             recorded = self.home.journal.append(
                 self.id,
@@ -71,13 +72,14 @@ class Recorder:
                 made=made,
                 chores=chores,
                 first=first,
-                along=None if create else self.home.ahead(self.id),
+                along=ahead,
             )
             if create:
                 self.home.afterwards(lambda: self.home.appear(self.id))
-            self.home.reflect(self.id, recorded.events[-1].kind)
+            self.home.reflect(self.id, recorded.events[-1].kind, ahead=ahead)
         finally:
-            self.home.let_go()
+            if ahead is not None:
+                ahead.end()
         self.home.backup_if_due()
         self.home.sync_if_due(recorded.events[-1].kind)
         self.repeated = recorded.repeated

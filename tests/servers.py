@@ -49,6 +49,20 @@ class Server(NamedTuple):
         }
 
 
+def folder_of_run(factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run have."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@contextmanager
+def bucket(folder: Path) -> Iterator[Server]:
+    """SeaweedFS, with a bucket in it."""
+    with shared("seaweedfs", seaweedfs, folder) as server:
+        make_bucket((folder / "seaweedfs" / "filer").read_text())
+        yield server
+
+
 @contextmanager
 def shared(name: str, start: Callable[[Path], list[str]], folder: Path) -> Iterator[Server]:
     """The server of this name; begun by whoever needs it first. `start` gives its command."""

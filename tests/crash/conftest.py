@@ -1,10 +1,16 @@
-"""The shim, compiled once for the whole run."""
+"""The shim, compiled once for the whole run, and servers that a sweep may need."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import servers
 from tests.crash.forkserver import build_shim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tests.pgserver import PgServer
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +19,21 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if built is None:
         pytest.skip("the fault shim needs Linux and a C compiler: apt-get install gcc")
     return built
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    with servers.bucket(servers.folder_of_run(tmp_path_factory)) as server:
+        yield server
+
+
+@pytest.fixture
+def beside_bucket(bucket: servers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in bucket.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TRAVEL_BUCKET", bucket.address("{}"))
+
+
+@pytest.fixture
+def beside_postgres(pg_server: "PgServer", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAVEL_POSTGRES", pg_server.url.replace("/postgres?", "/{}?"))

@@ -58,6 +58,7 @@ class Kind(IntFlag):
     GROWS = 4
     WRITES = 8
     SYNCS = 16
+    FAR = 32
 
 
 SUFFERED_BY = {
@@ -225,7 +226,8 @@ class _Server:
         if run.end != "returned":
             raise RuntimeError(f"{scenario} cannot be prepared: {run.end} {run.why}")
         shutil.copytree(self._place, self._template)
-        self._warm_up(scenario)
+        if _load(scenario).afresh is None:  # who spoke to a server may have threads: do not fork it
+            self._warm_up(scenario)
 
     def _warm_up(self, scenario: str) -> None:
         """Lets this process check a copy, for what it then knows (decoders, compiled patterns).
@@ -238,9 +240,8 @@ class _Server:
         shutil.rmtree(self._scratch)
 
     def point(self, scenario: str, fault: int, at: int) -> dict[str, object]:
-        disk.lay_out(self._template, self._place)
+        loaded = self._begun(scenario)
         before = disk.baseline(self._place, self._template)
-        loaded = _load(scenario)
         os.mkdir(self._stable)
         run = self._fork(lambda tell: self._run(loaded, fault, at, tell), loaded.refusals)
         disk.after_power_cut(before, self._stable, self._cut)
@@ -251,9 +252,18 @@ class _Server:
         shutil.rmtree(self._stable)
         return {"run": asdict(run), "left": checked.left, "after_cut": checked.after_cut}
 
-    def states(self, scenario: str) -> dict[str, object]:
+    def _begun(self, scenario: str) -> Scenario:
+        """Everything as it was before."""
         disk.lay_out(self._template, self._place)
         loaded = _load(scenario)
+        if (afresh := loaded.afresh) is not None:
+            run = self._fork(lambda tell: afresh(self._home), ())
+            if run.end != "returned":
+                raise RuntimeError(f"{scenario} cannot begin afresh: {run.end} {run.why}")
+        return loaded
+
+    def states(self, scenario: str) -> dict[str, object]:
+        loaded = self._begun(scenario)
         os.mkdir(self._stable)
         watch = _Watch(self._shim)
         states: list[str] = []
@@ -290,6 +300,8 @@ class _Server:
     def _check_twice(self, scenario: Scenario, acked: list[str], tell: "Tell") -> None:
         for problem in _checked(scenario, self._home, acked):
             tell("left", problem)
+        if scenario.afresh is not None:
+            return
         disk.lay_out(self._cut, self._place)
         for problem in _checked(scenario, self._home, acked):
             tell("after_cut", problem)

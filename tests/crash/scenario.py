@@ -18,13 +18,16 @@ class Scenario:
 
     `prepare` makes the home as it was before (it may make none), `run` is what meets the fault,
     `check` says in words what is wrong afterwards; it also writes once more, with no repair.
-    `refusals` are the errors by which a writer may say that it did not write.
+    `refusals` are the errors by which a writer may say that it did not write. `afresh` brings what
+    lies outside of the folder back to where it began: then kills are all that can be tried,
+    because no power cut can be played there, and a state cannot be checked twice.
     """
 
     prepare: Callable[[str], None]
     run: Callable[[str, Ack], None]
     check: Callable[[str, Sequence[str]], list[str]]
     refusals: tuple[type[Exception], ...]
+    afresh: Callable[[str], None] | None = None
 
 
 def judge(meant: Sequence[Sequence[str]], found: Sequence[str], acked: Sequence[str]) -> list[str]:

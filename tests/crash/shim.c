@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -35,8 +36,9 @@ enum fault {
     NOTHING, KILL_BEFORE, KILL_AFTER, TORN_WRITE,
     EIO_ONCE, EIO_STICKY, ENOSPC_ONCE, ENOSPC_STICKY, SHORT_WRITE
 };
-/* What a call can suffer beyond being killed: fail, run out of space, be cut in two. */
-enum kind { QUIET = 1, FAILS = 2, GROWS = 4, WRITES = 8, SYNCS = 16 };
+/* What a call can suffer beyond being killed: fail, run out of space, be cut in two. One that is FAR
+ * may change something that is not in the folder. */
+enum kind { QUIET = 1, FAILS = 2, GROWS = 4, WRITES = 8, SYNCS = 16, FAR = 32 };
 
 #define TRACED 8192
 struct report {
@@ -172,6 +174,10 @@ static void past(enum verdict verdict)
     be_looked_at();
 }
 
+/* For calls that are none of libc's: what a program asks of a storage elsewhere. */
+int shim_meet(const char *call) { return folder[0] ? meet(call, FAR) : PASS; }
+void shim_past(int verdict) { if (folder[0]) past(verdict); }
+
 #define REAL(name) \
     static typeof(name) *real; \
     if (!real) real = dlsym(RTLD_NEXT, #name)
@@ -304,6 +310,57 @@ int fdatasync(int fd)
     return sync_guard("fdatasync", fd, real);
 }
 
+/* ---- PostgreSQL on this machine: each message that is sent to it is a call ---- */
+
+/* How many messages go into one send() is chance: the library sends what it has when the socket
+ * takes it. So a send is taken apart, and the kill falls between two messages. A flush does not
+ * count: whether there is one is chance too, and it asks for nothing. */
+#define MOST_FDS 1024
+static struct { uint32_t left; int begun, counts; enum verdict verdict; } sent[MOST_FDS];
+
+static int is_local(int fd)
+{
+    struct sockaddr_storage name;
+    socklen_t size = sizeof name;
+    return folder[0] && fd < MOST_FDS && getsockname(fd, (struct sockaddr *)&name, &size) == 0
+        && name.ss_family == AF_UNIX;
+}
+
+static uint32_t number(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+}
+
+/* The first message has no letter before its length, nor have questions that may come before it. */
+static uint32_t length(int fd, const unsigned char *data)
+{
+    if (sent[fd].begun) return 1 + number(data + 1);
+    sent[fd].begun = number(data + 4) >> 16 == 3;
+    return number(data);
+}
+
+ssize_t send(int fd, const void *data, size_t size, int flags)
+{
+    REAL(send);
+    if (!is_local(fd)) return real(fd, data, size, flags);
+    size_t done = 0;
+    while (done < size) {
+        if (!sent[fd].left) {
+            const unsigned char *message = (const unsigned char *)data + done;
+            sent[fd].counts = !(sent[fd].begun && *message == 'H');
+            if (sent[fd].counts) sent[fd].verdict = meet("send", FAR);
+            sent[fd].left = length(fd, message);
+        }
+        size_t part = size - done < sent[fd].left ? size - done : sent[fd].left;
+        ssize_t result = real(fd, (const char *)data + done, part, flags);
+        if (result <= 0) return done ? (ssize_t)done : result;
+        done += result;
+        sent[fd].left -= result;
+        if (!sent[fd].left && sent[fd].counts) past(sent[fd].verdict);
+    }
+    return done;
+}
+
 /* ---- opening and closing ---- */
 
 static int changes(int flags) { return flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC); }
@@ -342,7 +399,11 @@ int openat64(int dir, const char *path, int flags, ...)
     GUARD(openat64, growth(flags), changes(flags) && by_path(dir, path), dir, path, flags, mode);
 }
 
-int close(int fd) { GUARD(close, QUIET, by_fd(fd), fd); }
+int close(int fd)
+{
+    if (fd >= 0 && fd < MOST_FDS) memset(&sent[fd], 0, sizeof sent[fd]);
+    GUARD(close, QUIET, by_fd(fd), fd);
+}
 
 /* ---- names ---- */
 

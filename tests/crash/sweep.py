@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.crash.forkserver import SUFFERED_BY, Fault, ForkServer, Point
+from tests.crash.forkserver import SUFFERED_BY, Fault, ForkServer, Kind, Point
 from tests.memory import room_in_memory
 
 EVERY_FAULT = tuple(SUFFERED_BY)
@@ -87,14 +87,15 @@ def steps(shim: Path, scenario: str, *, limit: int | None = None, seed: int = 0)
 
     A run that is watched tells what the disk holds before and after each call. A call that left
     it as it was needs no kill of its own, for what comes next finds the same bytes; every
-    other state is reached once more and the work killed there. A write torn in two is a step too.
+    other state is reached once more and the work killed there. A write torn in two is a step too,
+    and so is whatever is asked of a server, of which it cannot be seen whether it changed anything.
     """
     began = time.monotonic()
     with _ground() as ground, _servers(shim, ground) as servers:
         for server in servers:
             server.prepare(scenario)
         quiet = _quiet(servers, scenario)
-        plan = _distinct(servers[0].states(scenario))
+        plan = _distinct(servers[0].states(scenario), quiet.run.kinds)
         plan += _plan(quiet.run.kinds, [Fault.TORN_WRITE])
         chosen = _chosen(plan, limit, random.Random(seed))
         points = _run_all(servers, scenario, chosen, math.inf)
@@ -102,12 +103,15 @@ def steps(shim: Path, scenario: str, *, limit: int | None = None, seed: int = 0)
     return Swept(scenario, [quiet, *points], quiet.run.calls, len(plan) + 1, took, seed)
 
 
-def _distinct(states: Sequence[str]) -> list[tuple[Fault, int]]:
+def _distinct(states: Sequence[str], kinds: Sequence[int]) -> list[tuple[Fault, int]]:
     """A kill for the first time that each state is met; two states a call, before and after it."""
-    first: dict[str, tuple[Fault, int]] = {}
+    first: dict[tuple[int, str], tuple[Fault, int]] = {}
+    far = 0
     for number, state in enumerate(states):
         when = Fault.KILL_AFTER if number % 2 else Fault.KILL_BEFORE
-        first.setdefault(state, (when, number // 2 + 1))
+        if when is Fault.KILL_AFTER and kinds[number // 2] & Kind.FAR:
+            far += 1
+        first.setdefault((far, state), (when, number // 2 + 1))
     return list(first.values())
 
 

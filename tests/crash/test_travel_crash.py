@@ -7,22 +7,33 @@ from pathlib import Path
 import pytest
 
 from tests.crash.forkserver import Fault
-from tests.crash.sweep import EVERY_FAULT, steps, sweep
+from tests.crash.sweep import EVERY_FAULT, Swept, steps, sweep
 from tests.crash.test_mirror_crash import assert_sound
 
 SCENARIOS = ["FIRST", "PUSH", "PULL", "BOTH"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
 SAMPLE = 10
+KILLS = [fault for fault in EVERY_FAULT if fault.kills]
 FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]
 
 
-def test_devices_are_equal_after_sampled_kills(shim: Path) -> None:
-    assert_sound(steps(shim, "tests.crash.travel:BOTH", limit=SAMPLE, seed=SEED))
+def test_devices_are_equal_after_sampled_faults(shim: Path) -> None:
+    assert_sound(sweep(shim, "tests.crash.travel:BOTH", limit=SAMPLE, seed=SEED))
 
 
-def test_devices_are_equal_after_sampled_failures(shim: Path) -> None:
-    scenario = "tests.crash.travel:BOTH"
-    assert_sound(sweep(shim, scenario, faults=FAILURES, limit=SAMPLE, seed=SEED))
+@pytest.mark.usefixtures("beside_postgres")
+def test_devices_on_postgres_are_equal_after_sampled_kills(shim: Path) -> None:
+    scenario = "tests.crash.travel_far:POSTGRES_PUSH"
+    assert_sound(sweep(shim, scenario, faults=KILLS, limit=SAMPLE // 2, seed=SEED))
+
+
+def assert_all_sound(result: Swept, tell: Callable[[str], None]) -> None:
+    """Every step was killed at, and there are as many as such work must have."""
+    tell(str(result))
+    assert_sound(result)
+    assert len(result.points) == result.planned
+    faults = [point.fault for point in result.points]
+    assert faults.count(Fault.KILL_AFTER) > 40 and faults.count(Fault.TORN_WRITE) > 20
 
 
 @pytest.mark.soak
@@ -30,12 +41,29 @@ def test_devices_are_equal_after_sampled_failures(shim: Path) -> None:
 def test_devices_are_equal_after_a_kill_at_every_step(
     shim: Path, scenario: str, tell: Callable[[str], None]
 ) -> None:
-    result = steps(shim, f"tests.crash.travel:{scenario}")
-    tell(str(result))
-    assert_sound(result)
-    assert len(result.points) == result.planned
-    faults = [point.fault for point in result.points]
-    assert faults.count(Fault.KILL_AFTER) > 40 and faults.count(Fault.TORN_WRITE) > 20
+    assert_all_sound(steps(shim, f"tests.crash.travel:{scenario}"), tell)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("beside_bucket")
+@pytest.mark.parametrize("scenario", ["FIRST", "PUSH", "PULL"])
+def test_devices_with_a_bucket_are_equal_after_a_kill_at_every_step(
+    shim: Path, scenario: str, tell: Callable[[str], None]
+) -> None:
+    result = steps(shim, f"tests.crash.travel_far:BUCKET_{scenario}")
+    assert_all_sound(result, tell)
+    assert {point.run.call for point in result.points} >= {"put" if scenario != "PULL" else "get"}
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("beside_postgres")
+@pytest.mark.parametrize("scenario", ["PUSH", "PULL"])
+def test_devices_on_postgres_are_equal_after_a_kill_at_every_step(
+    shim: Path, scenario: str, tell: Callable[[str], None]
+) -> None:
+    result = steps(shim, f"tests.crash.travel_far:POSTGRES_{scenario}")
+    assert_all_sound(result, tell)
+    assert sum(point.run.call == "send" for point in result.points) > 100
 
 
 @pytest.mark.soak

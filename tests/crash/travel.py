@@ -15,6 +15,7 @@ from typing import Any
 from holdfast import files
 from holdfast.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
 from holdfast.home import Holdfast
+from holdfast.remote import Remote
 from holdfast.travel import parcels, visit
 from holdfast.travel.visit import Manner
 from tests.crash import mirror
@@ -23,7 +24,8 @@ from tests.remote.travelling import Travellers, hashes, known, opened
 
 SESSION = "s1"
 HERE, THERE, REMOTE = "home", "other", "remote"
-_REFUSALS = (StoreFailed, Busy, ReadOnly, RemoteFailed)
+Reach = Callable[[str], Remote | None]
+REFUSALS = (StoreFailed, Busy, ReadOnly, RemoteFailed)
 
 
 class _OneByOne(Executor):
@@ -51,7 +53,7 @@ def _open(home: str, name: str = HERE) -> Holdfast:
     return opened(os.path.join(os.path.dirname(home), name))
 
 
-def _prepare(home: str, *, meet: bool = True, there: int = 0) -> None:
+def prepare(home: str, *, meet: bool = True, there: int = 0) -> None:
     """Two devices; if they `meet` they have synced once. Then both work on."""
     _steady()
     travellers = Travellers(Path(home).parent)
@@ -74,28 +76,38 @@ def _notes(home: Holdfast, word: str, count: int) -> None:
         home.session(SESSION).note(f"{word} {n}")
 
 
-def _sync(home: Holdfast, *, push: bool = True, pull: bool = True) -> None:
-    report = visit.visit(home, known(home), Manner(push=push, pull=pull, patience=()))
+def _sync(
+    home: Holdfast, *, push: bool = True, pull: bool = True, remote: Remote | None = None
+) -> None:
+    manner = Manner(push=push, pull=pull, patience=())
+    report = visit.visit(home, known(home), manner, remote=remote)
     for one in report.problems:
         if one.error is not None:
             raise one.error
 
 
-def _run(home: str, ack: Ack, *, push: bool, pull: bool) -> None:
+def _beside(home: str) -> None:
+    """The remote is the one that the home knows."""
+
+
+def run(home: str, ack: Ack, *, push: bool, pull: bool, reach: Reach = _beside) -> None:
     with _open(home) as mine:
-        _sync(mine, push=push, pull=pull)
+        _sync(mine, push=push, pull=pull, remote=reach(home))
         for each in sorted(hashes(mine, SESSION)):
             ack(each)
 
 
-def _check(events: int, home: str, acked: Sequence[str], *, push: bool) -> list[str]:
+def check(
+    events: int, home: str, acked: Sequence[str], *, push: bool, reach: Reach = _beside
+) -> list[str]:
+    remote = reach(home)
     with _open(home) as mine, _open(home, THERE) as other:
         problems = [f"lost here: {one}" for one in _lost(acked, hashes(mine, SESSION))]
-        _sync(other)
+        _sync(other, remote=remote)
         if push:
             problems += [f"lost there: {one}" for one in _lost(acked, hashes(other, SESSION))]
         for one in (mine, other, mine):
-            _sync(one)
+            _sync(one, remote=remote)
         found = [hashes(one, SESSION) for one in (mine, other)]
         if found[0] != found[1] or len(found[0]) != events:
             problems.append(f"{len(found[0])} events here, {len(found[1])} there, of {events}")
@@ -112,10 +124,10 @@ def _lost(acked: Iterable[str], found: set[str]) -> list[str]:
 
 def _scenario(events: int, *, push: bool, pull: bool, **before: Any) -> Scenario:
     return Scenario(
-        prepare=partial(_prepare, **before),
-        run=partial(_run, push=push, pull=pull),
-        check=partial(_check, events, push=push),
-        refusals=_REFUSALS,
+        prepare=partial(prepare, **before),
+        run=partial(run, push=push, pull=pull),
+        check=partial(check, events, push=push),
+        refusals=REFUSALS,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +14,12 @@ from tests.servers import Server
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of this run have."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return servers.folder_of_run(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def seaweedfs(shared_folder: Path) -> Iterator[Server]:
-    with servers.shared("seaweedfs", servers.seaweedfs, shared_folder) as server:
-        servers.make_bucket((shared_folder / "seaweedfs" / "filer").read_text())
+    with servers.bucket(shared_folder) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.home import Holdfast
 from holdfast.remote import Remote, open_remote
 from holdfast.travel import parcels
-from tests.remote.killed import AFTER, BEFORE, DONE, KILLED, Killer, Step
+from tests.remote.killed import AFTER, BEFORE, KILLED, Killer, Step
 from tests.remote.travelling import Travellers, hashes, opened, travel
 from tests.servers import Server
 
@@ -98,24 +98,6 @@ def test_sync_that_is_killed_at_some_call_is_made_up_for(
         for at, how in ((1, AFTER), (3, BEFORE), (5, AFTER), (7, BEFORE), (9, AFTER))
     ]
     assert ends == [KILLED] * 5
-
-
-@pytest.mark.soak
-@pytest.mark.usefixtures("small_packs")
-def test_sync_that_is_killed_at_any_call_is_made_up_for(
-    tmp_path: Path, address: Addresses, killer: Killer, tell: Callable[[str], None]
-) -> None:
-    pair = Pair(tmp_path / "pair", open_remote(address()))
-    calls = 0
-    for how in (BEFORE, AFTER):
-        at, ended = 0, KILLED
-        while ended == KILLED:
-            at += 1
-            ended = pair.attempt(killer, address(), at, how)
-        assert ended == DONE
-        calls += at - 1
-    tell(f"killed at {calls} calls to the remote")
-    assert calls >= 20
 
 
 @pytest.mark.usefixtures("small_packs")

@@ -17,7 +17,7 @@ from holdfast.clock import Clock
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project, leftovers, swap_in
 
-EDITS = 300
+EDITS = 150
 SECONDS = 90
 
 # Read, add one thing, put the whole in place in one step: the best that a program without our

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch, found, put
+from tests.crash.disk import lay_out
 from tests.store.support import mounted, opened
 
 WORDS = ["login", "logout", "session", "password", "üben"]
@@ -23,16 +25,33 @@ def everything(store: SqliteStore) -> dict[str, list[tuple[object, object]]]:
     return {word: sorted(found(store, word, limit=-1), key=str) for word in [*WORDS, "lo"]}
 
 
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stage")
+
+
 @pytest.fixture
-def indexed(home: Path) -> Path:
-    """A home with 90 events in three sessions, all of them in the index, nobody inside."""
+def indexed(stage: Path) -> Path:
+    """A home with 90 events in three sessions, all of them in the index, nobody inside.
+
+    Made once; from then on laid out afresh in the same place.
+    """
+    here, kept = stage / "here", stage / "kept"
+    if kept.exists():
+        lay_out(str(kept), str(here))
+    else:
+        _make(here)
+        shutil.copytree(here, kept)
+    return here
+
+
+def _make(home: Path) -> None:
     store = opened(home)
     for n in range(90):
         text = f"note {n} on {WORDS[n % 5]} and {WORDS[n * 7 % 5]} " + "filler " * (n % 9)
         put(store, f"s{n % 3}", batch(text))
     assert all(everything(store).values())
     store.close()
-    return home
 
 
 def in_tables(home: Path, harm: Harm) -> None:

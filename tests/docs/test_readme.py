@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast.cli import main
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
@@ -76,6 +79,45 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "sensitivity analysis" in done.stdout
+
+
+class Devices:
+    """Two homes and a stick between them; each line is typed as README has it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._patch = folder, monkeypatch
+        (folder / "usb").mkdir()
+
+    def type(self, device: str, line: str) -> str:
+        place = self._folder / device / "shop"
+        place.mkdir(parents=True, exist_ok=True)
+        self._patch.chdir(place)
+        self._patch.setenv("HOLDFAST_HOME", str(self._folder / device / "home"))
+        typed = line.replace("/media/usb", str(self._folder / "usb"))
+        out, err = io.StringIO(), io.StringIO()
+        code = main(shlex.split(typed, comments=True)[1:], out, err, io.StringIO())
+        assert code == 0, f"{device}: {line}\n{out.getvalue()}{err.getvalue()}"
+        return out.getvalue()
+
+
+def test_a_session_goes_on_at_the_other_device_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
+    part = README.partition("## Several devices")[2].partition("\n## ")[0]
+    first, second = re.findall(r"```sh\n(.*?)```", part, re.DOTALL)
+    devices = Devices(tmp_path, monkeypatch)
+    devices.type("laptop", 'holdfast start "Add password reset"')
+    for line in first.splitlines()[1:]:
+        devices.type("laptop", line)
+    for line in second.splitlines():
+        said = devices.type("desk", line)
+        if "devices add" in line:
+            (approve,) = re.findall(r"holdfast devices approve \w+", said)
+            said = devices.type("laptop", f"{approve} --yes")
+            (confirm,) = re.findall(r"holdfast devices add --confirm \S+", said)
+            devices.type("desk", confirm)
+    assert "Goal: " in said and "Add password reset" in said
 
 
 def test_the_first_screen_says_what_it_is_how_to_install_and_what_to_type() -> None:

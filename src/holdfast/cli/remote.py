@@ -208,6 +208,10 @@ def _moved(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> 
     bar = Bar(screen)
     try:
         return travel(options.remote, _sessions(hf), bar)
+    except KeyboardInterrupt:
+        bar.end()
+        screen.complain("stopped; what has moved stays, and the next time goes on from there")
+        raise
     finally:
         bar.end()
 

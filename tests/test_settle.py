@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput, Refused, Session
 from holdfast.cli.settle import dialogue
+from holdfast.cli.status import _next_command
 from holdfast.model import event as ev
 from holdfast.testing.histories import image
 
@@ -340,3 +341,11 @@ def test_a_dispute_is_named_by_how_its_id_begins_where_that_is_enough(pair: Pair
         pair.a.settle("sto", merge=True)
     pair.a.settle("store", merge=True)
     assert [case.subject for case in pair.a.disputes()] == ["decision:stove-0a1b"]
+
+
+def test_what_is_disputed_is_shown_with_its_words_and_is_what_comes_next(pair: Pair) -> None:
+    contest(pair, "step:t1")
+    (case,) = dialogue(pair.a)["disputes"]
+    assert (case["about"], case["title"]) == ("task t1", "one")
+    status = pair.a.status()
+    assert "disputed" in status["attention"] and _next_command(status) == "holdfast settle"

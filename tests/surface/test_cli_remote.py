@@ -65,6 +65,16 @@ def test_who_has_no_keys_is_told_what_the_first_or_the_second_device_does(
     assert " key init" in cli.ok(*other, "new", f"folder:{tmp_path / 'new'}", terminal=True).out
 
 
+def test_status_says_that_what_waits_could_not_be_pushed(cli: Cli, usb: Path) -> None:
+    cli.start()
+    cli.ok("sync")
+    cli.ok("note", "one more")
+    usb.rename(usb.with_name("away"))
+    assert cli("push").code == 8
+    told = cli.ok("status").out
+    assert "1 event not pushed; the last sync with usb failed: holdfast remote list" in told
+
+
 def test_what_went_wrong_names_the_remote_once_and_no_object(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,10 +76,20 @@ def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
     ]
     return {
         "devices": devices,
-        "disputes": [_case(case, home) for case in found],
+        "disputes": [{**_case(case, home), "title": _title(session, case)} for case in found],
         "settled": _settled(session),
         "choices": [{"what": what, "command": line} for what, line in _choices(found)],
     }
+
+
+_TITLES = {"step": "title", "decision": "what", "agent": "task"}
+
+
+def _title(session: Session, case: Any) -> str:
+    """What people know it by, besides its id."""
+    kind, _, id = case.subject.partition(":")
+    row = session.state().rows.get(kind, id) if kind in _TITLES else None
+    return str(getattr(row, _TITLES[kind], "")) if row else ""
 
 
 def _case(case: Any, home: Holdfast) -> dict[str, Any]:
@@ -160,7 +170,8 @@ def _tell_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> No
 
 def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
     screen.line()
-    screen.line((f"{case['number']}  {case['about']}", "bold"))
+    title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
+    screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
     rows: list[list[Part]] = []
     for side in case["sides"]:
         newer = ("newer", "green") if side["number"] == case["recommended"] else ""

@@ -130,7 +130,11 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
 
 def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
     count = hf.unpushed(shown["session"])
-    return f"{plural(count, 'event')} not pushed" if count else ""
+    if not count:
+        return ""
+    failed = [one.name for one in hf.remote_list() if one.result == "failed"]
+    why = f"; the last sync with {', '.join(failed)} failed: holdfast remote list" if failed else ""
+    return f"{plural(count, 'event')} not pushed{why}"
 
 
 def _status_words(shown: dict[str, Any]) -> Part:
@@ -350,6 +354,8 @@ def run_alone(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _next_command(shown: dict[str, Any]) -> str:
     if "interrupted" in shown["attention"]:
         return "holdfast resume"
+    if "disputed" in shown["attention"]:
+        return "holdfast settle"
     if shown["archived"]:
         return 'holdfast start "GOAL" · holdfast unarchive'
     return _HINTS[shown["status"]]

@@ -858,7 +858,7 @@ class Holdfast(TravelVerbs):
         """
         from holdfast import restore, sealed_export
 
-        outcome = restore.absorb(self.journal, sealed_export.opened(self, path))
+        outcome = restore.absorb(self.journal, sealed_export.opened(self, path), foreign=True)
         taken = [one.session for one in outcome.sessions if one.new]
         if taken:
             self.afterwards(lambda: self.workspace.claim(taken))

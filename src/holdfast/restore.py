@@ -76,6 +76,7 @@ def absorb(
     partial: bool = False,
     entitled: Entitled | None = None,
     gone: Set[str] | None = None,
+    foreign: bool = False,
 ) -> Outcome:
     """Merge a pack, given as a path or as its bytes, into the store. Twice is once.
 
@@ -84,7 +85,8 @@ def absorb(
     `partial` those are left out and counted instead. A session that was forgotten here is
     skipped and reported. A pack erases nothing, unless whoever forgot something in it is
     `entitled` to that (see `Journal.absorb`). With `gone` it is a pack that this home made: what
-    was erased here stays so, and these events were, whoever forgot them.
+    was erased here stays so, and these events were, whoever forgot them. Of a `foreign` pack the
+    end of a session that is not here is not taken: it would keep the session out for ever.
     """
     name = source if isinstance(source, str) else "the pack"
 
@@ -94,7 +96,7 @@ def absorb(
 
     def manner(session: str) -> _Manner:
         may = _as_here(journal, session) if gone is not None else entitled
-        return _Manner(name, partial, may, gone)
+        return _Manner(name, partial, may, gone, foreign)
 
     for session, events in _histories(reader()):
         _judge(journal, session, events, manner(session))
@@ -157,6 +159,7 @@ class _Manner(NamedTuple):
     partial: bool
     entitled: Entitled | None = None
     gone: Set[str] | None = None
+    foreign: bool = False
 
 
 class Merged(NamedTuple):
@@ -243,6 +246,8 @@ def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Ma
     fresh = [sealed for sealed in events if sealed.hash not in headers]
     held = len(events) - len(fresh)
     why = _reason_to_skip(session, here, fresh, gone=gone, entitled=manner.entitled)
+    if manner.foreign and not here and Tombstones(map(ev.read, fresh)).whole:
+        why = "it was forgotten where the pack was made"
     if why:
         return _Verdict([], held, len(fresh), why)
     taken = _closed(session, fresh, headers, name=manner.name, partial=manner.partial)
@@ -359,7 +364,7 @@ class _Merging:
         if not fresh and not self._waiting:
             return
         try:
-            _, _, may, gone = self._manner
+            may, gone = self._manner.entitled, self._manner.gone
             if gone is None:
                 self._journal.hear(self._events, may)
             added = self._journal.absorb(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import erasure, restore
+from holdfast import backup, erasure, restore
 from holdfast.errors import Swapped, Tampered, Unreachable
 from holdfast.home import Holdfast
 from holdfast.model.tombstone import Rights
@@ -415,3 +415,72 @@ def test_a_tombstone_that_came_in_a_file_is_obeyed_once_its_writer_sends_it(
     assert taken.kept == 1 and holds(ann)
     synced(desk)
     assert synced(ann).problems == [] and not holds(ann)
+
+
+def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
+    world: World, ann: Holdfast
+) -> None:
+    """Whoever owns a session is another person to those it is shared with."""
+    bob, cat = world.person("bob"), world.person("cat")
+    for one in (bob, cat):
+        ann.share("login", person_of(one), mode=rings.CONTINUE)
+    synced(bob)
+    bob.session("login").note("on the train")
+    ann.import_(exported(world, bob))
+    synced(ann)
+    bob.session("login").note("at home")
+    assert synced(bob).up == 2  # all of it, signed
+    world.device("fake", by=ann)
+    synced(ann)
+    fake = under_the_id_of(world, "fake", bob.store.device)
+    synced(fake)
+    fake = under_the_id_of(world, "fake", bob.store.device)
+    fake.session("login").note("never said")
+    real = SessionKeys.seal
+
+    def as_imported(self: SessionKeys, *given: Any, **how: Any) -> tuple[str, bytes]:
+        return real(self, *given, **{**how, "imported": True})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionKeys, "seal", as_imported)
+        patch.setattr("holdfast.travel.exchange.Exchange.is_ours", lambda *_: True)
+        assert synced(fake).up >= 1
+    for hf in (cat, bob):
+        assert [type(one.error) for one in synced(hf).problems] == [Tampered]
+    assert notes(bob, "login") == ["precious", "on the train", "at home"]
+
+
+def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
+    world: World, ann: Holdfast
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    world.person("eve").import_(exported(world, bob))
+    eve = under_the_id_of(world, "eve", bob.store.device)
+    eve.session("login").note("made up")
+    ann.import_(exported(world, eve, "forged"))
+    synced(ann)
+    bob.session("login").note("true")
+    for hf in (bob, ann, bob):
+        assert synced(hf).problems == []
+    for hf in (bob, ann, world.device("desk", by=ann)):
+        synced(hf)
+        assert "true" in notes(hf, "login")
+    assert bob.unpushed() == 0
+
+
+def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
+    world: World, ann: Holdfast
+) -> None:
+    eve, bob = world.person("eve"), world.person("bob")
+    eve.start("Not yours", id="login")
+    path = exported(world, eve)
+    eve.session("login").forget()
+    stone = b"".join(backup.export(eve.journal, "login", clock=eve.clock).chunks)
+    Path(path).write_bytes(stone)
+    (taken,) = bob.import_(path).sessions
+    assert taken.new == 0 and "forgotten" in taken.why
+    ann.share("login", person_of(bob))
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious"]

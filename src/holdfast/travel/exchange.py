@@ -190,6 +190,15 @@ class Exchange:
         """Whether a chain came in a file, and it is on us to carry it: the session is ours."""
         return not self.whose(device) and self.keys.owner in ("", self._mine)
 
+    def unsigned(self) -> set[str]:
+        """Chains of this person that are there only as someone else imported them.
+
+        They go there again, signed: else whoever imported them could go on with them.
+        """
+        told = self.trip.store.remotes.persons()
+        unknown = {device for device, person in told.items() if person.startswith(IMPORTED)}
+        return {device for device in unknown if self.whose(device) == self._mine}
+
     def is_ours(self, device: str) -> bool:
         """Whether a chain is for this person to push: their own, or imported into their session."""
         if self.owners.get(device, self._mine) != self._mine:

@@ -25,6 +25,8 @@ class Joining:
     def __init__(self, trip: Trip, session: str, place: str, listed: Sequence[Object]) -> None:
         self._trip, self._session, self._place = trip, session, place
         self._listed = {one.name: one.size for one in listed}
+        self.owner = ""
+        """The fingerprint of who shares it."""
 
     def is_same(self) -> bool:
         """Whether its owner shares there what was imported here, which nobody is known to own."""
@@ -51,7 +53,8 @@ class Joining:
             get=self._trip.get,
             place=self._place,
         )
-        owner, chain = keys.ready().owner.id, keys.chain(device)
+        ring, chain = keys.ready(), keys.chain(device)
+        owner, self.owner = ring.owner.id, ring.owner.fingerprint
         packs = filter(None, map(names.as_pack, self._listed))
         for name in (one for one in packs if one.chain == chain and one.first == 1):
             claim, body = keys.open(name, data := self._trip.get(name.name))

@@ -43,14 +43,14 @@ class Looking:
             late = self._open(found, opened)
             lacking = self._lacking(found, opened.values())
             if not lacking and not late:
-                return list(opened.values())
+                return self._vouched(opened.values())
             if pause is None or (lacking and self._trip.again and self._have(lacking)):
                 break
             self._trip.clock.sleep(pause)
             self._exchange.list_again()
         if lacking and not (self._trip.again and self._have(lacking)):
             raise self._lie(lacking)
-        return list(opened.values())
+        return self._vouched(opened.values())
 
     def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
         """Open what was not opened yet; True if something listed is not there after all."""
@@ -153,15 +153,31 @@ class Looking:
                 continue  # it says nothing of whose it is, and only the owner may bring it
             owner = owners.setdefault(one.claim.device, one.claim.circle)
             if owner != one.claim.circle or one.claim.imported:
-                raise Tampered(
-                    f"someone else wrote on with the chain of device {one.claim.device}",
-                    why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
-                    session=self._session,
-                )
+                raise self._foreign(one, owner)
         self._exchange.owners = owners
         told = ((one.claim.device, one.claim.name) for one in opened if one.claim.name)
         named = {device: tame(name, limit=MOST_NAME, lines=False) for device, name in told}
         self._exchange.names |= named
+
+    def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
+        """The packs, if all that was imported into a chain that has an owner is by its owner."""
+        every = list(opened)
+        for one in every if any(one.claim.imported for one in every) else ():
+            device = one.claim.device
+            owner = self._exchange.owners.get(device, one.claim.circle)
+            if one.claim.imported and owner != one.claim.circle:
+                signed = [p for p in every if p.claim.device == device and not p.claim.imported]
+                known = {hash for p in signed for hash in self._opening.content(p)[0].hashes}
+                if not set(self._opening.content(one)[0].hashes) <= known | self._links.keys():
+                    raise self._foreign(one, owner)
+        return every
+
+    def _foreign(self, one: Opened, owner: str) -> Tampered:
+        return Tampered(
+            f"someone else wrote on with the chain of device {one.claim.device}",
+            why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
+            session=self._session,
+        )
 
     def _require_tombstones(self, opened: Iterable[Opened]) -> None:
         """What is erased in a pack must have been forgotten by someone who may."""

@@ -31,6 +31,7 @@ class Pushing:
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
         self._imported: set[str] = set()
+        self._unsigned = exchange.unsigned()
 
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
@@ -87,7 +88,8 @@ class Pushing:
 
     def _lacking(self, view: View, after: int) -> Iterator[Parcel]:
         forked = [device for device, heads in self._exchange.ends.items() if len(heads) > 1]
-        covered = parcels.coverage(view, self._exchange.stretches, forked)
+        there = [one for one in self._exchange.stretches if one.device not in self._unsigned]
+        covered = parcels.coverage(view, there, forked)
         return parcels.parcels(self._trip.store, view, covered, after=after)
 
     def _ours(self, view: View, found: Iterable[Parcel]) -> Iterator[Parcel]:
@@ -132,6 +134,7 @@ class Pushing:
         heads = heads_of([*exchange.stretches, self._last.stretch])
         exchange.note(put(self._last.ready(), heads, stone))
         exchange.meet(())
+        self._trip.store.remotes.met(dict.fromkeys(self._unsigned, ""))
         self._trip.store.remotes.met(dict.fromkeys(self._imported, IMPORTED))
 
     def _all_but_the_last(self, found: Iterable[Parcel]) -> Iterator[Ready]:

@@ -300,6 +300,7 @@ class _Visit:
         if joining.has_own() and session not in self._manner.join:
             return _unjoined(self._known.name, session)
         joining.join()
+        self._home.say(f"{session} is now the session that {joining.owner} shares with you")
         found[here] = there
         return None
 

@@ -101,9 +101,8 @@ class Exchange:
         self.listed = {one.name: one.size for one in found}
         self.keys.shown(self.listed)
 
-    def put(self, one: Ready, heads: dict[str, tuple[int, str]], stone: str) -> Packed:
-        """Seal a parcel and put it there."""
-        now = self.trip.clock.now()
+    def put(self, one: Ready, heads: dict[str, tuple[int, str]], stone: str, now: int) -> Packed:
+        """Seal a parcel and put it there; those that are put at once tell one time."""
         tombstone = stone if one.is_erased else ""
         told = self._author(one.stretch.device)
         name, data = self.keys.seal(

@@ -14,6 +14,7 @@ from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import heads_of
 from holdfast.store import Stored, View
+from holdfast.store.remotes import Packed
 from holdfast.travel import parcels
 from holdfast.travel.exchange import IMPORTED, Exchange
 from holdfast.travel.parcels import Parcel, Ready
@@ -125,14 +126,21 @@ class Pushing:
         if exchange.keys.is_to_read:
             self._moved.stay = sum(len(one.events) for one in (self._last, *found))
             return
-        exchange.keys.prepare(self._trip.put, self._trip.clock.now())
+        # Events are read on while the keys are put there; no pack is before them.
+        now = self._trip.clock.now()
+        keys = self._trip.pool.submit(exchange.keys.prepare, self._trip.put, now)
         # Only what was there before: whoever reads these may not see the others yet.
-        heads = heads_of(exchange.stretches)
-        put, first = exchange.put, self._all_but_the_last(found)
-        for done in self._trip.side_by_side(lambda one: put(one, heads, stone), first):
+        before = heads_of(exchange.stretches)
+
+        def put(one: Ready) -> Packed:
+            keys.result()
+            return exchange.put(one, before, stone, now)
+
+        for done in self._trip.side_by_side(put, self._all_but_the_last(found)):
             exchange.note(done)
+        keys.result()
         heads = heads_of([*exchange.stretches, self._last.stretch])
-        exchange.note(put(self._last.ready(), heads, stone))
+        exchange.note(exchange.put(self._last.ready(), heads, stone, now))
         exchange.meet(())
         self._trip.store.remotes.met(dict.fromkeys(self._unsigned, ""))
         self._trip.store.remotes.met(dict.fromkeys(self._imported, IMPORTED))

@@ -61,10 +61,11 @@ class Replacing:
         """Put what some packs cover there once more, then take the old ones away."""
         exchange, (first, last) = self._exchange, (old[0], old[-1])
         covered = Stretch(first.device, first.first, last.last, first.before, last.after)
-        exchange.keys.prepare(exchange.trip.put, exchange.trip.clock.now())
+        now = exchange.trip.clock.now()
+        exchange.keys.prepare(exchange.trip.put, now)
         heads = heads_of(exchange.stretches)
         for one in list(parcels.stretch_of(exchange.trip.store, self._view, covered)):
-            exchange.note(exchange.put(one.ready(), heads, self._stone), again=True)
+            exchange.note(exchange.put(one.ready(), heads, self._stone, now), again=True)
         for pack in old:
             exchange.delete(pack)
 

@@ -290,6 +290,7 @@ class SessionKeys:
         data = data or ring.encode(held, self.me.key)
         name = names.ring_name(self.place, held.epoch, data)
         put(name, data)
+        self._ring = held  # before it is listed: nobody need read it again
         self._rings.append(name)
 
     def _tell_who(self, held: Ring, put: Put) -> None:

@@ -27,7 +27,7 @@ def ready(make: Make, *layouts: str) -> Project:
     return project
 
 
-def transactions(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def transactions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each write transaction from now on is synced."""
     made: list[bool] = []
     write = Database.write
@@ -44,7 +44,7 @@ def test_an_event_and_its_files_are_remembered_in_one_transaction(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = ready(make)
-    made = transactions(project, monkeypatch)
+    made = transactions(monkeypatch)
     project.session.task_add("Second", id="t2")
     assert made == [True]
     assert "Second" in project.ai("implementation-plan.yaml").read_text()
@@ -189,3 +189,31 @@ def test_who_is_interrupted_before_an_event_holds_no_files(
 
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_what_files_tell_of_other_devices_counts_the_event_itself(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, f"craft:{UUID}")
+    assert project.read()["teleportation"].get("sync_status") != "pending"
+    project.home.store.remotes.add("box", f"folder:{project.base / 'box'}", "", 1)
+    made = transactions(monkeypatch)
+    for _ in range(2):
+        project.session.note("on")
+        assert project.read()["teleportation"]["sync_status"] == "pending"
+    assert made == [True, False] * 2
+    before = project.place.read_bytes()
+    project.again()
+    project.home.mirror.write(project.session.id, force=True)
+    assert project.place.read_bytes() == before
+
+
+def test_an_event_that_takes_a_closer_look_is_written_after_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    made = transactions(monkeypatch)
+    project.session.attr("weather", "fine")
+    assert made == [True, False]
+    project.session.note("on")
+    assert made == [True, False, True] and project.edits() == []

@@ -249,8 +249,10 @@ class Mirror:
         return None
 
     def _is_held(self, job: _Job, locks: ExitStack, calm: set[str]) -> bool:
-        is_plain = not (custom(job.binding.layout).sees_names or self._archive.is_away(job.binding))
-        if is_plain and self._desk.store.capabilities.files:
+        own = custom(job.binding.layout)
+        is_odd = own.sees_names or (own.travels and self._desk.travels)
+        is_odd = is_odd or self._archive.is_away(job.binding)
+        if not is_odd and self._desk.store.capabilities.files:
             self._open(job, locks, calm, wait=False)
             job.looks = self._looker.looks_again(job.binding)
         return bool(job.looks)
@@ -262,7 +264,7 @@ class Mirror:
             return
         before = self._desk.last
         try:
-            plans = [self._planned_quickly(job, view) for job in ahead.jobs]
+            plans = [self._planned_quickly(job, view, inside) for job in ahead.jobs]
             notes = self._renderer.notes(plans)
         except Exception:
             # Whatever it is, the event is not to blame: it shows when the files are written.
@@ -273,12 +275,16 @@ class Mirror:
         self._bound.rendered(notes, inside=inside)
         ahead.staging = self._renderer.begin(plans)
 
-    def _planned_quickly(self, job: _Job, view: View) -> Plan:
+    def _planned_quickly(self, job: _Job, view: View, inside: Connection) -> Plan:
         """A plan that takes little time, for others wait for the lock, or an error."""
         told = self._desk.tell_quickly(view, job.binding.mirrored)
-        where = self._desk.surroundings(job.binding)
-        if told is None or where.travel is not None or job.is_done:
+        if (
+            told is None
+            or job.is_done
+            or (custom(job.binding.layout).travels and self._desk.store.remotes.any(inside=inside))
+        ):
             raise Suspended("this takes a closer look")
+        where = self._desk.where(job.binding.root, names=False)
         job.plan = self._renderer.plan(job.binding, job.looks, lambda _: told, where)
         return job.plan
 
@@ -312,6 +318,7 @@ class Mirror:
             found = [b for batch in _apart(chosen) for b in self._write_at_once(batch)]
             jobs += chosen
         self._last = (session, found)
+        self._looker.forget_stamps()
         return [line for job in jobs for line in job.said]
 
     def _write_at_once(self, jobs: list[_Job]) -> list[Binding]:

@@ -71,6 +71,8 @@ class Desk:
         self.device = device
         self._roots = roots or {}
         self._travel = travel or (lambda session: None)
+        self.travels = False
+        """Whether a file told last how its session stands with other devices."""
         self._trees: dict[str, Place] = {}
         self.last: Last | None = None
 
@@ -112,7 +114,9 @@ class Desk:
         where = self.where(binding.root, names=custom(binding.layout).sees_names)
         if not custom(binding.layout).travels:
             return where
-        return replace(where, travel=self._travel(binding.session))
+        travel = self._travel(binding.session)
+        self.travels = travel is not None
+        return replace(where, travel=travel)
 
     def where(self, root: str, *, names: bool = True) -> Where:
         return Where(

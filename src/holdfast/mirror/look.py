@@ -235,12 +235,12 @@ class Looker:
         return all(_is_it(data, newest.get(name)) for name, (data, _) in found.items())
 
     def looks_again(self, binding: Binding) -> list[Look]:
-        """The files as `unchanged` found them just now; none unless they are those still.
+        """The files as `unchanged` found them for this event; none unless they are those still.
 
         Others may have come before us since. Who only wrote into a file at the same moment does
         not show in its stamp: that is found when the file is exchanged, or the next time.
         """
-        stamps = self._stamps.pop(binding.number, {})
+        stamps = self._stamps.get(binding.number, {})
         if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
             return []
         for folder in folders_of(binding) if stamps else ():
@@ -250,6 +250,10 @@ class Looker:
         of_all = paths_of(binding).items()
         looks = [self._look_of_ours(binding, name, path) for name, path in of_all]
         return looks if all(look.read for look in looks) else []
+
+    def forget_stamps(self) -> None:
+        """An event is over: what `unchanged` found was true of it alone."""
+        self._stamps.clear()
 
     def _look_of_ours(self, binding: Binding, name: str, path: str) -> Look:
         data, digest = self._written[binding.number, name]

@@ -124,9 +124,10 @@ class Remotes:
     def all(self) -> list[Known]:
         return [Known(*row) for row in self._read(f"SELECT {_REMOTE} FROM remote ORDER BY name")]
 
-    def any(self) -> bool:
-        """Whether there is a remote at all."""
-        return bool(self._read("SELECT 1 FROM remote LIMIT 1"))
+    def any(self, *, inside: sqlite3.Connection | None = None) -> bool:
+        """Whether there is a remote at all; `inside` of a transaction, as that sees it."""
+        sql = "SELECT 1 FROM remote LIMIT 1"
+        return bool(inside.execute(sql).fetchone() if inside else self._read(sql))
 
     def find(self, name: str) -> Known | None:
         found = self._read(f"SELECT {_REMOTE} FROM remote WHERE name = ?", (name,))

@@ -7,9 +7,9 @@ one view do not disturb each other, and a long journal is never held whole.
 from __future__ import annotations
 
 import zlib
-from hashlib import sha256
 
 from holdfast.errors import Damaged
+from holdfast.sha import sha256
 from holdfast.store import Head, Stored, View, listings, sum_of_line
 from holdfast.store.kept import are_as_kept
 

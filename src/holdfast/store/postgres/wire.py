@@ -27,6 +27,8 @@ _number = struct.Struct("!q").pack
 _size = struct.Struct("!i").pack
 _array_head = struct.Struct("!iiIii").pack
 _TIMES_UNPREPARED = 2
+_NOT_PREPARED, _THERE_ALREADY = "26000", "42P05"
+_LINES = pq.ExecStatus.TUPLES_OK
 LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
 """The codes of errors with which the connection goes away."""
 
@@ -41,6 +43,8 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._times: dict[str, int] = {}
+        self._poll = select.poll()
+        self._poll.register(self.pgconn.socket, select.POLLIN)
 
     def ask(
         self, sql: str, values: Mapping[str, object], count: int, *, prepares: bool
@@ -68,40 +72,46 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         times = self._times[sql] = self._times.get(sql, 0) + 1
         if times == _TIMES_UNPREPARED + 1:
             made = self.pgconn.prepare(_name(sql), text, _types(given))
-            if made.status != pq.ExecStatus.COMMAND_OK:
+            # Its name is made of its text, so one that is there already is the same.
+            if made.status != pq.ExecStatus.COMMAND_OK and _code(made) != _THERE_ALREADY:
                 raise self._refusal(sql, made)
         return times > _TIMES_UNPREPARED
 
     def _await_answer(self) -> None:
-        connection, poll = self.pgconn, select.poll()
+        connection = self.pgconn
         while connection.flush():
-            poll.register(connection.socket, select.POLLIN | select.POLLOUT)
-            poll.poll()
+            self._poll.modify(connection.socket, select.POLLIN | select.POLLOUT)
+            self._poll.poll()
             connection.consume_input()
-        poll.register(connection.socket, select.POLLIN)
+            self._poll.modify(connection.socket, select.POLLIN)
         while connection.is_busy():
-            poll.poll()
+            self._poll.poll()
             connection.consume_input()
 
     def _answer(self, sql: str, count: int) -> tuple[int, ...] | None:
         found = self.pgconn.get_result()
-        if found is None or found.status != pq.ExecStatus.TUPLES_OK:
+        if found is None or found.status != _LINES:
             raise self._refusal(sql, found)
         while self.pgconn.get_result() is not None:
             pass
         if not found.ntuples:
             return None
-        return tuple(_read(found.get_value(0, column)) for column in range(count))
+        return tuple([_read(found.get_value(0, column)) for column in range(count)])
 
     def _refusal(self, sql: str, found: pq.abc.PGresult | None) -> Exception:
         while self.pgconn.get_result() is not None:
             pass
-        code = found.error_field(pq.DiagnosticField.SQLSTATE) if found is not None else None
-        if self.pgconn.status == pq.ConnStatus.BAD or (code or b"").decode() in LOST:
+        code = _code(found)
+        if self.pgconn.status == pq.ConnStatus.BAD or code in LOST:
             return psycopg.OperationalError(self.pgconn.get_error_message())
-        # Whoever shares connections may have lost what was prepared: it is prepared again.
-        self._times.pop(sql, None)
+        if code == _NOT_PREPARED:
+            self._times.pop(sql, None)  # as with poolers; it is prepared again
         return NotDone(found.get_error_message() if found is not None else "")
+
+
+def _code(found: pq.abc.PGresult | None) -> str:
+    code = found.error_field(pq.DiagnosticField.SQLSTATE) if found is not None else None
+    return (code or b"").decode()
 
 
 @lru_cache(64)

@@ -465,12 +465,14 @@ def on_a_server(folder: str, pairs: int) -> None:
     for above in (folder, os.path.dirname(folder)):
         os.chmod(above, 0o755)  # the server may run as somebody else
     try:
-        with server.served(folder, EVENT_BYTES) as (journal, raw, version):
-            start(journal, "s")
-            for count in (100, EVENTS):
-                grow(journal, "s", count)
-                ours, limit = alternate(lambda: note(journal, "s"), raw, pairs * 2)
-                report(f"an event on PostgreSQL {version}, after {count:,}", ours, limit, 2)
+        for flush in (0, 300):
+            with server.served(folder, EVENT_BYTES, flush) as (journal, raw, version):
+                start(journal, "s")
+                disk = f"flush of {flush / 1000} ms" if flush else version
+                for count in (100, EVENTS):
+                    grow(journal, "s", count)
+                    ours, limit = alternate(lambda: note(journal, "s"), raw, pairs * 2)
+                    report(f"an event on PostgreSQL, {disk}, after {count:,}", ours, limit, 2)
     except server.NotRun as error:
         print(f"{'an event on PostgreSQL':<52}not run: {error}")
 

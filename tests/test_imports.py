@@ -168,7 +168,7 @@ ALLOWED = {
     " place process rebuild recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",
     # port and adapters: they know the port and the event, never the engine
-    "store.*": "errors clock files mount model.content model.event store.*",
+    "store.*": "errors clock files mount sha model.content model.event store.*",
     "remote": "config errors remote.*",
     "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others

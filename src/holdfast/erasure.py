@@ -219,7 +219,10 @@ def _cleanse(
         begun, stayed = home.mirror.cleanse(session, [_words(event) for event in said])
         left += stayed
     cleaned = [*purged.rewritten, *cleaned, *begun]
-    return Forgotten(list(said), [], cleaned, [*purged.unreadable, *left])
+    removed = list(_told(home, said, home.clock.now()))
+    for path in removed:
+        files.remove(path)
+    return Forgotten(list(said), removed, cleaned, [*purged.unreadable, *left])
 
 
 def _words(event: Event) -> list[object]:
@@ -259,17 +262,33 @@ def _spooled(home: Holdfast, known: _Known) -> Iterator[str]:
     What was set aside may be torn before it names any: what it says is enough.
     """
     wanted = [native.encode("utf-8", "replace") for native in known.natives]
-    for where in (spool.TMP, spool.NEW, spool.BAD):
-        if where == spool.BAD:
-            said = (text for event in known.events for text in _texts(event))
-            wanted += [form for text in set(said) for form in spool.spellings(text)]
+    yield from _payloads(home, (spool.TMP, spool.NEW), wanted, known.at)
+    wanted += _spelled(known.events)
+    yield from _payloads(home, (spool.BAD,), wanted, known.at)
+
+
+def _told(home: Holdfast, said: Sequence[Event], at: int) -> Iterator[str]:
+    """Payloads that say what some events said."""
+    return _payloads(home, (spool.TMP, spool.NEW, spool.BAD), _spelled(said), at)
+
+
+def _spelled(events: Sequence[Event]) -> list[bytes]:
+    said = {text for event in events for text in _texts(event)}
+    return [form for text in said for form in spool.spellings(text)]
+
+
+def _payloads(
+    home: Holdfast, places: Sequence[str], wanted: Sequence[bytes], at: int
+) -> Iterator[str]:
+    """Payloads from before a moment that hold any of some bytes."""
+    for where in places if wanted else ():
         for path in files.entries(os.path.join(home.store.home, spool.FOLDER, where)):
             try:
-                is_older = os.stat(path).st_mtime_ns // 1_000_000 <= known.at
+                is_older = os.stat(path).st_mtime_ns // 1_000_000 <= at
                 data = files.read_bounded(path, 2 * spool.LIMIT, follow=False)
             except (OSError, HoldfastError):
                 continue
-            if is_older and any(native in data for native in wanted):
+            if is_older and any(form in data for form in wanted):
                 yield path
 
 

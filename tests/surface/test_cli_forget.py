@@ -222,3 +222,15 @@ def test_forgetting_says_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path)
     assert "still on usb: the next sync erases it there" in told
     assert "remotes that were removed" in told
     assert cli.json("forget", "plan", "--yes")["remotes"] == ["usb"]
+
+
+def test_payloads_that_say_what_a_forgotten_event_said_go_too(cli: Cli, home: Path) -> None:
+    cli.ok("start", "a plan", "--id", "plan")
+    cli.ok("note", f"the {WORD} is hidden below the stairs")
+    bad = home / "spool" / "bad"
+    bad.mkdir(parents=True)
+    (bad / "1").write_text(f'{{"prompt": "the {WORD} is hidden below the stairs", "torn')
+    (bad / "2").write_text('{"prompt": "the plan"}')
+    done = cli.json("forget", "#2", "--yes")
+    assert done["removed"] == [str(bad / "1")]
+    assert os.listdir(bad) == ["2"] and holding(home) == []

@@ -241,6 +241,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
             "forgotten": {"events": len(done.events), "backups": len(session.home.backups())},
             "events": _plain(done.events),
             "left": done.left,
+            "removed": done.removed,
             "cleaned": done.cleaned,
             **_elsewhere(session),
         }
@@ -252,7 +253,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         screen.done(("Forgotten: ", "green"), numbers, ". What was said there is gone for good.")
     for path in done.cleaned:
         screen.line(f"cleaned: {path}")
-    _tell_rest(session, [], done.left, screen)
+    _tell_rest(session, done.removed, done.left, screen)
     return 0
 
 

@@ -115,14 +115,15 @@ ALLOWED = {
     "travel": "",
     "travel.quick_pack": "holdfast errors model.* pack",
     "travel.parcels": "holdfast errors derived model.* pack store travel.quick_pack",
-    "travel.session_keys": "errors model.travel remote.*",
+    "travel.session_keys": "errors model.travel remote.* sha",
     "travel.trip": "holdfast clock errors journal sha remote remote.names store.remotes"
     " travel.session_keys",
     "travel.exchange": "derived errors model.* remote remote.* store store.remotes text"
     " travel.parcels travel.session_keys travel.trip",
     "travel.opening": "errors model.* pack remote remote.* store.remotes travel.exchange"
     " travel.quick_pack",
-    "travel.looking": "derived errors model.* store text travel.exchange travel.opening",
+    "travel.looking": "derived errors model.* remote remote.names store store.remotes text"
+    " travel.exchange travel.opening",
     "travel.taking": "holdfast derived model.* pack restore store store.remotes travel.exchange"
     " travel.looking travel.opening travel.quick_pack",
     "travel.joining": "derived errors model.event remote remote.names travel.quick_pack"

@@ -9,7 +9,16 @@ import pytest
 from msgspec import structs
 
 from holdfast import erasure
-from holdfast.errors import Busy, Locked, RemoteFailed, Replayed, RolledBack, Swapped, Tampered
+from holdfast.errors import (
+    Busy,
+    Locked,
+    NotEntitled,
+    RemoteFailed,
+    Replayed,
+    RolledBack,
+    Swapped,
+    Tampered,
+)
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
 from holdfast.remote import Object, Remote, code, envelope, keys, names, sealed
@@ -472,6 +481,112 @@ def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_tu
     blank = world.device("blank", by=ann)
     synced(blank)
     assert not blank.store.catalogue() or "too late" not in notes(blank, "login")
+
+
+# --- packs that nobody needs --------------------------------------------------------------------
+
+
+def put_pack(world: World, by: Holdfast, device: str, body: bytes) -> str:
+    """A pack that someone who holds the keys signed, whatever is in it."""
+    held, there = ring_of(world, by)
+    claim = sealed.Claim(
+        session="login",
+        device=device,
+        first=1,
+        last=1,
+        before="",
+        after="f" * 64,
+        epoch=held.epoch,
+        circle=there.me.circle.id,
+        signer=there.me.key.id,
+        made=1,
+    )
+    data = sealed.seal_pack(claim, body, there.me.key, held.current)
+    name = names.pack_name(held.place, held.chain(device), 1, 1, data)
+    FolderRemote(str(world.remote)).put(name, data)
+    return name
+
+
+def aside(report: Report) -> list[type]:
+    return [type(error) for one in report.sessions for error in one.aside]
+
+
+def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
+    world: World, ann: Holdfast
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    for hf in (bob, cat):
+        synced(hf)
+        synced(ann)
+    put_pack(world, bob, "bobs", b"may only read")
+    put_pack(world, cat, "cats", b"no pack at all")
+    put_pack(world, cat, ann.store.device, b"in the chain of ann")
+    cat.session("login").note("sound")
+    assert synced(cat).up == 1
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, report.up, report.down) == ([], 1, 1)
+    assert sorted(one.__name__ for one in aside(report)) == ["NotEntitled", "Tampered", "Tampered"]
+    assert isinstance(report.worst, NotEntitled | Tampered)
+    counted = Counting(FolderRemote(str(world.remote)))
+    (usb,) = ann.store.remotes.all()
+    report = visit(ann, usb, Manner(patience=()), remote=counted)
+    assert (aside(report), report.worst, counted.got) == ([], None, ["holdfast/format"])
+    # Who may continue it now is judged anew.
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    assert len(aside(synced(ann))) == 3
+
+
+def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Holdfast) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    me = identity(bob)
+    synced(ann)
+    before = world.files("p")
+    ann.session("login").note("two")
+    synced(ann)
+    (new,) = (Path(one) for one in world.files("p") if one not in before)
+    held, _ = ring_of(world, bob)
+    claim, body = sealed.open_pack(new.read_bytes(), held, lambda _c, s: held.owner.verify_key(s))
+    forged = structs.replace(claim, circle=me.circle.id, signer=me.key.id)
+    data = sealed.seal_pack(forged, body, me.key, held.current)
+    new.unlink()
+    pack = names.as_pack(str(new.relative_to(world.remote)))
+    assert pack is not None
+    name = names.pack_name(pack.place, pack.chain, pack.first, pack.last, data)
+    FolderRemote(str(world.remote)).put(name, data)
+    assert errors(synced(ann)) == [NotEntitled]
+    synced(desk)  # it never saw the true one, and takes what it can
+    assert notes(desk, "login") == ["precious"]
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that_is_held(
+    world: World, ann: Holdfast, met: bool
+) -> None:
+    desk = world.device("desk", by=ann)
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    if met:
+        synced(desk)
+    ann.devices_revoke(identity(laptop).name)
+    hidden = world.files("c")
+    for path in hidden:
+        Path(path).unlink()
+    erasure.forget_events(laptop, "login", [precious(laptop, "login")], actor="user")
+    laptop.session("login").note("more")
+    assert synced(laptop).up
+    for path, data in hidden.items():
+        Path(path).write_bytes(data)
+    synced(ann)
+    assert notes(ann, "login") == ["precious"]
+    synced(desk)
+    if met:
+        assert notes(desk, "login") == ["precious"]
 
 
 # --- a circle of someone else -------------------------------------------------------------------

@@ -277,9 +277,10 @@ def attempt(world: World, who: str, attack: Attack, seed: int) -> Outcome:
     with world.victim(who) as home:
         before = {id: hashes(home, id) for id in truth}
         must = _must_notice(storage, home)
-        errors, foreign = _lied_to(home, storage.lying)
+        errors, aside, foreign = _lied_to(home, storage.lying)
         after = {id: hashes(home, id) for id in truth}
         _require_truth(truth, home, before, after, errors)
+        errors = aside | errors
         # A session that nobody here knows yet, and whose keys are not sound, is counted as foreign.
         assert errors or foreign or not (must or storage.lying.believed), "nobody noticed"
         wrong = {id: repr(e) for id, e in errors.items() if type(e) not in attack.told}
@@ -303,13 +304,19 @@ def _objects(home: Holdfast, id: str) -> list[PackName]:
     return [one for one in found if one]
 
 
-def _lied_to(home: Holdfast, lying: Lying) -> tuple[dict[str, HoldfastError], int]:
-    """The errors by session, "" for all of them; and how many sessions were left out as foreign."""
+Errors = dict[str, HoldfastError]
+
+
+def _lied_to(home: Holdfast, lying: Lying) -> tuple[Errors, Errors, int]:
+    """The errors by session, "" for all of them; what was set aside where nothing else needs it;
+    and how many sessions were left out as foreign."""
     try:
         report = travel(home, remote=lying, push=False)
     except HoldfastError as error:
-        return {"": error}, 0
-    return {one.session: one.error for one in report.problems if one.error}, report.foreign
+        return {"": error}, {}, 0
+    errors = {one.session: one.error for one in report.problems if one.error}
+    aside = {one.session: one.aside[0] for one in report.sessions if one.aside}
+    return errors, aside, report.foreign
 
 
 def _require_truth(

@@ -253,6 +253,9 @@ def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:
         if one.error is not None:
             tell_people(one.error, screen, where=f"{report.remote}: session {one.session}: ")
     for one in report.sessions:
+        for error in one.aside[:_SHOWN]:
+            where = f"{report.remote}: session {one.session}: a pack was set aside: "
+            tell_people(error, screen, where=where)
         _tell_moved(one, screen)
     _tell_new([one.session for one in report.sessions if one.new and one.down], hf, screen)
     if report.error is None:
@@ -334,6 +337,7 @@ def _moved_values(one: Moved) -> dict[str, Any]:
         "packs_waiting": one.loose,
         "stay": one.stay,
         "ended": one.ended,
+        "refused": [_error_values(each) for each in one.aside],
         "error": _error_values(one.error),
     }
 

@@ -299,6 +299,14 @@ class Ring:
             if fresh and not any(digest in turn.packs for turn in fresh):
                 raise self._refusal(claim, "a device that was revoked before")
 
+    def is_of_ended(self, claim: Signed, digest: str, people: People) -> bool:
+        """Whether a pack is of a device that is put out, and nobody who knew that lists it."""
+        whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
+        if whose is None or whose.is_active(claim.signer):
+            return False
+        fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
+        return not any(digest in turn.packs for turn in fresh)
+
     def _might_write(self, circle: str, digest: str) -> bool:
         """Whether someone ever might; by a turn that counts no more, only what was listed then."""
         return any(_allows(turn, circle, CONTINUE) or digest in turn.packs for turn in self.turns)

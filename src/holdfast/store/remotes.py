@@ -5,7 +5,7 @@ remembered here, in the database of the device, where the remote cannot reach. A
 far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
 An *object* is a pack that was seen there and found sound: its name, the stretch it covers. What
 else is to be known of a session there, each thing under its own *word*, is *noted*: `turn`s of its
-keys, and persons it is to be shared with no longer (`unshare`) as soon as that can be said there.
+keys, packs that were `refused`, and persons who are to be put out (`unshare`) when it is reached.
 None of this travels.
 
 Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TURN = "turn"
 """The word for turns of a session's keys: each with the key of the owner's devices it seals to."""
+REFUSED = "refused"
+"""The word for packs that were refused, each with a digest of what they were judged by."""
 UNSHARE = "unshare"
 """The word for persons who are to be put out of a session there, by their circles."""
 _PERSON, _SHARED = "person ", "shared "

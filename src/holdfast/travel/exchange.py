@@ -6,7 +6,7 @@ put there. It is remembered again all at once, or pack by pack as they arrive th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, NoSession
@@ -17,7 +17,7 @@ from holdfast.remote import Object, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import TURN, Packed, Reach, There
+from holdfast.store.remotes import REFUSED, TURN, Packed, Reach, There
 from holdfast.text import tame
 from holdfast.travel.parcels import Ready
 from holdfast.travel.session_keys import SessionKeys
@@ -45,6 +45,8 @@ class Moved:
         """Events of this person that stay here, because it is shared with them to read."""
         self.ended = False
         """Whether it is no longer shared with this person; told once."""
+        self.aside: list[HoldfastError] = []
+        """Why packs were refused that nothing else needs; told once, and the rest goes on."""
         self.error: HoldfastError | None = None
         self.after: list[Callable[[], object]] = []
         """What is to be done in this home because of tombstones that were taken."""
@@ -86,8 +88,22 @@ class Exchange:
 
     @property
     def packs(self) -> dict[str, PackName]:
+        """The packs that are listed, without those that were refused before and would be again."""
         found = map(names.as_pack, self.listed)
-        return {one.name: one for one in found if one is not None}
+        if not (refused := self.noted.get(REFUSED)):
+            return {one.name: one for one in found if one is not None}
+        by = self.keys.judged_by
+        return {one.name: one for one in found if one and refused.get(one.name) != by}
+
+    def set_aside(self, refused: Mapping[str, HoldfastError]) -> None:
+        """Let packs be that were refused, though nothing that is trusted needs them."""
+        self.moved.aside += refused.values()
+        if refused:
+            told = dict.fromkeys(refused, self.keys.judged_by)
+            before = self.noted.get(REFUSED, {}).items()
+            told |= {name: by for name, by in before if name in self.listed and name not in told}
+            self.noted[REFUSED] = told
+            self.trip.store.remotes.note(self.trip.known, self.session, REFUSED, told)
 
     @property
     def stretches(self) -> list[Stretch]:

@@ -3,7 +3,8 @@
 They are held against what is known to be there: what this device was shown before, and what the
 claims tell. Less than that, or something else, is the storage's lie, and each has an error of its
 own; then nothing of the session is taken, nothing that is remembered changes, and other sessions
-are not touched by it.
+are not touched by it. A pack that is refused, and that nothing else needs, is no lie of the
+storage but someone's try: it is set aside and told, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -12,15 +13,26 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from holdfast.derived import as_sealed
-from holdfast.errors import Forked, NotThere, RolledBack, Tampered, Truncated
+from holdfast.errors import (
+    Forked,
+    HoldfastError,
+    NotEntitled,
+    NotThere,
+    RolledBack,
+    Tampered,
+    Truncated,
+)
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import Link, Missing, Plan, Stretch, Told, back, missing
+from holdfast.remote import names
+from holdfast.remote.names import PackName
 from holdfast.store import View
+from holdfast.store.remotes import TURN
 from holdfast.text import tame
 from holdfast.travel.exchange import MOST_NAME, Exchange
-from holdfast.travel.opening import LOOK_THERE, Opened, Opening
+from holdfast.travel.opening import LOOK_THERE, Opened, Opening, Refusal
 
 MEMORY = 64 << 20
 """How many bytes of packs that were looked at are kept until they are taken."""
@@ -34,6 +46,11 @@ class Looking:
         self._exchange, self._opening = exchange, opening
         self._trip, self._session = exchange.trip, exchange.session
         self._room = MEMORY
+        self._owners = dict(exchange.owners)
+        self._refused: dict[str, HoldfastError] = {}
+        """Packs that are refused as they are."""
+        self._for_now: dict[str, HoldfastError] = {}
+        """Packs that may be sound with others that are yet to come."""
 
     def look(self) -> list[Opened]:
         """Read what is new there and judge it; raises when the remote cannot be believed."""
@@ -43,26 +60,44 @@ class Looking:
             late = self._open(found, opened)
             lacking = self._lacking(found, opened.values())
             if not lacking and not late:
-                return self._vouched(opened.values())
+                return self._done(opened)
+            if lacking:
+                self._require_not_refused(lacking)
             if pause is None or (lacking and self._trip.again and self._have(lacking)):
                 break
             self._trip.clock.sleep(pause)
             self._exchange.list_again()
         if lacking and not (self._trip.again and self._have(lacking)):
             raise self._lie(lacking)
-        return self._vouched(opened.values())
+        return self._done(opened)
+
+    def _done(self, opened: dict[str, Opened]) -> list[Opened]:
+        sound = self._vouched(opened.values())
+        self._exchange.set_aside(self._refused)
+        self._exchange.moved.aside += self._for_now.values()
+        return sound
+
+    def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
+        """What is told to be there, and is, and was refused, is not missing."""
+        refused = {**self._for_now, **self._refused}
+        chains = {self._exchange.keys.chain(one.told.device) for one in lacking} if refused else ()
+        for name, error in refused.items():
+            pack = names.as_pack(name)
+            if pack is not None and pack.chain in chains:
+                raise error
 
     def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
         """Open what was not opened yet; True if something listed is not there after all."""
         packs, late = self._exchange.packs, False
-        order = sorted((packs[name].first, name) for name in found.fetch if name not in opened)
+        new = [name for name in found.fetch if name not in opened and name not in self._refused]
+        order = sorted((packs[name].first, name) for name in new)
         if order:
             self._exchange.keys.ready()
             self._trip.expect("down", sum(packs[name].events for _, name in order))
 
-        def act(name: str) -> Opened | NotThere:
+        def act(name: str) -> Opened | Refusal | NotThere:
             try:
-                found = self._opening.read(packs[name])
+                found = self._opening.judged(packs[name])
             except NotThere as gone:
                 return gone  # whoever made it put several together meanwhile
             self._trip.done("down", packs[name].events)
@@ -71,13 +106,38 @@ class Looking:
         for one in self._trip.side_by_side(act, [name for _, name in order]):
             if isinstance(one, NotThere):
                 late = True
-            else:
+            elif isinstance(one, Refusal):
+                self._refused[one.name] = one.error
+            elif self._is_to_be_heeded(one, packs[one.name]):
                 opened[one.name] = self._kept(one)
         for name in opened.keys() - set(found.fetch):
             del opened[name]
-        self._require_owners(opened.values())
-        self._require_tombstones(opened.values())
+        self._judge(opened)
         return late
+
+    def _judge(self, opened: dict[str, Opened]) -> None:
+        """Refuse what does not go with all the others."""
+        self._for_now = {}
+        for act in (self._wrong_owners, self._wrongly_erased):
+            found = act(list(opened.values()))
+            self._for_now |= found
+            for name in found:
+                del opened[name]
+
+    def _is_to_be_heeded(self, one: Opened, name: PackName) -> bool:
+        """What a device forgets that was put out is not: it may have been made to, since."""
+        is_met = bool(self._exchange.noted.get(TURN))
+        if not (one.stones or one.erased) or not is_met:
+            return True
+        if not self._exchange.keys.is_of_ended(one.claim, name):
+            return True
+        self._refused[one.name] = NotEntitled(
+            "a device that was put out has forgotten something there",
+            why=f"device {one.claim.signer}; nothing that is here was erased",
+            hint="if you want it gone, forget it on a device that is in the circle",
+            session=self._session,
+        )
+        return False
 
     def _kept(self, one: Opened) -> Opened:
         """As long as there is room what was read stays at hand."""
@@ -144,20 +204,23 @@ class Looking:
 
     # -- who may have put it there -------------------------------------------------------------
 
-    def _require_owners(self, opened: Iterable[Opened]) -> None:
+    def _wrong_owners(self, opened: Sequence[Opened]) -> dict[str, HoldfastError]:
         """A chain belongs to whoever put its first pack there."""
-        opened = list(opened)
+        refused: dict[str, HoldfastError] = {}
         owners = dict(self._exchange.owners)
         for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
             if one.claim.imported and one.claim.circle == self._exchange.keys.owner:
                 continue  # it says nothing of whose it is, and only the owner may bring it
             owner = owners.setdefault(one.claim.device, one.claim.circle)
             if owner != one.claim.circle or one.claim.imported:
-                raise self._foreign(one, owner)
+                if one.claim.device not in self._owners:
+                    raise self._foreign(one, owner)  # which of the two it is does not show
+                refused[one.name] = self._foreign(one, owner)
         self._exchange.owners = owners
-        told = ((one.claim.device, one.claim.name) for one in opened if one.claim.name)
-        named = {device: tame(name, limit=MOST_NAME, lines=False) for device, name in told}
+        told = [one.claim for one in opened if one.claim.name and one.name not in refused]
+        named = {one.device: tame(one.name, limit=MOST_NAME, lines=False) for one in told}
         self._exchange.names |= named
+        return refused
 
     def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
         """The packs, if all that was imported into a chain that has an owner is by its owner."""
@@ -179,22 +242,23 @@ class Looking:
             session=self._session,
         )
 
-    def _require_tombstones(self, opened: Iterable[Opened]) -> None:
+    def _wrongly_erased(self, opened: Sequence[Opened]) -> dict[str, HoldfastError]:
         """What is erased in a pack must have been forgotten by someone who may."""
-        opened = list(opened)
+        refused: dict[str, HoldfastError] = {}
         if not any(one.erased for one in opened):
-            return
+            return refused
         stones = self._stones(sealed for one in opened for sealed in one.stones)
         for one in opened:
             for header, hash in one.erased:
                 known = stones.erase(header, hash, self._exchange.may_erase)
                 if not one.claim.tombstone or not known:
-                    raise Tampered(
+                    refused[one.name] = Tampered(
                         f"the content of event {header.device}:{header.n} is gone from its pack",
                         why="nobody who may forget it did",
                         hint=LOOK_THERE,
                         session=self._session,
                     )
+        return refused
 
     def _stones(self, more: Iterable[Sealed]) -> Tombstones:
         """The tombstones that are held here or come with the packs."""

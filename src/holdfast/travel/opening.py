@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.errors import Damaged, InvalidInput, Locked, Replayed, Swapped, Tampered
+from holdfast.errors import (
+    Damaged,
+    HoldfastError,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    Replayed,
+    Swapped,
+    Tampered,
+)
 from holdfast.model.event import Header, Sealed
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.travel import Stretch
@@ -40,6 +49,13 @@ class Opened(NamedTuple):
         return Packed(self.name, *Stretch.of(self.claim), self.size, self.claim.tombstone)
 
 
+class Refusal(NamedTuple):
+    """A pack that lies there as it was put there, by someone who might not, or not so."""
+
+    name: str
+    error: HoldfastError
+
+
 class Opening:
     """Packs of one exchange."""
 
@@ -49,6 +65,16 @@ class Opening:
     def read(self, name: PackName) -> Opened:
         """The pack that lies under a name."""
         return self.opened(name, self._exchange.trip.get(name.name))
+
+    def judged(self, name: PackName) -> Opened | Refusal:
+        """The same, or why it is refused; raises where the storage did not keep what was put."""
+        data = self._exchange.trip.get(name.name)
+        try:
+            return self.opened(name, data)
+        except (Tampered, NotEntitled) as error:
+            if not names.is_of(name.name, data):
+                raise
+            return Refusal(name.name, error)
 
     def content(self, one: Opened) -> tuple[Row, list[Blob]]:
         """What is in a pack: as it was kept, or read again."""

@@ -22,6 +22,7 @@ from holdfast.remote.keys import Key
 from holdfast.remote.names import PackName
 from holdfast.remote.ring import Member, Ring
 from holdfast.remote.sealed import Claim
+from holdfast.sha import digest_of
 
 Get = Callable[[str], bytes]
 Put = Callable[[str, bytes], object]
@@ -220,6 +221,17 @@ class SessionKeys:
         claim, body = sealed.open_pack(data, held, self._verify)
         held.require_entitled(claim, name.hash, self._known)
         return claim, body
+
+    def is_of_ended(self, claim: Claim, name: PackName) -> bool:
+        """Whether a pack is of a device that was put out, which might have put it there since."""
+        return self.ready().is_of_ended(claim, name.hash, self._known)
+
+    @property
+    def judged_by(self) -> str:
+        """One digest of all by which a pack is judged, without reading any of it."""
+        mine = self.me.circle
+        said = "\n".join((*self._rings, *self._who, *sorted(mine.said)))
+        return digest_of(said.encode())[:32]
 
     def _verify(self, circle: str, signer: str) -> bytes | None:
         known = self._known(circle)

@@ -62,7 +62,9 @@ class Report(NamedTuple):
     @property
     def worst(self) -> HoldfastError | None:
         """What went wrong first, if anything did."""
-        return next((e for e in (self.error, *(one.error for one in self.sessions)) if e), None)
+        aside = (error for one in self.sessions for error in one.aside)
+        every = (self.error, *(one.error for one in self.sessions), *aside)
+        return next((error for error in every if error), None)
 
     @property
     def problems(self) -> list[Moved]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.verb import given, reason
 from holdfast.verb.essay import EssayVerbs
 from holdfast.verb.plan import PlanVerbs
@@ -691,6 +691,14 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def follow(self, after: int, timeout: float) -> bool:
         """Wait until there is an event beyond `after`; False when time ran out."""
         return self.home.store.watch(self.id, after, timeout)
+
+    def _workflow(self) -> str:
+        """The workflow it follows, as far as it can be read; for who needs no more of the state."""
+        try:
+            with self.home.store.view(self.id) as view:
+                return self.home.journal.state(view).core.workflow
+        except HoldfastError:
+            return ""
 
     def state(self, at: str | int = "") -> State:
         """The state now, or as it was at an arrival number, an event or a time."""

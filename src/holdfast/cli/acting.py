@@ -45,7 +45,7 @@ def is_essay(session: Session) -> bool:
     """Whether a session has an essay's files, or its workflow."""
     if any(binding.layout == "essay" for binding in session.layouts_list()):
         return True
-    return bool(session.status()["workflow"] == "essay")
+    return session._workflow() == "essay"
 
 
 def confirm(

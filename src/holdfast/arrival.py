@@ -102,7 +102,10 @@ def _late(known: Sequence[Known], seconds: int, now: int) -> str:
         "failed": "the last look, {}, failed",
         "": "never looked at",
     }
-    told = [f"{one.name} {looks[one.result].format(ago(now - one.synced))}" for one in known]
+    told = [
+        f"{one.name} {looks[one.result * bool(one.synced)].format(ago(now - one.synced))}"
+        for one in known
+    ]
     return f"no answer within {plural(seconds, 'second')}; {', '.join(told)}"
 
 

@@ -102,6 +102,13 @@ def test_long_explanations_break_between_words_and_ways_out_stand_below_each_oth
     assert max(map(len, told)) <= 80 < len(whole[1])
 
 
+def test_a_remote_that_was_empty_when_it_was_asked_is_still_new(cli: Cli, usb: Path) -> None:
+    cli.start()
+    assert "nothing new" in cli.ok("pull").out
+    assert not usb.exists() and "never synced" in cli.ok("remote", "list").out
+    assert "1 event pushed" in cli.ok("push").out, "and no stick is missed"
+
+
 def test_what_lies_there_and_is_not_ours_is_shown(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("push")

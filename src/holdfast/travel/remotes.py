@@ -87,16 +87,16 @@ def by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
     return found
 
 
-def require_format(remote: Remote, *, make: bool) -> None:
-    """The mark that says how things are kept there."""
+def require_format(remote: Remote, *, make: bool) -> bool:
+    """The mark that says how things are kept there; False if nobody has begun to."""
     try:
         mark = remote.get(FORMAT)
     except NotThere:
         if make:
             remote.put(FORMAT, names.MARK)
-        return
+        return make
     if mark == names.MARK:
-        return
+        return True
     if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit() and mark > names.MARK:
         what = "a newer Holdfast keeps things there in another form"
         raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")

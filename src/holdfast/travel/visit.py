@@ -148,7 +148,9 @@ def visit_alone(
         raise
     wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
     result = "failed" if report.problems else "done"
-    home.store.remotes.synced(known, home.clock.now(), result, wrong)
+    # Where nothing was ever put, nothing can be missed: it stays a remote that is new.
+    met = visiting.is_begun or known.synced
+    home.store.remotes.synced(known, home.clock.now() if met else 0, result, wrong)
     for one in report.sessions:
         if one.up:
             home.reflect(one.session)  # its files tell when it was synced
@@ -168,11 +170,12 @@ class _Visit:
     def __init__(self, home: Holdfast, known: Known, manner: Manner, tell: Tell | None) -> None:
         self._home, self._known, self._manner, self._tell = home, known, manner, tell
         self._remotes = home.store.remotes
+        self.is_begun = False
 
     def make(self, remote: Remote | None, me: Identity) -> Report:
         there = remote or reached(self._known)
         with nullcontext() if remote else closing(there):
-            require_format(there, make=self._manner.push)
+            self.is_begun = require_format(there, make=self._manner.push)
             me = Circling(there, self._known, self._home).meet(me, push=self._manner.push)
             self._remotes.is_of(me.circle.id)
             return self._exchange_all(there, me)

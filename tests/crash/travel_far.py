@@ -37,9 +37,10 @@ class _Stepping(Wrapper):
 
     def _step(self, name: bytes, act: Callable[[], _Answer]) -> _Answer:
         verdict = self._shim.shim_meet(name)
-        answer = act()
-        self._shim.shim_past(verdict)
-        return answer
+        try:
+            return act()
+        finally:
+            self._shim.shim_past(verdict)
 
     def list(self, prefix: str) -> Iterator[Object]:
         yield from self._step(b"list", lambda: [*self.inner.list(prefix)])

@@ -1,4 +1,4 @@
-"""What tests of remotes share: real servers, each started once for a whole run, and quick keys."""
+"""What tests of remotes share: servers, each started once for a whole run, devices, quick keys."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.testing.storage import MemoryRemote
 from tests import servers
 from tests.remote.quick import seal_quickly
+from tests.remote.travelling import Travellers
 from tests.servers import Server
 
 
@@ -35,3 +37,17 @@ def quick_passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyrage
 
     monkeypatch.setattr(pyrage.passphrase, "encrypt", seal_quickly)
+
+
+@pytest.fixture
+def travellers(tmp_path: Path) -> Iterator[Travellers]:
+    """Devices of one person, as many as are made."""
+    made = Travellers(tmp_path)
+    yield made
+    for home in made.homes:
+        home.close()
+
+
+@pytest.fixture
+def remote() -> MemoryRemote:
+    return MemoryRemote()

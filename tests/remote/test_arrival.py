@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from holdfast import InvalidInput, arrival
 from holdfast.home import Holdfast
 from holdfast.session import Session
 from tests.remote.travelling import Travellers, travel
-
-
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    made = Travellers(tmp_path)
-    yield made
-    for home in made.homes:
-        home.close()
 
 
 def git(folder: Path, *arguments: str) -> str:

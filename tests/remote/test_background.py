@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,6 @@ from holdfast.home import Holdfast
 from holdfast.session import Session
 from holdfast.travel import background
 from tests.remote.travelling import Travellers, hashes, travel
-
-
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    made = Travellers(tmp_path)
-    yield made
-    for home in made.homes:
-        home.close()
 
 
 class Wished:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,6 @@ from holdfast.home import Holdfast
 from holdfast.remote import names as named
 from holdfast.testing.storage import Lying, MemoryRemote
 from tests.remote.travelling import Travellers, hashes, travel
-
-
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    travellers = Travellers(tmp_path)
-    yield travellers
-    for home in travellers.homes:
-        home.close()
 
 
 def met(travellers: Travellers, remote: MemoryRemote) -> tuple[Holdfast, Holdfast, str]:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from holdfast.errors import Tampered
 from holdfast.home import Holdfast
 from holdfast.model.event import Sealed
@@ -19,19 +14,6 @@ from holdfast.travel.session_keys import SessionKeys
 from tests.remote.travelling import Travellers, hashes, travel
 
 CANARY = "canary in a note"
-
-
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    made = Travellers(tmp_path)
-    yield made
-    for home in made.homes:
-        home.close()
-
-
-@pytest.fixture
-def remote() -> MemoryRemote:
-    return MemoryRemote()
 
 
 def session_keys(home: Holdfast, session: str, remote: MemoryRemote) -> SessionKeys:

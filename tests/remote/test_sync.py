@@ -30,19 +30,6 @@ from holdfast.travel import parcels
 from tests.remote.travelling import Travellers, hashes, known, travel
 
 
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    made = Travellers(tmp_path)
-    yield made
-    for home in made.homes:
-        home.close()
-
-
-@pytest.fixture
-def remote() -> MemoryRemote:
-    return MemoryRemote()
-
-
 def packs(remote: MemoryRemote) -> list[str]:
     return [name for name in sorted(remote.objects) if named.as_pack(name)]
 

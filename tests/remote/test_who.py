@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,6 @@ from holdfast.remote import keys
 from holdfast.session import Session
 from holdfast.testing.storage import MemoryRemote
 from tests.remote.travelling import Travellers, add_remote, known, travel
-
-
-@pytest.fixture
-def travellers(tmp_path: Path) -> Iterator[Travellers]:
-    made = Travellers(tmp_path)
-    yield made
-    for home in made.homes:
-        home.close()
-
-
-@pytest.fixture
-def remote() -> MemoryRemote:
-    return MemoryRemote()
 
 
 class Two:

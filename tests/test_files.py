@@ -188,6 +188,43 @@ def test_a_sync_that_fails_in_a_thread_is_a_failure(
         files.sync_all([str(tmp_path)])
 
 
+@pytest.mark.parametrize("room", [0, 1 << 62])
+def test_no_file_is_staged_early_that_could_take_the_last_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(files, "_QUICK", -1.0)
+    monkeypatch.setattr(files, "_ROOM", room)
+    started: list[object] = []
+    monkeypatch.setattr(files, "_in_a_thread", started.append)
+    staging = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)])
+    assert os.listdir(tmp_path) == [] and bool(started) == (room == 0)
+    assert [os.path.basename(str(aside)) for aside in staging.done()] == os.listdir(tmp_path)
+
+
+def test_a_thread_that_could_not_go_on_is_stood_in_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(run: object) -> object:
+        return _thread.allocate_lock()
+
+    monkeypatch.setattr(files, "_QUICK", -1.0)
+    monkeypatch.setattr(files, "_in_a_thread", ended)
+    (aside,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
+    assert os.listdir(tmp_path) == [os.path.basename(str(aside))]
+
+
+def test_one_that_cannot_be_synced_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").symlink_to(tmp_path)
+    (tmp_path / "c").touch()
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    with pytest.raises(InvalidInput, match="symbolic links"):
+        files.sync_all(str(tmp_path / name) for name in ("a", "b", "c"))
+    assert synced == [str(tmp_path / "c")]
+
+
 def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:
     os.umask(0o077)
     files.append_line(str(tmp_path / "log"), b"one", 0o644)
@@ -629,6 +666,17 @@ def test_locked_folder_keeps_others_out_until_released(tmp_path: Path) -> None:
     with files.locked(str(tmp_path)):
         pass
     assert names(tmp_path) == []
+
+
+def test_lock_that_a_forked_child_has_too_is_free_when_it_is_let_go(tmp_path: Path) -> None:
+    lock = files.locked(str(tmp_path))
+    with lock:
+        inherited = os.dup(lock._fd)
+    try:
+        with files.locked(str(tmp_path), timeout=0):
+            pass
+    finally:
+        os.close(inherited)
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:

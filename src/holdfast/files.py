@@ -231,7 +231,13 @@ class locked:
             raise
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        import fcntl
+
+        try:
+            # A child that was forked meanwhile has it as well, and may not close it for long.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        finally:
+            os.close(self._fd)
 
 
 def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:
@@ -285,14 +291,16 @@ class Staging:
     """New files that are written beside their places and synced while whoever asked goes on.
 
     Where the last syncs took hardly any time they are written when they are waited for: a thread
-    would cost more than it spares.
+    would cost more than it spares. So they are where there is little room, for what the caller
+    does meanwhile comes first.
     """
 
     def __init__(self, new: Sequence[tuple[str, bytes, str]], mode: int = 0o600) -> None:
         """`new` are the place of each, its bytes, and the SHA-256 of them."""
         self._new, self._mode = new, mode
         self._made: list[str | HoldfastError] = []
-        self._ended = _in_a_thread(self._run) if new and _PACE[0] > _QUICK else None
+        is_early = bool(new) and _PACE[0] > _QUICK and _has_room(new)
+        self._ended = _in_a_thread(self._run) if is_early else None
 
     def _run(self) -> None:
         self._made = _staged(self._new, self._mode)
@@ -302,7 +310,7 @@ class Staging:
         if self._ended is not None:
             self._ended.acquire()
             self._ended = None
-        elif not self._made:
+        if not self._made:  # nobody began, or a thread met what is better met here
             self._run()
         return self._made
 
@@ -311,6 +319,18 @@ class Staging:
         for made in self.done() if self._ended is not None else self._made:
             if isinstance(made, str):
                 remove(made)
+
+
+def _has_room(new: Sequence[tuple[str, bytes, str]]) -> bool:
+    """Whether some files leave enough room for all else that is written meanwhile."""
+    try:
+        there = [os.statvfs(folder) for folder in {_folder_of(path) for path, *_ in new}]
+    except OSError:
+        return False
+    return all(facts.f_bavail * facts.f_frsize > _ROOM for facts in there)
+
+
+_ROOM = 1 << 26
 
 
 def _staged(new: Sequence[tuple[str, bytes, str]], mode: int) -> list[str | HoldfastError]:
@@ -387,12 +407,16 @@ def sync_all(paths: Iterable[str]) -> None:
     """The last step of exchanges in some folders, and of lines added to some files `soon` to be
     synced: from now on they survive power loss."""
     opened: dict[str, int] = {}
+    failed: dict[str, OSError | None] = {}
     try:
         for path in sorted(paths):
-            opened[path] = os.open(path, _ANY)
-        failed = dict(zip(opened, _synced(list(opened.values())), strict=True))
-    except OSError as error:
-        raise failure(error, "write", path) from error
+            try:
+                opened[path] = os.open(path, _ANY)
+            except FileNotFoundError:
+                continue  # someone took it away: there is nothing to last
+            except OSError as error:
+                failed[path] = error
+        failed |= zip(opened, _synced(list(opened.values())), strict=True)
     finally:
         for fd in opened.values():
             os.close(fd)

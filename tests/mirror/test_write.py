@@ -21,6 +21,7 @@ import pytest
 import holdfast
 from holdfast import files
 from holdfast.errors import HoldfastError
+from holdfast.store.bound import KEPT
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
 
@@ -207,6 +208,20 @@ def test_a_full_disk_loses_no_event_and_is_healed_later(
         assert any("Meanwhile" in p.read_text() for p in folder.iterdir() if p.is_file())
     assert project.ai("history.jsonl").read_text().count("pytest") == 1
     assert project.edits() == []
+
+
+def test_what_could_not_be_written_for_long_is_still_known_for_ours(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("orchestrator")
+    project.session.task_add("First", id="t1")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_write_all", _full)
+        project.session.task_done("t1")
+        for number in range(2 * KEPT):
+            project.session.task_add(f"Meanwhile {number}")
+    project.session.note("there is room again")
+    assert project.edits() == [] and len(project.read()["pending_tasks"]) == 2 * KEPT
 
 
 def _full(fd: int, data: bytes) -> None:

@@ -155,7 +155,17 @@ class Renderer:
     def notes(self, plans: Sequence[Plan]) -> list[Note]:
         """What is to be remembered before the files of plans get their places."""
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
-        return [(p.binding, [self._note(change) for change in p.made], p.seq) for p in new]
+        return [(p.binding, [n for c in p.made for n in self._noted(c)], p.seq) for p in new]
+
+    def _noted(self, change: Change) -> list[Written]:
+        """A file that is to be written; before it, once more, what is still there of earlier.
+
+        Else one that cannot be written for long would not be known for ours any more.
+        """
+        look = change.look
+        if look.verdict != "rewound" or look.read is None or look.data is None:
+            return [self._note(change)]
+        return [self._note(Change(look, look.read, look.data, look.digest)), self._note(change)]
 
     def _note(self, change: Change) -> Written:
         kind, data = kind_of(change.look.name), change.data

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ from holdfast.mirror.look import Looker
 from holdfast.mirror.render import Renderer
 from holdfast.store.database import Database
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, Project, leftovers
+from tests.mirror.support import AI_SESSION, ID, Project, leftovers
 
+NAMES = ("state.yaml", "implementation-plan.yaml", "history.jsonl")
 UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 
 
@@ -136,7 +139,9 @@ def test_a_place_that_another_process_took_meanwhile_is_written_too(
     def meanwhile(self: Mirror, session: str) -> object:
         held = ahead(self, session)
         monkeypatch.undo()
-        with project.opened() as other:
+        monkeypatch.setattr("holdfast.mirror._SOON", 60.0)
+        with monkeypatch.context() as patch, project.opened() as other:
+            patch.setattr("holdfast.mirror._PATIENCE", 0.0)
             other.session(session).layouts_add(f"craft:{UUID}")
         return held
 
@@ -173,6 +178,56 @@ def test_threads_of_one_process_let_go_of_their_own_files_only(
             pass
     project.session.note("on")
     assert project.edits() == [] and project.notices == []
+
+
+def _git_begins(project: Project) -> None:
+    (project.folder / ".git" / "MERGE_HEAD").write_text("0" * 40)
+
+
+def _root_is_elsewhere(project: Project) -> None:
+    _leads_away(project.folder / ".ai-session", project.base / "outside")
+
+
+def _folder_is_elsewhere(project: Project) -> None:
+    _leads_away(project.folder / ".ai-session" / ID, project.base / "outside")
+
+
+def _leads_away(path: Path, to: Path) -> None:
+    path.rename(to)
+    path.symlink_to(to)
+
+
+@pytest.mark.parametrize("begins", [_git_begins, _root_is_elsewhere, _folder_is_elsewhere])
+def test_what_begins_while_an_event_is_recorded_leaves_the_files_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, begins: Callable[[Project], None]
+) -> None:
+    project = make(AI_SESSION, git=True)
+    project.session.task_add("First", id="t1")
+    before = {path: path.read_bytes() for path in map(project.ai, NAMES)}
+    append = Journal.append
+
+    def meanwhile(self: Journal, *args: Any, **how: Any) -> object:
+        monkeypatch.undo()
+        assert how["along"] is not None
+        begins(project)
+        return append(self, *args, **how)
+
+    monkeypatch.setattr(Journal, "append", meanwhile)
+    project.session.task_add("Second", id="t2")
+    assert project.titles() == ["First", "Second"]
+    assert {path: path.read_bytes() for path in before} == before
+    assert project.suspended and leftovers(project.base) == []
+
+
+def test_what_was_found_long_before_an_event_is_not_relied_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = ready(make, "orchestrator")
+    made = transactions(monkeypatch)
+    monkeypatch.setattr("holdfast.mirror._SOON", -1.0)
+    project.session.task_add("Second", id="t2")
+    assert made == [True, False]
+    assert "Second" in project.place.read_text() and project.edits() == []
 
 
 def test_who_is_interrupted_before_an_event_holds_no_files(

@@ -36,7 +36,7 @@ from holdfast.layout.translate import Move
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive
-from holdfast.mirror.desk import Desk, Last, Suspended, above, is_real, paths_of
+from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _TRIES = 5
 _PATIENCE = 10.0
+_SOON = 0.1
+"""How long what was found before an event is relied on, in seconds, without another look."""
 _LOUD = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
@@ -72,6 +74,7 @@ class Ahead(Struct):
     jobs: list[_Job]
     locks: ExitStack
     plan: Callable[[Ahead, View, Connection], None]
+    since: float
     current: list[Binding] = []
     told: Last | None = None
     staging: files.Staging | None = None
@@ -245,7 +248,8 @@ class Mirror:
             wanted = [_Job(b) for b in seen if whose == session and not self._is_quiet(b)]
             wanted.sort(key=lambda job: job.binding.root)
             if wanted and all(self._is_held(job, locks, calm) for job in wanted):
-                return Ahead(wanted, locks.pop_all(), self._plan_ahead)
+                since = self._desk.clock.monotonic()
+                return Ahead(wanted, locks.pop_all(), self._plan_ahead, since)
         return None
 
     def _is_held(self, job: _Job, locks: ExitStack, calm: set[str]) -> bool:
@@ -258,6 +262,8 @@ class Mirror:
         return bool(job.looks)
 
     def _plan_ahead(self, ahead: Ahead, view: View, inside: Connection) -> None:
+        if self._desk.clock.monotonic() - ahead.since > _SOON:
+            return
         was = [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]
         ahead.current = self._renew(ahead.jobs, inside)
         if was != [(job.binding.mirrored, job.binding.place) for job in ahead.jobs]:
@@ -369,13 +375,15 @@ class Mirror:
         """Give new files that are remembered their places; returns bindings that did not fail."""
         plans = [job.plan for job in jobs if job.plan]
         self._renderer.stage(plans, staging)
-        jobs = [job for job in jobs if self._tried(job, self._exchange)]
+        calm = set(self._above)
+        jobs = [job for job in jobs if self._tried(job, lambda j: self._exchange(j, calm))]
         written = {path for job in jobs if job.plan for path in to_sync(job.plan)}
         try:
             return [job for job in jobs if self._tried(job, self._put)]
         finally:
             try:
-                files.sync_all(written)
+                if jobs:
+                    self._tried(jobs[0], lambda _: files.sync_all(written))
             finally:
                 self._renderer.let_go(plans)
 
@@ -399,9 +407,15 @@ class Mirror:
 
             return [job for job in jobs if self._tried(job, plan)]
 
-    def _exchange(self, job: _Job) -> None:
+    def _exchange(self, job: _Job, calm: set[str]) -> None:
+        def require() -> None:
+            """Someone may have begun something, or put a link there, since this was planned."""
+            self._require_calm(job.binding, calm)
+            for folder in folders_of(job.binding):
+                require_inside(job.binding.root, folder)
+
         assert job.plan is not None
-        self._renderer.exchange(job.plan)
+        self._renderer.exchange(job.plan, require)
 
     def _put(self, job: _Job) -> None:
         assert job.plan is not None

@@ -204,11 +204,12 @@ class Renderer:
         for change, each in zip(_to_stage(plans), staging.done(), strict=True):
             change.staged = each
 
-    def exchange(self, plan: Plan) -> None:
-        """Let staged files get their places, in the layout's order; it lasts once the folders are
-        synced."""
+    def exchange(self, plan: Plan, require: Callable[[], None]) -> None:
+        """Let staged files get their places, in the layout's order, if nothing that is required
+        forbids it; it lasts once the folders are synced."""
         self._put_last.pop(plan.binding.number, None)
         try:
+            require()
             for change in plan.changes:
                 if isinstance(change.staged, HoldfastError):
                     raise change.staged

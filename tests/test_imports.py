@@ -130,8 +130,8 @@ ALLOWED = {
     " travel.session_keys travel.trip",
     "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
     " travel.opening travel.parcels",
-    "travel.pushing": "derived model.* store store.remotes travel travel.exchange travel.parcels"
-    " travel.replacing travel.taking",
+    "travel.pushing": "derived errors model.* remote remote.code store store.remotes travel"
+    " travel.exchange travel.parcels travel.replacing travel.taking",
     "travel.turning": "remote remote.ring store.remotes travel.exchange travel.taking",
     "travel.reach": "errors remote remote.careful remote.names store.remotes",
     "travel.alone": "holdfast errors files home",

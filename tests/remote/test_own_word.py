@@ -484,3 +484,21 @@ def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
     ann.share("login", person_of(bob))
     assert synced(bob).problems == []
     assert notes(bob, "login") == ["precious"]
+
+
+def test_what_cannot_be_pushed_because_someone_holds_our_id_is_told(
+    world: World, ann: Holdfast
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(desk)
+    desk.session("login").note("worked apart")
+    bob = under_the_id_of(world, "bob", desk.store.device)
+    bob.session("login").note("made up")
+    assert synced(bob).problems == []
+    (problem,) = synced(desk).problems
+    assert isinstance(problem.error, Tampered) and "unshare login" in problem.error.hint
+    assert notes(desk, "login")[-2:] in (["made up", "worked apart"], ["worked apart", "made up"])
+    desk.session("login").note("goes on")
+    assert synced(desk).up == 1  # under another id

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.derived import as_sealed
+from holdfast.errors import Tampered
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import heads_of
+from holdfast.remote import code
 from holdfast.store import Stored, View
 from holdfast.store.remotes import Packed
 from holdfast.travel import parcels
@@ -31,14 +33,16 @@ class Pushing:
         self._last: Parcel | None = None
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
+        self._stay: set[str] = set()
         self._imported: set[str] = set()
-        self._unsigned = exchange.unsigned()
+        self._unsigned: set[str] = set()
 
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
         exchange = self._exchange
         if self._has_more_of_ours() or exchange.plan().gone:
             self._taking.pull()
+        self._unsigned = exchange.unsigned()
         with self._trip.store.view(exchange.session) as view:
             after = self._mark(view)
             met = self._moved.packs_down > 0 and exchange.is_erased(view)
@@ -61,6 +65,22 @@ class Pushing:
                 mark = exchange.mark(beyond=view.seq - self._left)
         sent = [one for one in exchange.sent if one.name in exchange.known]
         exchange.remember(mark, found=sent, gone=exchange.gone)
+        self._require_own_place()
+
+    def _require_own_place(self) -> None:
+        """What this device wrote and cannot push must not wait in silence."""
+        exchange = self._exchange
+        mine = self._trip.identity.circle.id
+        for device in self._stay & self._trip.own:
+            if exchange.owners.get(device, mine) != mine:
+                raise Tampered(
+                    "someone else put events under an id of this device there",
+                    why=f"they are signed by {code.grouped(exchange.owners[device])}, and what"
+                    " was recorded here under it cannot follow",
+                    hint="it stays here and goes to other remotes; whoever owns the session can"
+                    f" unshare them: holdfast unshare {exchange.session} WHO",
+                    session=exchange.session,
+                )
 
     def _has_more_of_ours(self) -> bool:
         """Whether the remote has packs of chains that are held here, and nobody looked at them.
@@ -94,7 +114,7 @@ class Pushing:
         return parcels.parcels(self._trip.store, view, covered, after=after)
 
     def _ours(self, view: View, found: Iterable[Parcel]) -> Iterator[Parcel]:
-        stay: set[str] = set()
+        stay = self._stay
         for one in found:
             device = one.stretch.device
             if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):

@@ -410,9 +410,10 @@ def test_chores_belong_to_the_home_whose_event_asked_for_them(place: PostgresPla
     there.close()
 
 
-def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace) -> None:
+@pytest.mark.parametrize("knows", [True, False], ids=["writing on", "for the first time"])
+def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace, knows: bool) -> None:
     here, there = opened(place), opened(place, timeout=0.05)
-    put(here, "s1", batch("a"))
+    put(there if knows else here, "s1", batch("a"))
 
     def slow(view: View) -> Batch:
         with pytest.raises(Busy, match="keeps the session locked"):

@@ -44,14 +44,16 @@ _UPDATE = f"""
     UPDATE @session SET {", ".join(f"{name} = %({name})s" for name in _COLUMNS)}, row_sum = {{}}
     WHERE number = {{}} RETURNING number, row_sum
 """
-# Where nobody has written since, nobody writes now, and the store is open to us.
+# Where nobody has written since, and the store is open to us. Who has the row is waited for.
 _UNCHANGED = """
-    (SELECT number FROM @session WHERE number = %(number)s AND seq = %(was_seq)s
-        AND event_sum = %(was_event_sum)s AND row_sum = %(was_row_sum)s
-        AND core_sum = %(was_core_sum)s AND line_sum = %(was_line_sum)s
+    %(number)s AND seq = %(was_seq)s AND event_sum = %(was_event_sum)s
+        AND row_sum = %(was_row_sum)s AND core_sum = %(was_core_sum)s
+        AND line_sum = %(was_line_sum)s
         AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= %(format)s
-        FOR UPDATE SKIP LOCKED)
 """
+# The same for a connection that would wait without end: not if anybody has the row.
+_FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
+_WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
 # A role or database may be set to answer before the disk has it: for us that would be no answer.
 # Telling that a session has grown is one at a time on the whole server, so only who waits is told.
 _ANSWER = """
@@ -161,7 +163,8 @@ class Saving:
         values = self._values(channel)
         values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
         values["format"] = schema.FORMAT
-        return connection.ask(self._statement("UNCHANGED"), values, 2, prepares=prepares)
+        sql = self._statement("UNCHANGED" if prepares else "FREE")
+        return connection.ask(sql, values, 2, prepares=prepares)
 
     def _values(self, channel: str) -> dict[str, object]:
         self._line = self._new_line()
@@ -230,10 +233,8 @@ def _statement(head: str, events: int, *, has_rows: bool, fresh_rows: bool) -> s
 def _head(head: str, has_rows: bool, fresh_rows: bool) -> str:
     if head == "INSERT":
         return _INSERT
-    where = _UNCHANGED if head == "UNCHANGED" else "%(number)s"
-    if fresh_rows:
-        return _UPDATE.format("%(rows)s", where)
-    return _UPDATE.format(_ROW_SUM if has_rows else "row_sum", where)
+    rows = "%(rows)s" if fresh_rows else _ROW_SUM if has_rows else "row_sum"
+    return _UPDATE.format(rows, _WHICH[head])
 
 
 def put_blobs(

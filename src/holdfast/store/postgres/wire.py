@@ -27,14 +27,14 @@ _number = struct.Struct("!q").pack
 _size = struct.Struct("!i").pack
 _array_head = struct.Struct("!iiIii").pack
 _TIMES_UNPREPARED = 2
-_NOT_PREPARED, _THERE_ALREADY = "26000", "42P05"
+_NOT_PREPARED, _THERE_ALREADY, _WAITED = "26000", "42P05", "55P03"
 _LINES = pq.ExecStatus.TUPLES_OK
 LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
 """The codes of errors with which the connection goes away."""
 
 
 class NotDone(Exception):
-    """The statement was refused and had no effect; the driver would say why."""
+    """The statement was refused and had no effect; sent by the driver it would say why."""
 
 
 class Wired(psycopg.Connection["tuple[Any, ...]"]):
@@ -51,7 +51,8 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
     ) -> tuple[int, ...] | None:
         """The first numbers of the only line of the answer; None if it has no line.
 
-        `NotDone` if the server refuses; a connection that breaks raises an error of the driver.
+        `NotDone` if the server refuses; an error of the driver if it waited too long for a lock,
+        or if the connection breaks.
         """
         text, names = _numbered(sql)
         given = [values[name] for name in names]
@@ -104,6 +105,8 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         code = _code(found)
         if self.pgconn.status == pq.ConnStatus.BAD or code in LOST:
             return psycopg.OperationalError(self.pgconn.get_error_message())
+        if code == _WAITED:
+            return psycopg.errors.LockNotAvailable(self.pgconn.get_error_message())
         if code == _NOT_PREPARED:
             self._times.pop(sql, None)  # as with poolers; it is prepared again
         return NotDone(found.get_error_message() if found is not None else "")

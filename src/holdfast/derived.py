@@ -53,6 +53,7 @@ class StoredRows(Rows):
         self._known: dict[tuple[str, str], Row | None] = {}
         self._changed: dict[tuple[str, str], Row] = {}
         self._before: dict[tuple[str, str], Row | None] = {}
+        self._selected: dict[tuple[str, bool, bool, int], list[Row]] = {}
 
     def look_at(self, view: View | None) -> None:
         self._view = view
@@ -69,13 +70,26 @@ class StoredRows(Rows):
     def put(self, table: str, key: str, row: Row) -> None:
         self._before.setdefault((table, key), self.get(table, key))
         self._known[table, key] = self._changed[table, key] = row
+        for asked in [each for each in self._selected if each[0] == table]:
+            del self._selected[asked]
 
     def select(
         self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
     ) -> list[Row]:
+        view, asked = self._open_view(), (table, open_only, newest, limit)
+        if asked not in self._selected:
+            rows = self._select(view, table, open_only=open_only, newest=newest, limit=limit)
+            if limit < 0:
+                return rows  # which may be many
+            self._selected[asked] = rows
+        return list(self._selected[asked])
+
+    def _select(
+        self, view: View, table: str, *, open_only: bool, newest: bool, limit: int
+    ) -> list[Row]:
         changed = {key: row for (name, key), row in self._changed.items() if name == table}
         reach = limit + len(changed) if limit >= 0 else -1
-        values = self._open_view().rows(table, open_only=open_only, newest=newest, limit=reach)
+        values = view.rows(table, open_only=open_only, newest=newest, limit=reach)
         rows = [row for row in map(_decoder(table), values) if row.name not in changed]
         rows += [row for row in changed.values() if row.is_open or not open_only]
         rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)

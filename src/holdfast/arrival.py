@@ -215,10 +215,10 @@ def last_on(home: Holdfast, device: str) -> str:
         met[name_of(home, chain)] = None
         if device.casefold() in (chain.casefold(), name_of(home, chain).casefold()):
             return str(row["session"])
-    known = ", ".join(met) or "none"
+    known = ", ".join(met) or "no device"
     raise InvalidInput(
         f"no open session was worked on last on {device}",
-        why=f"devices that are known: {known}",
+        why=f"the last work on those that are open was on {known}",
         hint="holdfast pull; then: holdfast list --all",
     )
 

@@ -177,7 +177,7 @@ class Workspace:
         elif onward:
             hint = onward
         elif self._store.catalogue(where={"archived": 0, "project": None}, limit=1):
-            hint = 'choose one: holdfast list --all, or begin one: holdfast start "GOAL"'
+            hint = 'what came from elsewhere: holdfast resume; a new one: holdfast start "GOAL"'
         else:
             hint = 'begin one: holdfast start "GOAL"'
         return NoSession(what, choices=choices, hint=hint)

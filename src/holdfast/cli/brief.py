@@ -36,7 +36,7 @@ def _resume_arguments(parser: Parser) -> None:
     _brief_arguments(parser)
     add = parser.add_argument
     add("--device", default="", metavar="NAME", help="the one worked on last on this device")
-    add("--sync", choices=("true", "false"), default="true", help="false: only what is here")
+    add("--sync", choices=("true", "false"), default="true", help="false: ask no remote first")
     add("--no-sync", action="store_true", help="the same as --sync false")
     add("--restore", action="store_true", help="write artifacts that came with it and are missing")
     add("--force", action="store_true", help="with --restore: also over files that differ")

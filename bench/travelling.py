@@ -1,8 +1,9 @@
 """What it costs to travel: ten thousand events to a folder and from it, and a merge.
 
-Beside each stands the raw limit: the same rows read from SQLite and written into one file, durably;
-that file read and its rows inserted in one durable transaction. What is sent is sealed, signed,
-compressed and checked on both sides, and what arrives is a session with all that is derived.
+Beside each stands the raw limit: the same rows read from SQLite and copied into as many files as
+there are packs, each of them durably, as on any folder that others read; those files read and their
+rows inserted in one durable transaction. What is sent is sealed, signed, compressed and checked on
+both sides, and what arrives is a session with all that is derived.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 import holdfast
 from holdfast.home import Holdfast
 from holdfast.model.event import NoteAdded
+from holdfast.model.travel import MOST_EVENTS
 
 REMOTE = "usb"
 _AT_ONCE = 100
@@ -94,31 +96,38 @@ def fill(home: Holdfast, session: str, events: int) -> None:
 
 
 class Raw:
-    """The rows of the long session in a database of their own, and as one file."""
+    """The rows of the long session in a database of their own, and as files."""
 
     def __init__(self, folder: str, rows: list[Row]) -> None:
-        self.folder, self.file = folder, os.path.join(folder, "raw.rows")
+        self.folder, self.files = folder, os.path.join(folder, "raw")
+        os.makedirs(self.files)
         self.database = _database(os.path.join(folder, "raw.db"))
         _insert(self.database, rows)
         self.push()
 
     def push(self) -> None:
-        """Read the rows, and write them into one file, durably."""
+        """Read the rows, and write them into files, each of them durably."""
         rows = self.database.execute("SELECT header, salt, data FROM event ORDER BY position")
-        parts: list[bytes] = []
-        for header, salt, data in rows:
-            parts += (_SIZES.pack(len(header), len(salt), len(data)), header, salt, data)
-        aside = f"{self.file}.new"
-        with open(aside, "wb") as file:
-            file.write(b"".join(parts))
+        count = 0
+        while some := rows.fetchmany(MOST_EVENTS):
+            parts: list[bytes] = []
+            for header, salt, data in some:
+                parts += (_SIZES.pack(len(header), len(salt), len(data)), header, salt, data)
+            self._keep(f"{count:03}", b"".join(parts))
+            count += 1
+
+    def _keep(self, name: str, data: bytes) -> None:
+        path = os.path.join(self.files, name)
+        with open(f"{path}.new", "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(aside, self.file)
-        _sync_folder(self.folder)
+        os.rename(f"{path}.new", path)
+        _sync_folder(self.files)
 
     def pull(self, turn: int) -> Callable[[], None]:
         target = _database(os.path.join(self.folder, f"raw{turn}.db"))
-        return lambda: _insert(target, _rows(self.file))
+        return lambda: _insert(target, _rows(self.files))
 
 
 def _database(path: str) -> sqlite3.Connection:
@@ -138,9 +147,15 @@ def _insert(target: sqlite3.Connection, rows: list[Row]) -> None:
     target.execute("COMMIT")
 
 
-def _rows(path: str) -> list[Row]:
-    with open(path, "rb") as file:
-        data = file.read()
+def _rows(folder: str) -> list[Row]:
+    found: list[Row] = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            found += _read(file.read())
+    return found
+
+
+def _read(data: bytes) -> list[Row]:
     found, at = [], 0
     while at < len(data):
         a, b, c = _SIZES.unpack_from(data, at)

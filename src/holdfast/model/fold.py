@@ -130,8 +130,11 @@ def advance(core: Core, event: Event) -> None:
     chain = core.chains.get(head.device)
     if chain is None:
         chain = core.chains[head.device] = Chain([], {})
-    chain.heads = [h for h in chain.heads if h[1] != head.prev]
-    chain.heads.append((head.n, event.hash, head.clock))
+    end, heads = (head.n, event.hash, head.clock), chain.heads
+    if len(heads) == 1 and heads[0][1] == head.prev:
+        chain.heads = [end]
+    else:
+        chain.heads = [*(other for other in heads if other[1] != head.prev), end]
     if head.seen:
         chain.seen = {**chain.seen, **head.seen}
         known = parents(event)

@@ -31,7 +31,7 @@ class Chain(Struct, array_like=True):
     seen: dict[str, list[int | str]] = {}
 
 
-class Line(Struct, array_like=True):
+class Line(Struct, array_like=True, gc=False):
     """A recent small thing, kept in the core for the briefing; `device` as in `Row`."""
 
     event: str

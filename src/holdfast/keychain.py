@@ -237,7 +237,7 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
         raise Refused("this device is in a circle already", hint="holdfast devices list")
     # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
     found = [one for one in _gathered(home, recovery) if one.verify_key(recovery.id)]
-    circle = _the_only(found, "the recovery code opens")
+    circle = circles.sealing(_the_only(found, "the recovery code opens"), recovery)
     if not circle.may_speak(recovery.id):
         raise NotEntitled(
             "this recovery code was replaced by another",

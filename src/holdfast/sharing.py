@@ -109,7 +109,7 @@ def _everywhere(
     failed: list[tuple[Known, HoldfastError]] = []
     for known in remotes:
         try:
-            found.append(_turned(home, known, session, change))
+            found.append(_turned(home, known, session, change, ending=owe is not None))
             spread.append(Spread(known.name))
         except HoldfastError as error:
             failed.append((known, error))
@@ -124,10 +124,11 @@ def _everywhere(
     return told
 
 
-def _turned(home: Holdfast, known: Known, session: str, change: Change) -> Ring:
+def _turned(home: Holdfast, known: Known, session: str, change: Change, *, ending: bool) -> Ring:
+    """Turn the keys there. Whoever is put out may be what is wrong with the session."""
     with alone(home):
         report = visit_alone(home, known, Manner(sessions=(session,)))
-        for problem in report.problems:
+        for problem in () if ending else report.problems:
             if problem.error is not None:
                 raise problem.error
         with _keys(home, known, session) as (keys, remote):

@@ -18,6 +18,8 @@ from holdfast.errors import (
     RolledBack,
     Swapped,
     Tampered,
+    Truncated,
+    Unreachable,
 )
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved
@@ -234,6 +236,30 @@ def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Hold
     desk.session("login").note("not for them")
     report = synced(desk)
     assert (errors(report), report.up) == ([RolledBack], 0)
+
+
+def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next_sync(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    true, before = FolderRemote.put, world.files("k")
+
+    def put(remote: FolderRemote, name: str, data: bytes) -> bool:
+        if "/k/" in name and world.files("k").keys() - before.keys():
+            raise Unreachable("the stick was pulled out")
+        return true(remote, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderRemote, "put", put)
+        with pytest.raises(Unreachable):
+            ann.unshare("login", identity(bob).circle.id)
+    assert errors(synced(bob)) == [Locked]
+    ann.session("login").note("not for bob")
+    assert synced(ann).problems == []
+    assert [one.ended for one in synced(bob).sessions] == [True]
+    assert "not for bob" not in notes(bob, "login")
 
 
 # --- a device that was put out ------------------------------------------------------------------
@@ -563,6 +589,48 @@ def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Holdfa
     assert notes(desk, "login") == ["precious"]
 
 
+def lying(world: World, by: Holdfast, about: str) -> None:
+    """The last pack of someone tells of events that never were."""
+    held, there = ring_of(world, by)
+    chain = held.chain(by.store.device)
+    path = max((one for one in map(Path, world.files("p")) if chain in str(one)), key=str)
+    pack = names.as_pack(str(path.relative_to(world.remote)))
+    assert pack is not None
+    claim, body = there.open(pack, path.read_bytes())
+    more = structs.replace(claim, heads={**claim.heads, about: (999, "a" * 64)})
+    data = sealed.seal_pack(more, body, there.me.key, held.current)
+    path.unlink()
+    name = names.pack_name(pack.place, pack.chain, pack.first, pack.last, data)
+    FolderRemote(str(world.remote)).put(name, data)
+
+
+def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann: Holdfast) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(ann)
+    bob.session("login").note("x")
+    synced(bob)
+    lying(world, bob, ann.store.device)
+    assert errors(synced(ann)) == [Truncated]
+    ann.unshare("login", identity(bob).circle.id)
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, aside(report), report.up) == ([], [NotEntitled], 1)
+
+
+def test_what_a_device_tells_that_was_put_out_stops_no_session(world: World, ann: Holdfast) -> None:
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    laptop.session("login").note("before")
+    synced(laptop)
+    lying(world, laptop, ann.store.device)
+    ann.devices_revoke(identity(laptop).name)
+    assert synced(ann).problems == []
+    assert notes(ann, "login") == ["precious", "before"]
+
+
 @pytest.mark.parametrize("met", [True, False])
 def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that_is_held(
     world: World, ann: Holdfast, met: bool
@@ -617,6 +685,20 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
         remote.delete(one.name)
     with pytest.raises(RemoteFailed):
         world.home("other").key_recover(words)
+
+
+def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World) -> None:
+    ann = world.home("ann")
+    words = ann.key_init().recovery
+    me, recovery = identity(ann), keys.recovery_key(words)
+    said, secrets = me.circle.said.values(), me.circle._secrets.values()
+    bare = circles.Circle(said, secrets, me.circle.name_key)
+    data = circles._packed(bare, me.key, [recovery.recipient])
+    for path in world.files("c"):
+        Path(path).unlink()
+    FolderRemote(str(world.remote)).put(names.circle_name(bare.id, data), data)
+    circle = world.home("blank").key_recover(words).circle
+    assert recovery.recipient in circle.recipients()
 
 
 # --- content that several events name -----------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -338,7 +339,7 @@ def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
     ann, desk = with_device(ANN)
     ring = rings.new_ring(ann.circle, desk, "s3", made=3)
     revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
-    fresh = rings.rotated(ring.seen_by(revoked), ANN.key, made=7)
+    fresh = rings.rotated(ring.seen_by(revoked).knowing(ring.ends), ANN.key, made=7)
     change = rings.share(ring, BOB.person, mode="continue", made=8)
     forged = rings.rotated(ring, desk, made=8, change=change)
     forged = rings.rotated(forged, desk, made=9)
@@ -398,6 +399,32 @@ def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
     monkeypatch.setattr(rings.LANGUAGE, "ordered", None)
     with pytest.raises(Tampered, match="too many statements in the keys of a session"):
         Ring(said, [], RING.place_key, ANN.circle)
+
+
+def test_turns_count_on_from_those_they_have_seen() -> None:
+    for epoch in (0, 1, 3, 999_999):
+        turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.said))
+        said = [*RING.said.values(), rings.LANGUAGE.sign(turn, ANN.key)]
+        with pytest.raises(Tampered, match="out of order"):
+            Ring(said, RING.secrets, RING.place_key, ANN.circle)
+
+
+def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
+    ann, desk = with_device(ANN)
+    forged = ring = rings.new_ring(ann.circle, ANN.key, "s3", made=3)
+    said = list(ring.said.values())
+    while len(said) < MOST:
+        turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
+        said.append(rings.LANGUAGE.sign(turn, desk))
+    forged = Ring(said, ring.secrets, ring.place_key, ann.circle)
+    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    fresh = rings.rotated(ring.seen_by(revoked), ANN.key, made=7)
+    for both in (rings.union(fresh, forged), rings.union(forged, fresh)):
+        assert both.ends == fresh.ends and len(both.said) == 2
+        assert rings.rotated(both, ANN.key, made=8).epoch == 3
+    began = time.process_time()
+    assert forged.seen_by(revoked).epoch == MOST and forged.seen_by(revoked).stale()
+    assert time.process_time() - began < 2
 
 
 # --- who --------------------------------------------------------------------------------------

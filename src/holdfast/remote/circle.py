@@ -588,6 +588,12 @@ def _within_limits(
     return Circle(kept, whole._secrets.values(), name_key, whole._seals.values())
 
 
+def sealing(circle: Circle, recovery: Key) -> Circle:
+    """The circle, knowing to whom its recovery key seals, whether or not it was told."""
+    seals = [*circle._seals.values(), recovery.recipient]
+    return Circle(circle.said.values(), circle._secrets.values(), circle.name_key, seals)
+
+
 def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
     """`RolledBack` if what was shown before is missing now."""
     missing = set(remembered) - circle.said.keys()

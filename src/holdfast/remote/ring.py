@@ -138,13 +138,16 @@ class Ring:
         place_key: bytes,
         owner: Circle,
         remembered: Collection[str] = (),
+        *,
+        most: int = speech.MOST,
     ) -> None:
         """`remembered` are turns that this device was shown before, with all that they had seen."""
-        self.said = LANGUAGE.gathered(said)
+        self.said = LANGUAGE.gathered(said, most)
         self.owner = owner
         _require_one_session(self)
         self._past = LANGUAGE.ordered(self.said).past
         _require_signatures(self)
+        _require_epochs(self)
         first = next(iter(self.said.values())).told
         self.session, self.place = first.session, first.place
         self.place_key = place_key
@@ -255,10 +258,10 @@ class Ring:
                 return f"the devices of {each.name or code.grouped(each.circle)} have changed"
         return ""
 
-    def is_put_out(self, circle: str) -> bool:
-        """Whether someone who might read it may no longer."""
-        said = self._said_of.get(circle)
-        return circle != self.owner.id and said is not None and said.mode == NONE
+    @property
+    def put_out(self) -> list[Member]:
+        """Those who might read it and may no longer."""
+        return [each for each in self._said_of.values() if each.mode == NONE]
 
     def seen_by(self, owner: Circle) -> Ring:
         """The same keys, with what is known of the owner's devices by now."""
@@ -400,6 +403,15 @@ def _require_signatures(ring: Ring) -> None:
             raise Tampered("the signature of a turn is wrong", why=each.told.session)
 
 
+def _require_epochs(ring: Ring) -> None:
+    """Each turn counts on from those it has seen: names have room for so many, and no more."""
+    for each in ring.said.values():
+        seen = [ring.said[hash].told.epoch for hash in each.told.seen]
+        if each.told.epoch != 1 + max(seen, default=0):
+            why = f"epoch {each.told.epoch} after {max(seen, default=0)}"
+            raise Tampered("a turn of a session's keys is out of order", why=why)
+
+
 def _id(turn: Turn) -> str:
     return keys.recipient_id(turn.key)
 
@@ -471,7 +483,7 @@ def rotated(
         ring.newest,
         by=key.id,
         made=made,
-        epoch=max(each.told.epoch for each in ring.said.values()) + 1,
+        epoch=1 + max((ring.said[each].told.epoch for each in ring.ends), default=0),
         key=secret.recipient,
         circle_key=ring.owner.current.recipient,
         seen=ring.ends,
@@ -525,7 +537,16 @@ def union(one: Ring, other: Ring) -> Ring:
     secrets = {**one._secrets, **other._secrets}
     said = {**one.said, **other.said}
     owner, remembered = circles.union(one.owner, other.owner), one.remembered | other.remembered
-    return Ring(said.values(), secrets.values(), one.place_key, owner, remembered)
+    most = 2 * speech.MOST
+    whole = Ring(said.values(), secrets.values(), one.place_key, owner, remembered, most=most)
+    return whole if len(said) <= speech.MOST else _within_limits(whole)
+
+
+def _within_limits(ring: Ring) -> Ring:
+    """The same without turns that nobody answers for: else these could leave no room."""
+    kept = ring._vouched.union(*(ring._past[each] for each in ring._vouched))
+    said = [each for hash, each in ring.said.items() if hash in kept]
+    return Ring(said, ring._secrets.values(), ring.place_key, ring.owner, ring.remembered)
 
 
 def require_remembered(ring: Ring, remembered: Collection[str]) -> None:

@@ -51,6 +51,8 @@ class Looking:
         """Packs that are refused as they are."""
         self._for_now: dict[str, HoldfastError] = {}
         """Packs that may be sound with others that are yet to come."""
+        self._of_ended: set[str] = set()
+        """Packs of devices that were put out: nobody has to believe what these tell of others."""
 
     def look(self) -> list[Opened]:
         """Read what is new there and judge it; raises when the remote cannot be believed."""
@@ -126,10 +128,11 @@ class Looking:
 
     def _is_to_be_heeded(self, one: Opened, name: PackName) -> bool:
         """What a device forgets that was put out is not: it may have been made to, since."""
+        if not self._exchange.keys.is_of_ended(one.claim, name):
+            return True
+        self._of_ended.add(one.name)
         is_met = bool(self._exchange.noted.get(TURN))
         if not (one.stones or one.erased) or not is_met:
-            return True
-        if not self._exchange.keys.is_of_ended(one.claim, name):
             return True
         self._refused[one.name] = NotEntitled(
             "a device that was put out has forgotten something there",
@@ -150,7 +153,8 @@ class Looking:
         opened = list(opened)
         told = [Told(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches]
         for one in opened:
-            told += [Told(device, *head) for device, head in one.claim.heads.items()]
+            if one.name not in self._of_ended:
+                told += [Told(device, *head) for device, head in one.claim.heads.items()]
         new = {Stretch.of(one.claim): one for one in opened}
         shown = [*found.there, *new]
         return missing(shown, dict.fromkeys(told), lambda on, n: self._on(on, n, new.get(on)))

@@ -93,8 +93,8 @@ class SessionKeys:
     def ring(self) -> Ring | None:
         """The keys that are there, all of them merged; None before there are any.
 
-        Those of the newest epoch must open. They alone would not do: whoever was put out can
-        still make some, and only the others show that these do not count.
+        Nothing may be there that is newer than what opens. The newest alone would not do: whoever
+        was put out can still make some, and only the others show that these do not count.
         """
         if self._locked is not None:
             raise self._locked
@@ -108,20 +108,23 @@ class SessionKeys:
 
     def _merged(self) -> Ring:
         held: Ring | None = None
-        locked = opened = None
+        locked, newest = None, 0
         for name in reversed(self._rings):
             try:
                 found = self._opened(name)
             except Locked as error:
-                locked = locked or error  # else it is from before it was shared with this person
+                locked, newest = locked or error, newest or names.epoch_of(name)
                 continue
-            opened = opened or names.epoch_of(name)
             held = found if held is None else ring.union(held, found)
         if held is not None:
             held = held.knowing(self._turns)
-            self.is_put_out = held.is_put_out(self.me.circle.id)
-        if held is None or self.is_put_out or opened != self.epoch:
+            self.is_put_out = self.me.circle.id in {each.circle for each in held.put_out}
+        if held is None or self.is_put_out:
             raise locked or _put_out(self.session)
+        # What else does not open is from before it was shared with this person, or of turns that
+        # are known and do not count.
+        if locked is not None and newest > max(each.told.epoch for each in held.said.values()):
+            raise locked
         return held
 
     def _opened(self, name: str) -> Ring:
@@ -274,10 +277,10 @@ class SessionKeys:
         held = ring.rotated(
             held, self.me.key, made=now, packs=packs, people=self._known, change=change
         )
-        if change is not None and change.mode == ring.NONE:
-            # First: who cannot open the new keys finds out why.
-            self._put_ring(held, put, ring.encode_end(held, self.me.key, change))
         self._put_ring(held, put)
+        if change is not None and change.mode == ring.NONE:
+            # Last: were it there alone, it would be newer keys that do not open for the owner.
+            self._put_ring(held, put, ring.encode_end(held, self.me.key, change))
         return held
 
     def turn(self, put: Put, now: int, change: Callable[[Ring], Member]) -> Ring:
@@ -289,6 +292,13 @@ class SessionKeys:
         if held.members:
             self._tell_who(held, put)
         return held
+
+    def tell_end(self, put: Put, circle: str) -> None:
+        """Tell someone once more that they were put out."""
+        held = self.ready()
+        for each in held.put_out:
+            if each.circle == circle:
+                self._put_ring(held, put, ring.encode_end(held, self.me.key, each))
 
     def _require_active(self) -> None:
         if not self.me.circle.is_active(self.me.key.id):

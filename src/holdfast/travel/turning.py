@@ -47,6 +47,8 @@ class Turning:
     def _put_out(self, circle: str) -> None:
         """Put someone out of whom that was said when the remote could not be reached."""
         keys, trip = self._exchange.keys, self._exchange.trip
+        now = trip.clock.now()
         if keys.ready().member(circle) is not None:
-            now = trip.clock.now()
             keys.turn(trip.put, now, lambda ring: rings.unshare(ring, circle, made=now))
+        else:
+            keys.tell_end(trip.put, circle)  # nobody knows how far it came

@@ -17,7 +17,7 @@ from holdfast.model import event as ev
 from holdfast.model.chain import check_link
 from holdfast.model.event import Header, Sealed
 from holdfast.model.merge import in_order
-from holdfast.model.tombstone import Entitled, Tombstones
+from holdfast.model.tombstone import Entitled, Tombstones, anyone
 from holdfast.pack import Blob, Item, Limits, Range
 from holdfast.store import Store
 
@@ -366,7 +366,7 @@ class _Merging:
         try:
             may, gone = self._manner.entitled, self._manner.gone
             if gone is None:
-                self._journal.hear(self._events, may)
+                self._hear(may)
             added = self._journal.absorb(
                 self._session, fresh, self._waiting, entitled=may, gone=gone or frozenset()
             )
@@ -377,6 +377,11 @@ class _Merging:
             self._added = (self._added or 0) + added
             self.blobs += len(self._waiting)
         self._waiting = []
+
+    def _hear(self, may: Entitled | None) -> None:
+        """A backup is the word of who restores it, unless something is kept against it."""
+        is_word = not self._manner.foreign and not self._judged().kept
+        self._journal.hear(self._events, may or (anyone if is_word else None))
 
     def _judged(self) -> _Verdict:
         if self._verdict is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import backup, erasure, restore
-from holdfast.errors import Swapped, Tampered, Unreachable
+from holdfast.errors import NotEntitled, Swapped, Tampered, Unreachable
 from holdfast.home import Holdfast
 from holdfast.model.tombstone import Rights
 from holdfast.remote import names
@@ -368,6 +368,11 @@ def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
     forget(bob, "precious")
     (taken,) = ann.import_(exported(world, bob, "forged")).sessions
     assert (taken.new, taken.kept) == (1, 1) and holds(ann)
+    desk = world.device("desk", by=ann)
+    (problem,) = synced(ann).problems
+    assert isinstance(problem.error, NotEntitled) and "restore FILE" in problem.error.hint
+    synced(desk)
+    assert not desk.store.catalogue() or holds(desk)
     ann.backup()
     ann.close()
     Rebuild(ann.store, ann.settings, clock=ann.clock).run()
@@ -502,3 +507,25 @@ def test_what_cannot_be_pushed_because_someone_holds_our_id_is_told(
     assert notes(desk, "login")[-2:] in (["made up", "worked apart"], ["worked apart", "made up"])
     desk.session("login").note("goes on")
     assert synced(desk).up == 1  # under another id
+
+
+def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_restored_on(
+    world: World,
+) -> None:
+    """The remote still has it: the tombstone is in the backup alone."""
+    lost = world.home("lost")
+    code = lost.key_init().recovery
+    lost.start("Add login", id="login").note("a slip")
+    synced(lost)
+    forget(lost, "a slip")
+    lost.session("login").note("the last word")
+    saved = lost.backup(str(world.folder / "saved")).path
+    lost.close()
+    blank = world.home("blank")
+    blank.restore(saved)
+    blank.key_recover(code)
+    assert synced(blank).problems == []
+    desk = world.device("desk", by=blank)
+    for hf in (desk, blank):
+        assert synced(hf).problems == []
+        assert holds(hf, "the last word") and not holds(hf, "a slip")

@@ -248,7 +248,8 @@ class Remotes:
         """Keep which tombstones are hearsay, and which are no longer."""
         known = self.hearsay()
         rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]
-        sql = "DELETE FROM meta WHERE key = ?" if vouched else "INSERT INTO meta VALUES (?, '')"
+        put, drop = "INSERT OR IGNORE INTO meta VALUES (?, '')", "DELETE FROM meta WHERE key = ?"
+        sql = drop if vouched else put
         if rows:
             self._store.write(lambda connection: connection.executemany(sql, rows))
 

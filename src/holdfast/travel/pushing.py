@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.derived import as_sealed
-from holdfast.errors import Tampered
+from holdfast.errors import NotEntitled, Tampered
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
@@ -34,6 +34,8 @@ class Pushing:
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
         self._stay: set[str] = set()
+        self._hearsay = self._trip.store.remotes.hearsay()
+        self._doubtful = 0
         self._imported: set[str] = set()
         self._unsigned: set[str] = set()
 
@@ -69,6 +71,14 @@ class Pushing:
 
     def _require_own_place(self) -> None:
         """What this device wrote and cannot push must not wait in silence."""
+        if self._doubtful:
+            raise NotEntitled(
+                f"someone forgot something in session {self._exchange.session}, by a file, and"
+                " that is not pushed in your name",
+                why="nobody vouches for it",
+                hint="if the file is yours: holdfast restore FILE",
+                session=self._exchange.session,
+            )
         exchange = self._exchange
         mine = self._trip.identity.circle.id
         for device in self._stay & self._trip.own:
@@ -119,11 +129,22 @@ class Pushing:
             device = one.stretch.device
             if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):
                 stay.add(device)
+            elif self._is_hearsay(one):
+                self._doubtful += 1
+                stay.add(device)
+            if device in stay:
                 self._left += len(one.events)
                 continue
             if self._exchange.is_imported(device):
                 self._imported.add(device)
             yield one
+
+    def _is_hearsay(self, parcel: Parcel) -> bool:
+        """Whether it would be our word that something is forgotten, which only a file says."""
+        if self._exchange.is_imported(parcel.stretch.device):
+            return False
+        stones = (as_sealed(one).hash for one in parcel.events if _is_stone(one))
+        return not self._hearsay.isdisjoint(stones)
 
     def _is_cut(self, view: View, parcel: Parcel) -> bool:
         """Whether content is missing that nobody may have erased: a file can come without it.

@@ -256,7 +256,8 @@ class Mirror:
         own = custom(job.binding.layout)
         is_odd = own.sees_names or (own.travels and self._desk.travels)
         is_odd = is_odd or self._archive.is_away(job.binding)
-        if not is_odd and self._desk.store.capabilities.files:
+        is_plain = not is_odd and self._desk.store.capabilities.files
+        if is_plain and self._looker.is_known(job.binding):
             self._open(job, locks, calm, wait=False)
             job.looks = self._looker.looks_again(job.binding)
         return bool(job.looks)

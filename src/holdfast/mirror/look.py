@@ -240,16 +240,21 @@ class Looker:
         Others may have come before us since. Who only wrote into a file at the same moment does
         not show in its stamp: that is found when the file is exchanged, or the next time.
         """
-        stamps = self._stamps.get(binding.number, {})
-        if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
+        if not self.is_known(binding):
             return []
-        for folder in folders_of(binding) if stamps else ():
+        for folder in folders_of(binding):
             require_inside(binding.root, folder)
-        if not stamps or not all(files.stamp(path) == stamp for path, stamp in stamps.items()):
+        stamps = self._stamps[binding.number].items()
+        if not all(files.stamp(path) == stamp for path, stamp in stamps):
             return []
         of_all = paths_of(binding).items()
         looks = [self._look_of_ours(binding, name, path) for name, path in of_all]
         return looks if all(look.read for look in looks) else []
+
+    def is_known(self, binding: Binding) -> bool:
+        """Whether `unchanged` found the files for this event as this process wrote them last."""
+        reached = bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
+        return reached and bool(self._stamps.get(binding.number))
 
     def forget_stamps(self) -> None:
         """An event is over: what `unchanged` found was true of it alone."""

@@ -668,6 +668,20 @@ def test_locked_folder_keeps_others_out_until_released(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_whoever_waits_for_a_lock_looks_often(tmp_path: Path) -> None:
+    rests: list[float] = []
+
+    class Counting(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            rests.append(seconds)
+            super().sleep(seconds)
+
+    clock = Counting()
+    with files.locked(str(tmp_path)), pytest.raises(Busy):
+        files.locked(str(tmp_path), timeout=3, clock=clock).__enter__()
+    assert max(rests) <= 0.03
+
+
 def test_lock_that_a_forked_child_has_too_is_free_when_it_is_let_go(tmp_path: Path) -> None:
     lock = files.locked(str(tmp_path))
     with lock:

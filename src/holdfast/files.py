@@ -240,6 +240,10 @@ class locked:
             os.close(self._fd)
 
 
+# Who writes on has a lock most of the time: others must look often to find it free.
+_LONGEST_PAUSE = 0.02
+
+
 def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:
     import fcntl
 
@@ -254,7 +258,7 @@ def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = Fa
             raise failure(error, "lock", path) from error
         # With some chance in it: those who wait for the same file must not wake up together.
         clock.sleep(pause * (0.5 + clock.random(1)[0] / 255))
-        pause = min(pause * 2, 0.5)
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 # --- writing ---------------------------------------------------------------------------------

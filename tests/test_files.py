@@ -693,6 +693,12 @@ def test_lock_that_a_forked_child_has_too_is_free_when_it_is_let_go(tmp_path: Pa
         os.close(inherited)
 
 
+def test_lock_that_an_interrupt_took_from_its_holder_is_free(tmp_path: Path) -> None:
+    files.locked(str(tmp_path)).__enter__()
+    with files.locked(str(tmp_path), timeout=0):
+        pass
+
+
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     program = (
         "import sys, time; from holdfast import files\n"

@@ -233,10 +233,16 @@ class locked:
     def __exit__(self, *_: object) -> None:
         import fcntl
 
+        fd, self._fd = self._fd, -1
         try:
             # A child that was forked meanwhile has it as well, and may not close it for long.
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            fcntl.flock(fd, fcntl.LOCK_UN)
         finally:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        # An interrupt at the wrong moment: nobody else would ever get it.
+        if self._fd >= 0:
             os.close(self._fd)
 
 

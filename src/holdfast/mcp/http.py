@@ -55,6 +55,7 @@ def listen(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((ADDRESS, port))
+        made.listen()  # before the address is told: whoever reads it may come at once
     except (OSError, OverflowError) as error:
         made.close()
         said = getattr(error, "strerror", "") or str(error)

@@ -44,7 +44,7 @@ def test_kept_circle_ring_and_pack_open() -> None:
     assert circles.decode((FOLDER / "circle").read_bytes(), RECOVERY) == circle
     assert [each.name for each in circle.devices()] == ["ann's laptop", "desk"]
     ring = rings.decode((FOLDER / "ring").read_bytes(), circle)
-    assert (ring.session, ring.epoch, len(ring.secrets)) == ("fix-login", 2, 2)
+    assert (ring.session, ring.epoch, len(ring._secrets)) == ("fix-login", 2, 2)
     assert [(each.email, each.mode) for each in ring.members] == [("bob@example.org", "read")]
     data = (FOLDER / "pack").read_bytes()
     told, pack = sealed.open_pack(data, ring, lambda _, signer: circle.verify_key(signer))

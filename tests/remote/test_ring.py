@@ -155,7 +155,7 @@ def test_wrong_key_says_which_one_would_open_it() -> None:
     said = f"{caught.value} {caught.value.hint}"
     assert later.current.id in said and ANN.circle.fingerprint in said and "epoch 1" in said
     assert "sync" in said
-    without = Ring(later.said.values(), RING.secrets, RING.place_key, ANN.circle)
+    without = Ring(later.said.values(), RING._secrets.values(), RING.place_key, ANN.circle)
     with pytest.raises(Locked, match="epoch 2 of this session"):
         sealed.open_pack(data, without, devices(ANN))
 
@@ -241,7 +241,7 @@ def test_older_keys_than_remembered_are_a_rollback() -> None:
 
 def test_rotation_brings_a_new_key_and_keeps_the_old_ones() -> None:
     later = rings.rotated(RING, ANN.key, made=6)
-    assert (later.epoch, len(later.secrets)) == (2, 2)
+    assert (later.epoch, len(later._secrets)) == (2, 2)
     data = sealed.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
     assert sealed.open_pack(data, later, devices(ANN))[1] == PACK
     assert rings.union(RING, later) == rings.union(later, RING) == later
@@ -264,7 +264,7 @@ def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
     one = rings.rotated(ring, ANN.key, made=8, change=out)
     other = rings.rotated(ring, ANN.key, made=8, change=again)
     for both in (rings.union(one, other), rings.union(other, one)):
-        assert not both.may_read(BOB.circle.id)
+        assert both.member(BOB.circle.id) is None
         assert both.newest == one.newest or both.stale()
 
 
@@ -302,7 +302,7 @@ def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
     people = known(ANN, BOB)
     writing, reading = shared(RING, BOB), shared(RING, BOB, "read")
     assert writing.may_write(BOB.circle.id) and not reading.may_write(BOB.circle.id)
-    assert reading.may_read(BOB.circle.id) and not RING.may_read(BOB.circle.id)
+    assert reading.member(BOB.circle.id) and not RING.member(BOB.circle.id)
     for ring in (RING, writing, reading):
         ring.require_entitled(claim(ring, ANN), "d", people)
     writing.require_entitled(claim(writing, BOB), "d", people)
@@ -344,7 +344,7 @@ def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
     forged = rings.rotated(ring, desk, made=8, change=change)
     forged = rings.rotated(forged, desk, made=9)
     both = rings.union(fresh, forged)
-    assert not both.may_read(BOB.circle.id) and both.epoch == fresh.epoch
+    assert both.member(BOB.circle.id) is None and both.epoch == fresh.epoch
     assert fresh.epoch == 2 and forged.epoch == 3
 
 
@@ -371,9 +371,9 @@ def test_only_the_owner_turns_and_writes_a_ring() -> None:
 
 def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
     with pytest.raises(Swapped, match="another person"):
-        Ring(RING.said.values(), RING.secrets, RING.place_key, BOB.circle)
+        Ring(RING.said.values(), RING._secrets.values(), RING.place_key, BOB.circle)
     with pytest.raises(Tampered, match="names"):
-        Ring(RING.said.values(), RING.secrets, b"x" * 32, ANN.circle)
+        Ring(RING.said.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
 
 
 def test_sharing_refuses_what_makes_no_sense() -> None:
@@ -392,7 +392,7 @@ def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
     while len(said) <= MOST:
         turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
         said.append(rings.LANGUAGE.sign(turn, ANN.key))
-    full = Ring(said[: MOST - SPARE], RING.secrets, RING.place_key, ANN.circle)
+    full = Ring(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.circle)
     with pytest.raises(Refused, match="no room"):
         rings.rotated(full, ANN.key, made=9)
     monkeypatch.setattr(rings.LANGUAGE, "holds", None)
@@ -406,7 +406,7 @@ def test_turns_count_on_from_those_they_have_seen() -> None:
         turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.said))
         said = [*RING.said.values(), rings.LANGUAGE.sign(turn, ANN.key)]
         with pytest.raises(Tampered, match="out of order"):
-            Ring(said, RING.secrets, RING.place_key, ANN.circle)
+            Ring(said, RING._secrets.values(), RING.place_key, ANN.circle)
 
 
 def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
@@ -416,7 +416,7 @@ def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
     while len(said) < MOST:
         turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
         said.append(rings.LANGUAGE.sign(turn, desk))
-    forged = Ring(said, ring.secrets, ring.place_key, ann.circle)
+    forged = Ring(said, ring._secrets.values(), ring.place_key, ann.circle)
     revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
     fresh = rings.rotated(ring.seen_by(revoked), ANN.key, made=7)
     for both in (rings.union(fresh, forged), rings.union(forged, fresh)):
@@ -439,7 +439,7 @@ def test_who_tells_the_others_whose_signature_is_whose() -> None:
     with pytest.raises(Locked):
         rings.decode_who(data, RING)
     other = rings.new_ring(ANN.circle, ANN.key, "s2", made=5)
-    moved = Ring(other.said.values(), other.secrets, other.place_key, ANN.circle)
+    moved = Ring(other.said.values(), other._secrets.values(), other.place_key, ANN.circle)
     moved._secrets = {other.newest.key: ring.current}
     with pytest.raises(Swapped, match="another session"):
         rings.decode_who(data, moved)

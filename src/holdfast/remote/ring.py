@@ -184,12 +184,6 @@ class Ring:
         return self.newest.epoch
 
     @property
-    def secrets(self) -> list[Secret]:
-        """The secrets of epochs that are here, the newest last."""
-        here = [self._secrets.get(turn.key) for turn in self.turns]
-        return [each for each in here if each is not None]
-
-    @property
     def current(self) -> Secret:
         """The secret that new packs are sealed to; `Locked` where it is not here."""
         found = self._secrets.get(self.newest.key)
@@ -224,9 +218,6 @@ class Ring:
 
     def member(self, circle: str) -> Member | None:
         return next((each for each in self.members if each.circle == circle), None)
-
-    def may_read(self, circle: str) -> bool:
-        return circle == self.owner.id or self.member(circle) is not None
 
     def may_write(self, circle: str) -> bool:
         """Whether this person may add to the session now."""

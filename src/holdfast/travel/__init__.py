@@ -5,6 +5,7 @@ visit         one home and one remote: every session that is to be made equal
 remotes       the remotes of a home by their names: added, tried, forgotten
 reach         a remote, opened as what is remembered of it demands
 alone         one visit at a time, and no change of keys while it lasts
+joining       a session that came in a file, and is now shared by whoever began it
 circling      what the devices of one person say of each other, here and there
 exchange      one session on one remote: what is known to be there, and whose it is
 looking       packs that are new there, judged against all that is known

@@ -364,16 +364,29 @@ class Journal:
             _require_undone(error)
         return added[0]
 
-    def hear(self, incoming: Iterable[Sealed], entitled: Entitled | None = None) -> None:
-        """Before events come from elsewhere: whose tombstones among them are hearsay.
+    def hear(
+        self,
+        incoming: Iterable[Sealed],
+        entitled: Entitled | None = None,
+        *,
+        fresh: Sequence[Sealed] = (),
+    ) -> None:
+        """Before events come from elsewhere: which of those that are `fresh` are hearsay.
 
-        Anyone can write any id into a file. Where whoever sent one is `entitled` to speak for
-        the device that it names, it is not, even if it came in a file before.
+        Anyone can write any id into a file: so tombstones are, and the first event under each id
+        of ours. Where whoever sent one is `entitled` to speak for the device that it names, it is
+        not, even if it came in a file before.
         """
-        for sealed in filter(_is_stone, incoming):
-            device = ev.parse_header(sealed.header).device
-            vouched = entitled is not None and entitled(device, device)
-            self.store.remotes.heard([sealed.hash], vouched=vouched)
+        remotes = self.store.remotes
+        if entitled is None:
+            stones = [sealed.hash for sealed in filter(_is_stone, fresh)]
+            remotes.heard([*stones, *_first_under(self.store.devices(), fresh)], vouched=False)
+            return
+        known, new = remotes.hearsay(), {sealed.hash for sealed in filter(_is_stone, fresh)}
+        for sealed in incoming if known or new else ():
+            if sealed.hash in known | new:
+                device = ev.parse_header(sealed.header).device
+                remotes.heard([sealed.hash], vouched=entitled(device, device))
 
     def rights(self, session: str) -> Rights:
         """Who may erase in a session, by what is known in this home."""
@@ -636,6 +649,18 @@ class _Meeting:
 def _is_stone(one: Stored | Sealed) -> bool:
     """Whether an event may be a tombstone; few are, and only these are read."""
     return b".forgotten" in one.header
+
+
+def _first_under(devices: Set[str], events: Iterable[Sealed]) -> list[str]:
+    """Of each of these devices the hash of the first event."""
+    found: dict[str, tuple[int, str]] = {}
+    for sealed in events:
+        head = ev.parse_header(sealed.header)
+        if head.device in devices:
+            found[head.device] = min(
+                found.get(head.device, (head.n, sealed.hash)), (head.n, sealed.hash)
+            )
+    return [hash for _, hash in found.values()]
 
 
 def _blank(stored: Stored) -> Stored:

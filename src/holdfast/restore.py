@@ -185,7 +185,7 @@ def take(
     if verdict.why:
         raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
     fresh = verdict.fresh
-    journal.hear(events, entitled)
+    journal.hear(events, entitled, fresh=fresh)
     # A tombstone that came in a file before is obeyed now that someone vouches for it, and what
     # a file came without is taken.
     is_stone = any(b".forgotten" in sealed.header for sealed in events)
@@ -361,12 +361,12 @@ class _Merging:
 
     def _merge(self) -> None:
         fresh = self._judged().fresh if self._added is None else []
+        if self._added is None and self._manner.gone is None:
+            self._hear(self._manner.entitled)
         if not fresh and not self._waiting:
             return
         try:
             may, gone = self._manner.entitled, self._manner.gone
-            if gone is None:
-                self._hear(may)
             added = self._journal.absorb(
                 self._session, fresh, self._waiting, entitled=may, gone=gone or frozenset()
             )
@@ -380,8 +380,11 @@ class _Merging:
 
     def _hear(self, may: Entitled | None) -> None:
         """A backup is the word of who restores it, unless something is kept against it."""
-        is_word = not self._manner.foreign and not self._judged().kept
-        self._journal.hear(self._events, may or (anyone if is_word else None))
+        verdict = self._judged()
+        if not verdict.why:
+            is_word = not self._manner.foreign and not verdict.kept
+            speaks = may or (anyone if is_word else None)
+            self._journal.hear(self._events, speaks, fresh=verdict.fresh)
 
     def _judged(self) -> _Verdict:
         if self._verdict is None:

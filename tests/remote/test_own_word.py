@@ -529,3 +529,29 @@ def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_rest
     for hf in (desk, blank):
         assert synced(hf).problems == []
         assert holds(hf, "the last word") and not holds(hf, "a slip")
+
+
+def test_what_a_file_says_under_an_id_of_ours_is_not_pushed_as_ours(
+    world: World, ann: Holdfast
+) -> None:
+    synced(ann)
+    world.person("bob").import_(exported(world, ann))
+    bob = under_the_id_of(world, "bob", ann.store.device)
+    bob.session("login").note("never said by ann")
+    path = exported(world, bob, "forged")
+    ann.import_(path)
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert [type(one.error) for one in report.problems] == [NotEntitled]
+    assert (report.up, report.waiting) == (1, 1)
+    ann.restore(path)  # her word that it is hers after all
+    assert synced(ann).problems == []
+    assert ann.unpushed() == 0
+
+
+def test_importing_ones_own_export_again_makes_nothing_hearsay(world: World, ann: Holdfast) -> None:
+    ann.session("login").note("a slip")
+    forget(ann, "a slip")
+    ann.import_(exported(world, ann))
+    assert ann.store.remotes.hearsay() == set()
+    assert synced(ann).problems == []

@@ -73,9 +73,9 @@ class Pushing:
         """What this device wrote and cannot push must not wait in silence."""
         if self._doubtful:
             raise NotEntitled(
-                f"someone forgot something in session {self._exchange.session}, by a file, and"
-                " that is not pushed in your name",
-                why="nobody vouches for it",
+                f"what came in a file of session {self._exchange.session}, under an id of yours,"
+                " is not pushed in your name",
+                why="anyone can write that into a file",
                 hint="if the file is yours: holdfast restore FILE",
                 session=self._exchange.session,
             )
@@ -140,11 +140,10 @@ class Pushing:
             yield one
 
     def _is_hearsay(self, parcel: Parcel) -> bool:
-        """Whether it would be our word that something is forgotten, which only a file says."""
-        if self._exchange.is_imported(parcel.stretch.device):
+        """Whether it would become our word what only a file says."""
+        if not self._hearsay or self._exchange.is_imported(parcel.stretch.device):
             return False
-        stones = (as_sealed(one).hash for one in parcel.events if _is_stone(one))
-        return not self._hearsay.isdisjoint(stones)
+        return not self._hearsay.isdisjoint(as_sealed(one).hash for one in parcel.events)
 
     def _is_cut(self, view: View, parcel: Parcel) -> bool:
         """Whether content is missing that nobody may have erased: a file can come without it.

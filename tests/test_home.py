@@ -509,7 +509,7 @@ def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_pat
         assert hf.list() == [] and [one["session"] for one in hf.list(all=True)] == ["saved"]
         with pytest.raises(NoSession) as none:
             hf.current()
-        assert "holdfast list --all" in none.value.hint
+        assert "what came from elsewhere: holdfast resume" in none.value.hint
         hf.session("saved").resume()
         assert [one["session"] for one in hf.list()] == ["saved"]
     with at(home, folders[1]) as hf:

@@ -102,6 +102,21 @@ def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Holdfast) 
     assert (report.problems, report.foreign) == ([], 1)
 
 
+def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_there(
+    world: World, ann: Holdfast
+) -> None:
+    desk, eve = world.device("desk", by=ann), world.person("eve")
+    eve.start("Lure", id="login")
+    eve.share("login", person_of(ann))
+    synced(desk)  # before it can know that there is a session of this id
+    assert synced(ann).up == 2
+    before = world.files("s")
+    assert errors(synced(desk)) == [Swapped]
+    assert world.files("s") == before
+    ann.session("login").note("more")
+    assert synced(ann).up == 1
+
+
 # --- keys of someone else -----------------------------------------------------------------------
 
 

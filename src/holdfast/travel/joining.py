@@ -14,6 +14,7 @@ from holdfast.derived import as_sealed
 from holdfast.errors import HoldfastError, NoSession, Unreachable
 from holdfast.model import event as ev
 from holdfast.remote import Object, names
+from holdfast.store.remotes import LEFT
 from holdfast.travel.quick_pack import load
 from holdfast.travel.session_keys import SessionKeys
 from holdfast.travel.trip import Trip
@@ -74,5 +75,10 @@ class Joining:
         return any(one in self._trip.own or known.get(one) == mine for one in chains)
 
     def join(self) -> None:
-        """Belong to that place from now on."""
-        self._trip.store.remotes.leave(self._trip.known, self._session)
+        """Belong to that place from now on; what is known of the other one may go."""
+        remotes, known = self._trip.store.remotes, self._trip.known
+        before = remotes.session(known, self._session)
+        left = [one.name for one in remotes.objects(known, self._session)]
+        remotes.leave(known, self._session)
+        if before is not None:
+            remotes.note(known, self._session, LEFT, dict.fromkeys([before.place, *left], ""))

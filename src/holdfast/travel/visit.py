@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.home import Holdfast
 from holdfast.remote import Object, Remote, names
-from holdfast.store.remotes import Known
+from holdfast.store.remotes import LEFT, Known
 from holdfast.text import clean_id, plural
 from holdfast.travel.alone import alone
 from holdfast.travel.circling import Circling, as_now, identity
@@ -287,8 +287,9 @@ class _Visit:
             there = (place, listed[place])
             wrong = self._join(trip, one, there, found) if count[one] == 1 else _clash(place, one)
             clashes += [wrong] if wrong else []
-        left = [place for place, one in new.items() if one and place not in {**met, **taken}]
-        self._leave(trip, [one for place in left for one in listed[place]])
+        left = {p: one for p, one in new.items() if one and p not in {**met, **taken}}
+        for place, one in sorted(left.items()):
+            clashes += self._leave(trip, one, place, listed[place])
         return found, clashes, sum(not one for one in new.values())
 
     def _join(
@@ -309,10 +310,18 @@ class _Visit:
         found[here] = there
         return None
 
-    def _leave(self, trip: Trip, left: Sequence[Object]) -> None:
-        """What this person put at a place of their own is of no use once they joined another."""
-        for one in left if self._manner.push else ():
+    def _leave(self, trip: Trip, session: str, place: str, there: Sequence[Object]) -> list[Moved]:
+        """What this person put at a place of their own is of no use once they joined another.
+
+        Another device of theirs may have put something there that is nowhere else.
+        """
+        left = self._remotes.noted(self._known, session).get(LEFT, {})
+        packs = {one.name for one in there if names.as_pack(one.name)}
+        if not {place, *packs} <= left.keys():
+            return [_own_clash(place, session)]
+        for one in there if self._manner.push else ():
             trip.remote.delete(one.name)
+        return []
 
     def _met(
         self, new: Mapping[str, str], found: Places, name_key: bytes
@@ -361,6 +370,17 @@ def _clash(place: str, session: str) -> Moved:
         f"someone shares another session {session} with you than the one that is known here",
         why=f"it lies at {names.within(place)}",
         hint="it was not taken; ask whoever shares it to give it another id",
+        session=session,
+    )
+    return moved
+
+
+def _own_clash(place: str, session: str) -> Moved:
+    moved = Moved(session)
+    moved.error = Swapped(
+        f"another device of yours has another session {session} than the one that is known here",
+        why=f"it lies at {names.within(place)}",
+        hint="it was not taken, and stays there; on that device, work on under another id",
         session=session,
     )
     return moved

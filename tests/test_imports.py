@@ -122,12 +122,12 @@ ALLOWED = {
     " travel.parcels travel.session_keys travel.trip",
     "travel.opening": "errors model.* pack remote remote.* store.remotes travel.exchange"
     " travel.quick_pack",
-    "travel.looking": "derived errors model.* remote remote.names store store.remotes text"
+    "travel.looking": "derived errors model.* remote remote.* store store.remotes text"
     " travel.exchange travel.opening",
     "travel.taking": "holdfast derived model.* pack restore store store.remotes travel.exchange"
     " travel.looking travel.opening travel.quick_pack",
-    "travel.joining": "derived errors model.event remote remote.names travel.quick_pack"
-    " travel.session_keys travel.trip",
+    "travel.joining": "derived errors model.event remote remote.names store.remotes"
+    " travel.quick_pack travel.session_keys travel.trip",
     "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
     " travel.opening travel.parcels",
     "travel.pushing": "derived errors model.* remote remote.code store store.remotes travel"

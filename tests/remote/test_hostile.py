@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -845,3 +846,49 @@ def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
     assert synced(bob).waiting == 0
     synced(ann)
     assert notes(ann, "login") == ["precious", "while away", "later"]
+
+
+# --- heads that never were ----------------------------------------------------------------------
+
+
+def pushed_with(by: Holdfast, heads: dict[str, tuple[int, str]]) -> None:
+    """What someone pushes who tells more of others than there is."""
+    real = SessionKeys.seal
+
+    def seal(self: SessionKeys, *given: Any, **how: Any) -> tuple[str, bytes]:
+        return real(self, *given, **{**how, "heads": heads})
+
+    by.session("login").note("by whoever lies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionKeys, "seal", seal)
+        assert synced(by).up == 1
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1 << 70])
+def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
+    world: World, ann: Holdfast, n: int
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    pushed_with(bob, {ann.store.device: (n, "")})
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (type(report.worst), report.problems, report.up) == (Tampered, [], 1)
+
+
+def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
+    world: World, ann: Holdfast
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    pushed_with(bob, {ann.store.device: (1000, "f" * 64)})
+    ann.session("login").note("goes on")
+    (problem,) = synced(ann).problems
+    circle = identity(bob).circle
+    assert isinstance(problem.error, Truncated) and circle.fingerprint in problem.error.why
+    ann.unshare("login", circle.id)
+    report = synced(ann)
+    assert (report.problems, report.waiting) == ([], 0)
+    assert notes(ann, "login") == ["precious", "goes on"]

@@ -11,9 +11,10 @@ pack, so nothing of either can be exchanged, and both are sealed, so nobody else
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from holdfast.errors import Downgraded, Locked, NotEntitled, Swapped, Tampered
 from holdfast.remote import code
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 KIND = "SEALED"
 UNSAID = msgspec.UNSET
 """Of a field that came later: it is not written at all."""
+Number = Annotated[int, Meta(ge=1, le=2**53)]
+"""What an event can have for one: a claim that tells of others is a lie."""
 Devices = Callable[[str, str], bytes | None]
 """The verify key of a circle's signer; None where it is not known."""
 
@@ -41,15 +44,15 @@ class Claim(Struct, frozen=True):
 
     session: str
     device: str
-    first: int
-    last: int
+    first: Number
+    last: Number
     before: str
     after: str
     epoch: int
     circle: str
     signer: str
     made: int
-    heads: dict[str, tuple[int, str]] = {}
+    heads: dict[str, tuple[Number, str]] = {}
     tombstone: str = ""
     name: str = ""
     version: int = VERSION

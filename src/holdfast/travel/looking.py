@@ -26,8 +26,9 @@ from holdfast.model import event as ev
 from holdfast.model.event import Sealed
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import Link, Missing, Plan, Stretch, Told, back, missing
-from holdfast.remote import names
+from holdfast.remote import code, names
 from holdfast.remote.names import PackName
+from holdfast.remote.sealed import Claim
 from holdfast.store import View
 from holdfast.store.remotes import TURN
 from holdfast.text import tame
@@ -70,7 +71,7 @@ class Looking:
             self._trip.clock.sleep(pause)
             self._exchange.list_again()
         if lacking and not (self._trip.again and self._have(lacking)):
-            raise self._lie(lacking)
+            raise self._lie(lacking, [one.claim for one in opened.values()])
         return self._done(opened)
 
     def _done(self, opened: dict[str, Opened]) -> list[Opened]:
@@ -187,7 +188,7 @@ class Looking:
         every = (one.told for one in lacking)
         return all(told.hash in self._hashes.get((told.device, told.n), ()) for told in every)
 
-    def _lie(self, lacking: Sequence[Missing]) -> Tampered:
+    def _lie(self, lacking: Sequence[Missing], claims: Sequence[Claim]) -> Tampered:
         first = min(lacking, key=lambda one: (not one.instead, not one.told.here))
         told = first.told
         kind = Forked if first.instead else RolledBack if told.here else Truncated
@@ -197,14 +198,22 @@ class Looking:
             Truncated: "the remote does not show all that is there",
         }[kind]
         again = f"; to put it there again: holdfast push {self._trip.known.name} --again"
+        device = tame(told.device, limit=MOST_NAME, lines=False)
+        why = f"of device {device} it has events up to {first.whole}, not {told.n}"
+        if first.instead:
+            why = f"event {told.n} of device {device} is another one"
         return kind(
             what,
-            why=f"of device {told.device} it has events up to {first.whole}, not {told.n}"
-            if not first.instead
-            else f"event {told.n} of device {told.device} is another one",
+            why=why + ("" if told.here else self._tellers(told, claims)),
             hint=_LATE + (again if self._have(lacking) else ""),
             session=self._session,
         )
+
+    def _tellers(self, told: Told, claims: Sequence[Claim]) -> str:
+        """Who else tells it: they may be the ones who lie."""
+        every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
+        others = sorted(every - {self._trip.identity.circle.id})
+        return f", as {', '.join(map(code.grouped, others))} tells" if others else ""
 
     # -- who may have put it there -------------------------------------------------------------
 

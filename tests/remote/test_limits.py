@@ -17,7 +17,7 @@ from holdfast.errors import InvalidInput, RemoteFailed
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
 from holdfast.model.travel import Stretch
-from holdfast.remote import names
+from holdfast.remote import code, names
 from holdfast.remote.folder import FolderRemote
 from holdfast.travel import quick_pack
 from tests.homes import Home
@@ -135,3 +135,9 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     monkeypatch.setattr("holdfast.travel.looking.MEMORY", 1)
     assert synced(desk).problems == []
     assert all(desk.store.blob(digest) is not None for digest in digests)
+
+
+@pytest.mark.parametrize("sign", ["x", " "])
+def test_a_code_that_is_far_too_long_is_refused_before_it_is_read(sign: str) -> None:
+    with pytest.raises(InvalidInput, match="recovery code"):
+        code.seed_of(sign * 1_000_000)

@@ -95,6 +95,10 @@ def _digits(text: str) -> str:
 # --- codes ------------------------------------------------------------------------------------
 
 
+_LONGEST = 2000
+"""More characters than any code has: reading one takes time in the square of them."""
+
+
 def encode(raw: bytes) -> str:
     """Bytes as a code, with their sum."""
     data = raw + sha256(b"holdfast code\n" + raw).digest()[:_SUM]
@@ -105,7 +109,9 @@ def encode(raw: bytes) -> str:
 
 def decode(text: str, what: str) -> bytes:
     """The bytes of a code that someone typed; what is no such code is refused with the reason."""
-    clean = text.lower().translate(_LOOKS_LIKE)
+    clean = text[: 2 * _LONGEST].lower().translate(_LOOKS_LIKE)
+    if len(text) > 2 * _LONGEST or len(clean) > _LONGEST:
+        raise InvalidInput(f"this is no {what}", why="it is far too long")
     strange = sorted(set(clean) - set(_CROCKFORD))
     if strange:
         raise InvalidInput(f"this is no {what}", why=f"it has {strange[0]!r} in it")

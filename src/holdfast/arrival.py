@@ -352,14 +352,27 @@ def restore(session: Recorder, *, force: bool = False) -> list[Put]:
     return [_put(session, row, force) for row in rows if isinstance(row, Artifact)]
 
 
+def _allowed(stored: str, root: str) -> str:
+    """Where an artifact may be written, "" if nowhere.
+
+    Hooks of git, settings of agents and editors: what is hidden is what tools run unasked, and a
+    session may be another person's.
+    """
+    if any(part.startswith(".") for part in stored.split("/")):
+        return ""
+    try:
+        return absolute(stored, root)
+    except InvalidInput:
+        return ""
+
+
 def _put(session: Recorder, row: Artifact, force: bool) -> Put:
-    # What git or a hook of it runs is never taken from a session: it may be another person's.
-    if ".git" in row.path.casefold().split("/"):
+    path = _allowed(row.path, session.home.workspace.tree.root)
+    if not path:
         return Put(row.path, "refused")
     data = session.home.store.blob(row.digest) if row.kept else None
     if data is None:
         return Put(row.path, "unknown")
-    path = absolute(row.path, session.home.workspace.tree.root)
     there = files.read_optional(path, _KNOWN, follow=False)
     if there is not None and digest_of(there) == row.digest:
         return Put(row.path, "same")

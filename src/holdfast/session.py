@@ -555,8 +555,8 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def artifact_restore(self, *, force: bool = False) -> list[Put]:
         """Write the artifacts that came with the session into this project.
 
-        A file that is there and differs is left as it is, unless forced; what git would run is
-        never written.
+        A file that is there and differs is left as it is, unless forced. What is hidden is never
+        written, since tools run it unasked, nor is what lies outside the project.
         """
         from holdfast.arrival import restore
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import InvalidInput, arrival
 from holdfast.home import Holdfast
+from holdfast.model.event import ArtifactSaved
 from holdfast.session import Session
 from tests.remote.travelling import Travellers, travel
 
@@ -150,7 +151,13 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     hook = move.folder("laptop") / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\n")
-    session.artifact(str(hook))
+    settings = move.folder("laptop") / "sub" / ".claude" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    for path in (hook, settings):
+        session.artifact(str(path))
+    for strange in ("/etc/out.py", "sub/../../out.py"):
+        session.record(ArtifactSaved(path=strange, digest="0" * 64, size=1, kept=True))
     travel(move.laptop)
     move.desktop.arrive()
     there, place = move.desktop.session("login"), move.folder("desktop") / "a.py"
@@ -158,7 +165,10 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     def restored(*, force: bool = False) -> dict[str, str]:
         return {one.path: one.word for one in there.artifact_restore(force=force)}
 
-    assert restored() == {"a.py": "written", ".git/hooks/post-checkout": "refused"}
+    first = restored()
+    assert first.pop("a.py") == "written"
+    assert len(first) == 4 and set(first.values()) == {"refused"}
+    assert not (move.folder("desktop") / "sub").exists()
     assert place.read_text() == "a = 1\n"
     assert not (move.folder("desktop") / ".git" / "hooks" / "post-checkout").exists()
     assert restored()["a.py"] == "same"

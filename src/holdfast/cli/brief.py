@@ -163,7 +163,7 @@ _RESTORED = {
     "same": "there already",
     "differs": "differs here, left as it is; to write it anyway: --force",
     "unknown": "only its digest came with the session",
-    "refused": "is never written: git would run it",
+    "refused": "is never written: hidden files are run unasked, others lie outside the project",
 }
 
 

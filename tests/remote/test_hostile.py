@@ -878,8 +878,9 @@ def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
 
 
 def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
-    world: World, ann: Holdfast
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", lambda self, seconds: None)
     bob = world.person("bob")
     ann.share("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)

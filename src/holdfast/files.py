@@ -247,7 +247,7 @@ class locked:
 
 
 # Who writes on has a lock most of the time: others must look often to find it free.
-_LONGEST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.05
 
 
 def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:

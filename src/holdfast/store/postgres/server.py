@@ -44,6 +44,7 @@ _FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F â
 _NOT_THERE_YET = ("42P01", "3F000")
 _NO_OPTIONS = "unsupported startup parameter"
 _STARTING = ("57P03", "57P01", "57P02")
+_NOT_PREPARED = ("26000", "42P05")
 
 
 class Lost(Exception):
@@ -192,6 +193,10 @@ class Server:
             result = act(connection)
         except psycopg.Error as error:
             self.give_back(connection)
+            if error.sqlstate in _NOT_PREPARED:
+                # A pooler gave it to others meanwhile: nothing was done, and nothing is kept there.
+                self.place.prepares = False
+                raise Lost from error
             raise self.translated(error, operation) from error
         except BaseException:
             self.give_back(connection)

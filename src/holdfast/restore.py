@@ -245,6 +245,8 @@ def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Ma
         return _Verdict([], 0, len(events), f"the session is damaged here: {error}")
     fresh = [sealed for sealed in events if sealed.hash not in headers]
     held = len(events) - len(fresh)
+    if manner.foreign:
+        _require_not_in_our_name(journal, session, fresh, manner.name)
     why = _reason_to_skip(session, here, fresh, gone=gone, entitled=manner.entitled)
     if manner.foreign and not here and Tombstones(map(ev.read, fresh)).whole:
         why = "it was forgotten where the pack was made"
@@ -255,6 +257,22 @@ def _judge(journal: Journal, session: str, events: Sequence[Sealed], manner: _Ma
     lack = {sealed.hash for sealed in here if sealed.data is None}
     blank = {sealed.hash for sealed in events if sealed.data is not None and sealed.hash in lack}
     return _Verdict(taken, held, len(fresh) - len(taken), kept=kept, blank=blank)
+
+
+def _require_not_in_our_name(
+    journal: Journal, session: str, fresh: Iterable[Sealed], name: str
+) -> None:
+    """Anyone can write an id into a file, and what we say next would follow what we never said:
+    it could be pushed no more."""
+    ours = journal.store.devices()
+    if any(ev.parse_header(sealed.header).device in ours for sealed in fresh):
+        raise Refused(
+            f"{name} has events under an id of this device that are not here",
+            why="anyone can write that into a file",
+            hint="if it is a backup or an export of yours: holdfast restore FILE",
+            session=session,
+            file=name,
+        )
 
 
 def _kept(here: Sequence[Sealed], fresh: Sequence[Sealed]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import backup, erasure, restore
-from holdfast.errors import NotEntitled, Swapped, Tampered, Unreachable
+from holdfast.errors import NotEntitled, Refused, Swapped, Tampered, Unreachable
 from holdfast.home import Holdfast
 from holdfast.model.tombstone import Rights
 from holdfast.remote import names
@@ -366,7 +366,10 @@ def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
     world.person("bob").import_(exported(world, ann))
     bob = under_the_id_of(world, "bob", ann.store.device)
     forget(bob, "precious")
-    (taken,) = ann.import_(exported(world, bob, "forged")).sessions
+    path = exported(world, bob, "forged")
+    with pytest.raises(Refused):
+        ann.import_(path)
+    (taken,) = ann.restore(path).sessions  # nor does it by her own word
     assert (taken.new, taken.kept) == (1, 1) and holds(ann)
     desk = world.device("desk", by=ann)
     (problem,) = synced(ann).problems
@@ -531,7 +534,7 @@ def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_rest
         assert holds(hf, "the last word") and not holds(hf, "a slip")
 
 
-def test_what_a_file_says_under_an_id_of_ours_is_not_pushed_as_ours(
+def test_what_a_file_says_under_an_id_of_ours_is_not_taken_unless_we_vouch_for_it(
     world: World, ann: Holdfast
 ) -> None:
     synced(ann)
@@ -539,11 +542,15 @@ def test_what_a_file_says_under_an_id_of_ours_is_not_pushed_as_ours(
     bob = under_the_id_of(world, "bob", ann.store.device)
     bob.session("login").note("never said by ann")
     path = exported(world, bob, "forged")
-    ann.import_(path)
+    with pytest.raises(Refused, match="under an id of this device") as refused:
+        ann.import_(path)
+    assert "holdfast restore FILE" in refused.value.hint
+    # What she says next would follow it, and no other device could ever take that.
     ann.session("login").note("goes on")
-    report = synced(ann)
-    assert [type(one.error) for one in report.problems] == [NotEntitled]
-    assert (report.up, report.waiting) == (1, 1)
+    desk = world.device("desk", by=ann)
+    for hf in (ann, desk):
+        assert synced(hf).problems == []
+    assert notes(desk, "login") == ["precious", "goes on"]
     ann.restore(path)  # her word that it is hers after all
     assert synced(ann).problems == []
     assert ann.unpushed() == 0

@@ -17,7 +17,7 @@ from msgspec import Struct
 from holdfast import __version__, files, git
 from holdfast.clock import ago
 from holdfast.config import child_environment
-from holdfast.errors import HoldfastError, InvalidInput, NoSession
+from holdfast.errors import InvalidInput, NoSession
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, State
 from holdfast.place import absolute
@@ -181,15 +181,6 @@ def _arrived(home: Holdfast, row: dict[str, Any]) -> _Arrived:
         fits = _BY_NAME
     begun_by = next(iter(core.chains), "")
     return _Arrived(row["id"], row["status"], row["goal"], fits, begun_by not in persons(home))
-
-
-def project_of(home: Holdfast, session: str) -> str:
-    """The project that a session was begun in, wherever that was."""
-    try:
-        with home.store.view(session) as view:
-            return home.journal.state(view).core.project
-    except HoldfastError:
-        return ""
 
 
 def origin(home: Holdfast, state: State) -> str:

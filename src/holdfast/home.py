@@ -595,22 +595,15 @@ class Holdfast(TravelVerbs):
         held: dict[object, Holders] = {}
         for holder, word in self.workspace.holders(""):
             held.setdefault(holder.session, []).append((holder, word))
+        shown = [listing(row, held.get(row["id"], [])) for row in rows]
+        # One that came from elsewhere, and was not taken up here yet, says where it was begun.
         return [
-            {
-                **listing(row, held.get(row["id"], [])),
-                "project": names[row["project"]] or self._begun_in(row["id"]),
-            }
-            for row in rows
+            one | {"project": names[row["project"]] or one["project"]}
+            for one, row in zip(shown, rows, strict=True)
         ]
 
     def _project_name(self, number: object) -> str:
         return self.store.local.project_name(number) if isinstance(number, int) else ""
-
-    def _begun_in(self, session: object) -> str:
-        """The project of a session that came from elsewhere and was not taken up here yet."""
-        from holdfast.arrival import project_of
-
-        return project_of(self, str(session))
 
     def use(self, text: str) -> Session:
         """Make a session the current one of this folder."""

@@ -78,6 +78,7 @@ def _listing(row: dict[str, object], dead: set[str]) -> dict[str, Any]:
         "next": what_next(summary.get("next", ""), unknown, paused=row["status"] == "paused"),
         "attention": list(summary.get("attention", [])) if row["sound"] else ["damaged"],
         "archived": bool(row["archived"]),
+        "project": summary.get("project", ""),
         "began_at": _stamp(row["began"]),
         "updated_at": _stamp(row["updated"]),
     }

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import holdfast
 from tests.surface.support import Cli
 
 HEAVY = set(
@@ -45,10 +47,19 @@ def _imports(script: str, *argv: str) -> set[str]:
 
 
 @pytest.fixture
-def session(cli: Cli) -> Cli:
+def session(cli: Cli, tmp_path: Path) -> Cli:
     cli.start()
     # The first event of an hour also makes a backup, which may cost more.
+    _from_elsewhere(cli, tmp_path)
     return cli
+
+
+def _from_elsewhere(cli: Cli, path: Path) -> None:
+    """A session that is of no project here, as those that came from other devices are."""
+    with holdfast.open(str(path / "other"), cwd=str(path), trust_env=False) as hf:
+        hf.start("begun elsewhere", id="elsewhere")
+        saved = hf.backup(str(path / "usb")).path
+    cli.ok("restore", saved)
 
 
 @pytest.mark.parametrize("argv", [["status"], ["list"], [], ["list", "--all"]])

@@ -310,6 +310,7 @@ def summary(state: State) -> dict[str, Any]:
     return {
         "status": core.status,
         "goal": _cut(core.goal),
+        "project": _cut(core.project, 40),
         "progress": round(fraction, 4),
         "progress_from": origin,
         "next": _cut(next_step(state)),

@@ -354,33 +354,33 @@ class _Visit:
 
 
 def _unjoined(remote: str, session: str) -> Moved:
-    moved = Moved(session)
-    moved.error = Swapped(
+    return _not_taken(
+        session,
         f"session {session}, which was imported here, is now shared with you by its owner",
-        why="what you added to it would be theirs to read",
-        hint=f"to bring both together: holdfast pull {remote} --join {session}",
-        session=session,
+        "what you added to it would be theirs to read",
+        f"to bring both together: holdfast pull {remote} --join {session}",
     )
-    return moved
 
 
 def _clash(place: str, session: str) -> Moved:
-    moved = Moved(session)
-    moved.error = Swapped(
+    return _not_taken(
+        session,
         f"someone shares another session {session} with you than the one that is known here",
-        why=f"it lies at {names.within(place)}",
-        hint="it was not taken; ask whoever shares it to give it another id",
-        session=session,
+        f"it lies at {names.within(place)}",
+        "it was not taken; ask whoever shares it to give it another id",
     )
-    return moved
 
 
 def _own_clash(place: str, session: str) -> Moved:
-    moved = Moved(session)
-    moved.error = Swapped(
+    return _not_taken(
+        session,
         f"another device of yours has another session {session} than the one that is known here",
-        why=f"it lies at {names.within(place)}",
-        hint="it was not taken, and stays there; on that device, work on under another id",
-        session=session,
+        f"it lies at {names.within(place)}",
+        "it was not taken, and stays there; on that device, work on under another id",
     )
+
+
+def _not_taken(session: str, what: str, why: str, hint: str) -> Moved:
+    moved = Moved(session)
+    moved.error = Swapped(what, why=why, hint=hint, session=session)
     return moved

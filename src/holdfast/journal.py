@@ -333,11 +333,7 @@ class Journal:
             _require_listed_well(view)
             was_over = self._state(view)[0].core.forgotten
             if was_over and entitled is None:
-                raise Refused(
-                    f"session {session} was forgotten here",
-                    why="its content must not come back",
-                    hint="import it under another home if you want it again",
-                )
+                raise _forgotten_here(session)
             held = list(view.events())
             fresh = _new_events(session, held, incoming)
             added[0] = len(fresh)
@@ -349,11 +345,7 @@ class Journal:
             if entitled is None:
                 meeting.spare_what_is_held()
             elif meeting.is_ended_by_others:
-                raise Refused(
-                    f"session {session} was forgotten by someone else",
-                    why="it is not theirs to forget, and is kept here",
-                    session=session,
-                )
+                raise _forgotten_by_others(session)
             if not (fresh or meeting.erased or meeting.filled) and not (blobs and held):
                 return None
             return self._merged(view, meeting, blobs)
@@ -644,6 +636,22 @@ class _Meeting:
             if wanted and one.data is not None and may_name(one.data):
                 wanted -= set(blob_names(Sealed(one.header, one.salt, one.data)))
         return not wanted
+
+
+def _forgotten_here(session: str) -> Refused:
+    return Refused(
+        f"session {session} was forgotten here",
+        why="its content must not come back",
+        hint="import it under another home if you want it again",
+    )
+
+
+def _forgotten_by_others(session: str) -> Refused:
+    return Refused(
+        f"session {session} was forgotten by someone else",
+        why="it is not theirs to forget, and is kept here",
+        session=session,
+    )
 
 
 def _is_stone(one: Stored | Sealed) -> bool:

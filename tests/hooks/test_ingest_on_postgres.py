@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.spooling import Hooks
-from tests.hooks.test_ingest import (
+from tests.hooks.test_ingest import (  # noqa: F401 - collected here, too
     pytestmark,
     test_end_in_order_pauses_and_the_next_start_resumes,
     test_hook_answers_in_the_form_of_the_agent,
@@ -19,17 +19,6 @@ from tests.hooks.test_ingest import (
     test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end,
     test_whole_turn_is_recorded_with_who_did_it_and_when,
 )
-
-SAMPLE = [
-    pytestmark,
-    test_end_in_order_pauses_and_the_next_start_resumes,
-    test_hook_answers_in_the_form_of_the_agent,
-    test_payloads_that_were_recorded_and_not_deleted_are_recorded_once,
-    test_process_that_died_in_a_tool_leaves_an_unknown_outcome,
-    test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end,
-    test_whole_turn_is_recorded_with_who_did_it_and_when,
-]
-"""So that none of them is imported for nothing."""
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.home import Holdfast
 from holdfast.testing.storage import MemoryRemote
 from tests import servers
+from tests.remote.people import World
 from tests.remote.quick import seal_quickly
 from tests.remote.travelling import Travellers
 from tests.servers import Server
@@ -51,3 +53,20 @@ def travellers(tmp_path: Path) -> Iterator[Travellers]:
 @pytest.fixture
 def remote() -> MemoryRemote:
     return MemoryRemote()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Persons and their devices, as many as are made."""
+    made = World(tmp_path)
+    yield made
+    for hf in made.homes:
+        hf.close()
+
+
+@pytest.fixture
+def ann(world: World) -> Holdfast:
+    """A person with a session that others would like to have."""
+    hf = world.person("ann")
+    hf.start("Add login", id="login").note("precious")
+    return hf

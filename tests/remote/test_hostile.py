@@ -33,22 +33,7 @@ from holdfast.testing.storage import Wrapper
 from holdfast.travel.circling import identity
 from holdfast.travel.session_keys import Identity, SessionKeys
 from holdfast.travel.visit import Manner, Report, visit
-from tests.remote.test_sharing import World, notes, person_of, synced
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    for hf in made.homes:
-        hf.close()
-
-
-@pytest.fixture
-def ann(world: World) -> Holdfast:
-    hf = world.person("ann")
-    hf.start("Add login", id="login").note("precious")
-    return hf
+from tests.remote.people import World, notes, person_of, synced
 
 
 def lure(world: World, by: Holdfast, to: Holdfast, session: str) -> str:

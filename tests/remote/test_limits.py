@@ -21,10 +21,8 @@ from holdfast.remote import code, names
 from holdfast.remote.folder import FolderRemote
 from holdfast.travel import quick_pack
 from tests.homes import Home
-from tests.remote.test_own_word import ann, world
-from tests.remote.test_sharing import World, synced
+from tests.remote.people import World, synced
 
-__all__ = ["ann", "world"]
 HASH = "0" * 32
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,7 @@ from holdfast.remote import names
 from holdfast.remote import ring as rings
 from holdfast.travel.circling import identity
 from holdfast.travel.session_keys import SessionKeys
-from tests.remote.test_sharing import World, notes, person_of, synced
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    for hf in made.homes:
-        hf.close()
-
-
-@pytest.fixture
-def ann(world: World) -> Holdfast:
-    hf = world.person("ann")
-    hf.start("Add login", id="login").note("precious")
-    return hf
+from tests.remote.people import World, notes, person_of, synced
 
 
 def holds(hf: Holdfast, text: str = "precious") -> bool:

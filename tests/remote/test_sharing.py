@@ -2,81 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast import keychain
-from holdfast.config import load
 from holdfast.errors import InvalidInput, Locked, NotEntitled, Refused
 from holdfast.home import Holdfast
-from holdfast.keychain import Asking, Changed
-from holdfast.model.event import NoteAdded
+from holdfast.keychain import Changed
 from holdfast.remote import names
 from holdfast.remote import ring as rings
-from holdfast.travel.visit import Manner, Report, visit
-
-
-class World:
-    """Homes of several devices and persons around one remote."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.remote = folder, folder / "remote"
-        self.homes: list[Holdfast] = []
-
-    def home(self, name: str) -> Holdfast:
-        settings = load(str(self.folder / name), trust_env=False, overrides={"auto_sync": "off"})
-        hf = Holdfast(settings, cwd=str(self.folder))
-        hf.store.remotes.add("usb", f"folder:{self.remote}", "", 1)
-        self.homes.append(hf)
-        return hf
-
-    def again(self, name: str) -> Holdfast:
-        """The same home, as another process has it."""
-        settings = load(str(self.folder / name), trust_env=False, overrides={"auto_sync": "off"})
-        self.homes.append(Holdfast(settings, cwd=str(self.folder)))
-        return self.homes[-1]
-
-    def person(self, name: str) -> Holdfast:
-        hf = self.home(name)
-        hf.key_init()
-        return hf
-
-    def device(self, name: str, by: Holdfast) -> Holdfast:
-        hf = self.home(name)
-        asking = hf.devices_add()
-        assert isinstance(asking, Asking)
-        changed = by.devices_approve(asking.code)
-        hf.devices_add(confirm=changed.circle.fingerprint)
-        return hf
-
-    def files(self, part: str) -> dict[str, bytes]:
-        found = (path for path in self.remote.rglob("*") if path.is_file())
-        return {str(path): path.read_bytes() for path in found if f"/{part}/" in str(path)}
-
-
-def synced(hf: Holdfast) -> Report:
-    (known,) = hf.store.remotes.all()
-    manner = Manner(patience=())
-    return visit(hf, known, manner)
-
-
-def notes(hf: Holdfast, session: str) -> list[str]:
-    bodies = (line.event.body for line in hf.session(session).log())
-    return [body.text for body in bodies if isinstance(body, NoteAdded)]
-
-
-def person_of(hf: Holdfast) -> str:
-    return str(hf.key_show()["person"])
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    for hf in made.homes:
-        hf.close()
+from tests.remote.people import World, notes, person_of, synced
 
 
 @pytest.fixture

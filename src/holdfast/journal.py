@@ -388,6 +388,7 @@ class Journal:
             remotes.owners(session),
             circle=remotes.circle(),
             owner=remotes.owner(session),
+            disputed=remotes.beside(session).values(),
         )
 
     def _says(self, session: str) -> bool:

@@ -149,11 +149,17 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
         ("owner", "", True),
         ("desk", "mine", True),
         ("desk", "other", False),
+        ("both", "both", False),
+        ("other", "both", False),
+        ("both", "other", True),
+        ("owner", "both", True),
+        ("mine", "both", True),
     ],
 )
 def test_who_may_erase_at_home(device: str, of: str, may: bool) -> None:
     whose = {"other": "bob", "others-desk": "bob", "owner": "cat", "desk": "ann", "mine": "bob"}
-    rights = Rights(["mine", "before"], whose, circle="ann", owner="cat")
+    whose["both"] = "bob"
+    rights = Rights(["mine", "before"], whose, circle="ann", owner="cat", disputed=["both"])
     assert rights.may_erase(device, of) is may
 
 
@@ -436,6 +442,7 @@ def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SessionKeys, "seal", as_imported)
         patch.setattr("holdfast.travel.exchange.Exchange.is_ours", lambda *_: True)
+        patch.setattr("holdfast.travel.exchange.Exchange.is_beside", lambda *_: False)
         assert synced(fake).up >= 1
     for hf in (cat, bob):
         assert [type(one.error) for one in synced(hf).problems] == [Tampered]
@@ -478,22 +485,106 @@ def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
     assert notes(bob, "login") == ["precious"]
 
 
-def test_what_cannot_be_pushed_because_someone_holds_our_id_is_told(
-    world: World, ann: Holdfast
-) -> None:
-    desk, bob = world.device("desk", by=ann), world.person("bob")
+# --- someone else was there first, under an id of ours -------------------------------------------
+
+
+def forestalled(world: World, ann: Holdfast, victim: Holdfast) -> Holdfast:
+    """Someone who may continue puts events there under the id of a device that worked apart."""
+    bob = world.person("bob")
     ann.share("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
-    synced(desk)
-    desk.session("login").note("worked apart")
-    bob = under_the_id_of(world, "bob", desk.store.device)
+    synced(victim)
+    victim.session("login").note("worked apart")
+    bob = under_the_id_of(world, "bob", victim.store.device)
     bob.session("login").note("made up")
     assert synced(bob).problems == []
-    (problem,) = synced(desk).problems
-    assert isinstance(problem.error, Tampered) and "unshare login" in problem.error.hint
-    assert notes(desk, "login")[-2:] in (["made up", "worked apart"], ["worked apart", "made up"])
+    return bob
+
+
+ALL = ["goes on", "made up", "precious", "worked apart"]
+
+
+def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
+    world: World, ann: Holdfast
+) -> None:
+    """What it writes later follows that: nobody could take any of it."""
+    desk = world.device("desk", by=ann)
+    bob, taken = forestalled(world, ann, desk), desk.store.device
+    report = synced(desk)
+    assert (report.problems, report.up, report.waiting) == ([], 1, 0)
+    (told,) = report.sessions[0].aside
+    assert isinstance(told, Tampered) and "unshare login" in told.hint
+    assert identity(bob).circle.fingerprint in told.why
     desk.session("login").note("goes on")
-    assert synced(desk).up == 1  # under another id
+    assert (synced(desk).worst, desk.store.device != taken) == (None, True)
+    for hf in (ann, world.device("blank", by=ann)):
+        report = synced(hf)
+        assert (report.worst, report.sessions[0].loose) == (None, 0)
+        assert sorted(notes(hf, "login")) == ALL
+        assert hf.journal.verify("login").ok
+        assert hf.store.remotes.persons()[taken] == "unknown, two persons wrote under its id"
+        assert hf.store.remotes.owners("login")[taken] == identity(bob).circle.id
+    for hf in (ann, desk, ann):
+        assert synced(hf).worst is None
+
+
+def test_a_push_of_it_that_is_half_done_is_taken_as_it_comes(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.travel.parcels.MOST_EVENTS", 1)
+    desk = world.device("desk", by=ann)
+    forestalled(world, ann, desk)
+    before = world.files("p")
+    desk.session("login").note("goes on")  # under the same id
+    assert synced(desk).up == 2
+    first, second = sorted(path for path in world.files("p") if path not in before)
+    assert ("-000000000001-" in first, "-000000000002-" in second) == (True, True)
+    for path in (first, second):
+        data = Path(path).read_bytes()
+        Path(path).unlink()
+        blank = world.device(f"without-{'first' if path == first else 'second'}", by=ann)
+        synced(blank)
+        assert "goes on" not in notes(blank, "login")
+        Path(path).write_bytes(data)
+        assert synced(blank).worst is None
+        assert sorted(notes(blank, "login")) == ALL
+
+
+def test_nobody_erases_by_an_id_that_two_persons_wrote_under(world: World, ann: Holdfast) -> None:
+    desk = world.device("desk", by=ann)
+    bob = forestalled(world, ann, desk)
+    for hf in (desk, ann, bob):
+        synced(hf)
+    bob.restore(exported(world, ann, "all"))
+    forget(bob, "worked apart")
+    synced(bob)
+    laptop = world.device("laptop", by=ann)
+    for hf in (ann, desk, laptop):
+        synced(hf)
+        assert holds(hf, "worked apart")
+    ann.backup()
+    assert holds(rebuilt(world, ann, "rebuilt"), "worked apart")
+    forget(ann, "made up")  # who owns the session may
+    for hf in (ann, desk, laptop, ann):
+        assert synced(hf).problems == []
+        assert not holds(hf, "made up")
+
+
+def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
+    world: World, ann: Holdfast
+) -> None:
+    cat = world.person("cat")
+    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    forestalled(world, ann, cat)
+    (problem,) = synced(cat).problems
+    assert isinstance(problem.error, Tampered) and "export FILE" in problem.error.hint
+    cat.session("login").note("goes on")
+    assert synced(cat).up == 1  # under another id
+    synced(ann)
+    assert sorted(notes(ann, "login")) == ["made up", "precious"]  # the rest waits
+    ann.import_(exported(world, cat))
+    assert synced(ann).problems == []
+    assert sorted(notes(ann, "login")) == ALL
 
 
 def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_restored_on(

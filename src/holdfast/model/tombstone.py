@@ -33,20 +33,29 @@ class Rights:
     Whatever this home wrote itself, under any id, is the word of its user and holds here for all
     of it. Others have a say in their own chains, persons in those of their devices, and the owner
     of a session in all of it. Whose a chain is that nobody showed to be theirs, is unknown.
+    Where two persons wrote under one id it tells nothing, and only the owner has a say.
     """
 
     def __init__(
-        self, mine: Iterable[str], whose: Mapping[str, str], *, circle: str = "", owner: str = ""
+        self,
+        mine: Iterable[str],
+        whose: Mapping[str, str],
+        *,
+        circle: str = "",
+        owner: str = "",
+        disputed: Iterable[str] = (),
     ) -> None:
         """`whose` tells the circle of a device, `circle` is that of this home."""
         self._mine, self._whose = frozenset(mine), whose
         self._circle, self._owner = circle, owner
+        self._disputed = frozenset(disputed)
 
     def may_erase(self, device: str, of: str) -> bool:
-        if device == of or device in self._mine:
+        if device in self._mine or (device == of and of not in self._disputed):
             return True
         circle = self._of(device)
-        return bool(circle) and circle in (self._owner, self._of(of))
+        of_one = "" if of in self._disputed else self._of(of)
+        return bool(circle) and circle in (self._owner, of_one)
 
     def _of(self, device: str) -> str:
         return self._circle if device in self._mine else self._whose.get(device, "")

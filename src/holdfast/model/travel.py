@@ -188,6 +188,13 @@ def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
         hash = links[hash][2]
 
 
+def root(hash: str, links: Mapping[str, Link]) -> str:
+    """The first event of the branch that ends with one, as far back as `links` reach."""
+    while hash in links and links[hash][2] in links:
+        hash = links[hash][2]
+    return hash
+
+
 # --- putting small packs together -------------------------------------------------------------
 
 

@@ -32,6 +32,9 @@ UNSHARE = "unshare"
 """The word for persons who are to be put out of a session there, by their circles."""
 LEFT = "left"
 """The word for a place that was left when its session joined another, and for packs known there."""
+BESIDE = "beside"
+"""The word for the first events of branches that the owner of a session brought beside someone
+else's under one id, each with that id; true of the home, so kept under no remote."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
 _CIRCLE, _HEARSAY = "circle", "hearsay "
@@ -222,6 +225,17 @@ class Remotes:
             (session,),
         )
         return {str(device): str(circle) for device, circle in rows}
+
+    def beside(self, session: str) -> dict[str, str]:
+        """Branches that lie under an id which someone else holds: first events, with the id."""
+        rows = self._read(
+            f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}", (session,)
+        )
+        return {str(name).removeprefix(f"{BESIDE} "): str(device) for name, device in rows}
+
+    def stand_beside(self, session: str, branches: Mapping[str, str]) -> None:
+        """Keep that there are such branches, all of them."""
+        self._store.write(lambda db: _note(db, 0, session, BESIDE, branches))
 
     def shared_at(self, mine: str) -> dict[str, str]:
         """Where the sessions that others own lie, on any remote: it is the same on all."""

@@ -26,6 +26,8 @@ from holdfast.travel.trip import Trip
 MOST_NAME = 60
 IMPORTED = "unknown, imported"
 """Who wrote a chain that came in a file."""
+DISPUTED = "unknown, two persons wrote under its id"
+"""Who wrote a chain that has a branch beside that of whoever holds its id."""
 _ENDED = "no longer shared with you"
 
 T = TypeVar("T")
@@ -77,6 +79,7 @@ class Exchange:
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
         self._elsewhere = remotes.owners(session)
+        self.beside = remotes.beside(session)
         self._own, self._mine = trip.own, trip.identity.circle.id
         self.holds_erased: dict[str, bool] = {}
         """Of packs that were read: whether they hold what is erased here."""
@@ -128,7 +131,7 @@ class Exchange:
             now=now,
             tombstone=tombstone,
             name=told,
-            imported=self.is_imported(one.stretch.device),
+            imported=self.is_imported(one.stretch.device) or self.is_beside(one.stretch.device),
         )
         self.trip.put(name, data)
         self.trip.done("up", one.stretch.last - one.stretch.first + 1)
@@ -136,7 +139,7 @@ class Exchange:
 
     def _author(self, device: str) -> str:
         """The name of the device that wrote a chain: a carried one is not written by this."""
-        if device == self.trip.store.device:
+        if device == self.trip.store.device or self.is_beside(device):
             return self.trip.identity.name
         return self.names.get(device) or self.trip.store.remotes.names().get(device, "")
 
@@ -217,8 +220,28 @@ class Exchange:
     def is_ours(self, device: str) -> bool:
         """Whether a chain is for this person to push: their own, or imported into their session."""
         if self.owners.get(device, self._mine) != self._mine:
-            return False  # someone else wrote under that id, and holds its place there
+            return self.is_beside(device)
         return self.whose(device) == self._mine or self.is_imported(device)
+
+    def is_beside(self, device: str) -> bool:
+        """Whether someone else holds the place of an id of ours there, in a session that we own.
+
+        What was recorded here under it goes there beside theirs, and says nothing of whose it is.
+        """
+        is_held = self.owners.get(device, self._mine) != self._mine
+        return is_held and device in self._own and self.keys.owner == self._mine
+
+    def may_replace(self, device: str) -> bool:
+        """Whether packs of a chain may give way to erased ones that this person puts there."""
+        is_disputed = device in self.beside.values()
+        return self.is_ours(device) and (not is_disputed or self.keys.owner == self._mine)
+
+    def stand_beside(self, branches: Mapping[str, str]) -> None:
+        """Keep branches, by their first events, that lie beside others under the same ids."""
+        if branches.keys() - self.beside.keys():
+            self.beside |= branches
+            self.trip.store.remotes.stand_beside(self.session, self.beside)
+            self.trip.store.remotes.met(dict.fromkeys(branches.values(), DISPUTED))
 
     def may_erase(self, device: str, of: str) -> bool:
         """Whether a device may have events of another erased: of its own person, or its session.
@@ -227,14 +250,17 @@ class Exchange:
         """
         whose = self.owners.get(device) or self.whose(device)
         owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
-        return bool(whose) and (whose == owner or (bool(of) and whose == self.whose(of)))
+        of_one = "" if not of or of in self.beside.values() else self.whose(of)
+        return bool(whose) and whose in (owner, of_one)
 
     def meet(self, claims: Iterable[Claim]) -> None:
         """Keep whose chains these are, and whom the session is shared with."""
         mine, ring = self.trip.identity.circle.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
         remotes = self.trip.store.remotes
-        remotes.met({one.device: _writer(one, mine, people) for one in claims})
+        writers = {one.device: _writer(one, mine, people) for one in claims}
+        disputed = writers.keys() & set(self.beside.values())
+        remotes.met({**writers, **dict.fromkeys(disputed, DISPUTED)})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
         addresses = {one.circle: one.email for one in shared}
         remotes.share(self.session, [_person(one.circle, addresses) for one in shared])

@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.model import event as ev
 from holdfast.model.event import Sealed
 from holdfast.model.tombstone import Tombstones
-from holdfast.model.travel import Link, Missing, Plan, Stretch, Told, back, missing
+from holdfast.model.travel import Link, Missing, Plan, Stretch, Told, back, missing, root
 from holdfast.remote import code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
@@ -236,17 +236,42 @@ class Looking:
         return refused
 
     def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
-        """The packs, if all that was imported into a chain that has an owner is by its owner."""
-        every = list(opened)
+        """The packs, if what was imported into a chain that has an owner is by its owner.
+
+        Or it is a branch of its own from the first event on, beside that chain: then the owner of
+        the session says that its writer found the id taken.
+        """
+        every, late = list(opened), set[str]()
         for one in every if any(one.claim.imported for one in every) else ():
             device = one.claim.device
             owner = self._exchange.owners.get(device, one.claim.circle)
             if one.claim.imported and owner != one.claim.circle:
                 signed = [p for p in every if p.claim.device == device and not p.claim.imported]
                 known = {hash for p in signed for hash in self._opening.content(p)[0].hashes}
-                if not set(self._opening.content(one)[0].hashes) <= known | self._links.keys():
-                    raise self._foreign(one, owner)
-        return every
+                if set(self._opening.content(one)[0].hashes) <= known | self._links.keys():
+                    continue
+                if not self._stands_beside(one, every, known, owner):
+                    late.add(one.name)
+        return [one for one in every if one.name not in late]
+
+    def _stands_beside(
+        self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
+    ) -> bool:
+        """Take a branch as one beside its chain; False if its beginning is yet to come."""
+        links = dict(self._links)
+        for pack in every:
+            if pack.claim.imported and pack.claim.device == one.claim.device:
+                row = self._opening.content(pack)[0]
+                pairs = zip(row.headers, row.hashes, strict=True)
+                links |= {hash: (head.device, head.n, head.prev) for head, hash in pairs}
+        first = root(one.claim.after, links)
+        if links[first][2] and links[first][2] not in signed:
+            return False
+        is_held = first in self._links and first not in self._exchange.beside
+        if is_held or first in signed or links[first][2]:
+            raise self._foreign(one, owner)  # nobody goes on with what someone else signed
+        self._exchange.stand_beside({first: one.claim.device})
+        return True
 
     def _foreign(self, one: Opened, owner: str) -> Tampered:
         return Tampered(

@@ -7,7 +7,7 @@ is held in memory is one row for each chain, however long the journal is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
@@ -231,9 +231,14 @@ def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
 def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
     """Which events of a view are covered; chains that are `forked` are looked at event by event."""
     branching = set(forked) & {one.device for one in there}
+    return Coverage(there, links_of(view, branching) if branching else {})
+
+
+def links_of(view: View, devices: Container[str]) -> dict[str, Link]:
+    """How the events of some chains follow each other."""
     links: dict[str, Link] = {}
-    for stored in view.events() if branching else ():
+    for stored in view.events():
         header = ev.parse_header(stored.header)
-        if header.device in branching:
+        if header.device in devices:
             links[as_sealed(stored).hash] = (header.device, header.n, header.prev)
-    return Coverage(there, links)
+    return links

@@ -13,7 +13,7 @@ from holdfast.errors import NotEntitled, Tampered
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
-from holdfast.model.travel import heads_of
+from holdfast.model.travel import heads_of, root
 from holdfast.remote import code
 from holdfast.store import Stored, View
 from holdfast.store.remotes import Packed
@@ -22,6 +22,14 @@ from holdfast.travel.exchange import IMPORTED, Exchange
 from holdfast.travel.parcels import Parcel, Ready
 from holdfast.travel.replacing import Replacing
 from holdfast.travel.taking import Taking
+
+_UNSHARE = (
+    "the log calls the writer of both unknown; to put them out: holdfast unshare {session} WHO"
+)
+_EXPORT = (
+    "it stays here and goes to other remotes; to give the others all of it:"
+    " holdfast --session {session} export FILE, and each of them: holdfast import FILE"
+)
 
 
 class Pushing:
@@ -83,14 +91,17 @@ class Pushing:
         mine = self._trip.identity.circle.id
         for device in self._stay & self._trip.own:
             if exchange.owners.get(device, mine) != mine:
-                raise Tampered(
-                    "someone else put events under an id of this device there",
-                    why=f"they are signed by {code.grouped(exchange.owners[device])}, and what"
-                    " was recorded here under it cannot follow",
-                    hint="it stays here and goes to other remotes; whoever owns the session can"
-                    f" unshare them: holdfast unshare {exchange.session} WHO",
-                    session=exchange.session,
-                )
+                raise self._taken(device, "cannot follow", _EXPORT)
+
+    def _taken(self, device: str, what: str, hint: str) -> Tampered:
+        session, holder = self._exchange.session, self._exchange.owners[device]
+        return Tampered(
+            "someone else put events under an id of this device there",
+            why=f"they are signed by {code.grouped(holder)}, and what was recorded here under it"
+            f" {what}",
+            hint=hint.format(session=session),
+            session=session,
+        )
 
     def _has_more_of_ours(self) -> bool:
         """Whether the remote has packs of chains that are held here, and nobody looked at them.
@@ -132,12 +143,30 @@ class Pushing:
             elif self._is_hearsay(one):
                 self._doubtful += 1
                 stay.add(device)
+            elif self._exchange.is_beside(device) and not self._is_apart(view, one):
+                stay.add(device)
             if device in stay:
                 self._left += len(one.events)
                 continue
             if self._exchange.is_imported(device):
                 self._imported.add(device)
             yield one
+
+    def _is_apart(self, view: View, parcel: Parcel) -> bool:
+        """Whether it is of a branch that shares no event with what someone else holds there.
+
+        Nobody goes on with what someone else signed; such a branch others take beside theirs.
+        """
+        exchange, device = self._exchange, parcel.stretch.device
+        links = parcels.links_of(view, {device})
+        there = {root(one.after, links) for one in exchange.stretches if one.device == device}
+        first = root(parcel.stretch.after, links)
+        if first in there - exchange.beside.keys():
+            return False
+        if first not in exchange.beside:
+            exchange.stand_beside({first: device})
+            self._moved.aside.append(self._taken(device, "was put there beside it", _UNSHARE))
+        return True
 
     def _is_hearsay(self, parcel: Parcel) -> bool:
         """Whether it would become our word what only a file says."""

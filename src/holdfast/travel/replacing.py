@@ -29,7 +29,7 @@ class Replacing:
         gone = exchange.erased_in(self._view)
         sent = {one.name for one in exchange.sent}
         for one in list(exchange.known.values()):
-            inside = Stretch.of(one).covered(gone) if exchange.is_ours(one.device) else set()
+            inside = Stretch.of(one).covered(gone) if exchange.may_replace(one.device) else set()
             if inside and one.name not in sent and self._holds_any(one, inside):
                 self._replace([one])
 

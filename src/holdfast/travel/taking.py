@@ -133,7 +133,7 @@ class Taking:
             gone = exchange.erased_in(view) if taken and exchange.is_erased(view) else {}
             for one in taken:
                 there = {header.n for header, _ in one.erased}
-                if exchange.is_ours(one.claim.device):
+                if exchange.may_replace(one.claim.device):
                     held = Stretch.of(one.claim).covered(gone) - there
                     exchange.holds_erased[one.name] = bool(held)
 

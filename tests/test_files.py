@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import errno
 import fcntl
 import os
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from _thread import LockType, allocate_lock
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import files
+from holdfast import files, meanwhile
 from holdfast.clock import FakeClock
 from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused, StoreFailed
 
@@ -121,21 +121,19 @@ def test_a_backup_is_no_more_open_than_the_file(tmp_path: Path) -> None:
 def test_what_is_staged_meanwhile_is_staged_when_it_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    started: list[object] = []
+    begun: list[object] = []
     synced: list[int] = []
 
-    def start(run: Callable[[], None], _: tuple[()]) -> None:
-        if len(started) == threads:
-            raise RuntimeError("can't start new thread")
-        started.append(run)
-        run()
+    def begin(run: Callable[[], None]) -> LockType | None:
+        begun.append(run)
+        return meanwhile.begin(run) if threads else None
 
     monkeypatch.setattr(files, "_QUICK", -1.0)
-    monkeypatch.setattr(_thread, "start_new_thread", start)
+    monkeypatch.setattr(files, "_in_a_thread", begin)
     monkeypatch.setattr(os, "fsync", synced.append)
     (aside,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
     assert os.listdir(tmp_path) == [os.path.basename(str(aside))]
-    assert len(started) == threads and len(synced) == 1
+    assert len(begun) == 1 and len(synced) == 1
 
 
 @pytest.mark.parametrize("threads", [0, 1])
@@ -145,17 +143,16 @@ def test_space_is_given_back_whether_or_not_a_thread_can_be_had(
     closed: list[int] = []
     later: list[Callable[[], None]] = []
 
-    def start(run: Callable[[], None], _: tuple[()]) -> None:
-        if not threads:
-            raise RuntimeError("can't start new thread")
+    def begin(run: Callable[[], None]) -> LockType | None:
         later.append(run)
+        return allocate_lock() if threads else None
 
     monkeypatch.setattr(files, "_QUICK", -1.0)
-    monkeypatch.setattr(_thread, "start_new_thread", start)
+    monkeypatch.setattr(files, "_in_a_thread", begin)
     monkeypatch.setattr(os, "close", closed.append)
     files.let_go([71, 72])
     assert closed == ([] if threads else [71, 72])
-    for run in later:
+    for run in later if threads else []:
         run()
     assert closed == [71, 72]
 
@@ -205,12 +202,38 @@ def test_a_thread_that_could_not_go_on_is_stood_in_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(run: object) -> object:
-        return _thread.allocate_lock()
+        return allocate_lock()
 
     monkeypatch.setattr(files, "_QUICK", -1.0)
     monkeypatch.setattr(files, "_in_a_thread", ended)
     (aside,) = files.Staging([(str(tmp_path / "x"), b"one", "a" * 64)]).done()
     assert os.listdir(tmp_path) == [os.path.basename(str(aside))]
+
+
+@pytest.mark.parametrize("slow", [-1.0, 60.0])
+def test_each_is_synced_and_each_failure_told_at_once_or_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: float
+) -> None:
+    synced: list[str] = []
+
+    def sync(fd: int) -> None:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append(name)
+        if name == "b":
+            raise OSError(errno.EIO, "broken")
+        if name == "c":
+            raise MemoryError
+
+    names = ["a", "b", "d"] if slow > 0 else ["a", "b", "c", "d"]
+    fds = [os.open(tmp_path / name, os.O_CREAT | os.O_WRONLY) for name in names]
+    monkeypatch.setattr(files, "_SLOW", slow)
+    monkeypatch.setattr(os, "fsync", sync)
+    failed = dict(zip(names, files._synced(fds), strict=True))
+    assert sorted(synced) == names
+    assert [name for name in names if failed[name] is None] == ["a", "d"]
+    for fd in fds:
+        os.close(fd)
+    assert files._synced([]) == []
 
 
 def test_one_that_cannot_be_synced_keeps_no_other_from_it(

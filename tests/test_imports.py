@@ -33,7 +33,8 @@ ALLOWED = {
     "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",
-    "files": "errors clock sha",
+    "meanwhile": "",
+    "files": "errors clock meanwhile sha",
     "mount": "",
     "config": "errors clock files redact text",
     "place": "errors clock files",

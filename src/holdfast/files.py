@@ -435,26 +435,6 @@ def sync_all(paths: Iterable[str]) -> None:
             raise failure(problem, "write", path) from problem
 
 
-def _in_a_thread(run: Callable[[], None]) -> LockType | None:
-    """Do something meanwhile; a lock that can be had once it is done, None if no thread can."""
-    import _thread
-
-    ended = _thread.allocate_lock()
-    ended.acquire()
-
-    def begin() -> None:
-        try:
-            run()
-        finally:
-            ended.release()
-
-    try:
-        _thread.start_new_thread(begin, ())
-    except RuntimeError:  # there are too many, or the process is about to end
-        return None
-    return ended
-
-
 def _synced(fds: Sequence[int]) -> list[OSError | None]:
     """Sync some files, on a slow disk at the same time; what went wrong with each."""
     clock = Clock()
@@ -468,7 +448,7 @@ def _synced(fds: Sequence[int]) -> list[OSError | None]:
 # How many seconds the last sync took, from when on several are better done at once, and from when
 # on they are better done by a thread.
 _PACE = [0.0]
-_SLOW = 0.001
+_SLOW = 0.0001
 _QUICK = 0.00005
 
 
@@ -481,29 +461,30 @@ def _problem(fd: int) -> OSError | None:
 
 
 def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
-    import _thread
+    # What a thread could not even begin is not synced.
+    failed: list[OSError | None] = [OSError(errno.EIO, "it could not be synced") for _ in fds]
 
-    failed: list[OSError | None] = [None for _ in fds]
-    running = [_thread.allocate_lock() for _ in fds]
-
-    def run(at: int) -> None:
-        try:
+    def task(at: int) -> Callable[[], None]:
+        def sync() -> None:
             failed[at] = _problem(fds[at])
-        finally:
-            running[at].release()
 
-    for at, lock in enumerate(running):
-        lock.acquire()
-        if at == len(fds) - 1:
-            run(at)  # this thread has nothing else to do
-            continue
-        try:
-            _thread.start_new_thread(run, (at,))
-        except RuntimeError:  # there are too many, or the process is about to end
-            run(at)
-    for lock in running:
-        lock.acquire()
+        return sync
+
+    tasks = [task(at) for at in range(len(fds))]
+    ended = [None, *map(_in_a_thread, tasks[1:])]  # the first is left for this thread
+    for sync, end in zip(tasks, ended, strict=False):
+        if end is None:
+            sync()
+        else:
+            end.acquire()
     return failed
+
+
+def _in_a_thread(run: Callable[[], None]) -> LockType | None:
+    """Do something meanwhile; a lock that can be had once it is done, None if no thread can."""
+    from holdfast.meanwhile import begin
+
+    return begin(run)
 
 
 def exchange(path: str, data: bytes, mode: int = 0o600) -> str:

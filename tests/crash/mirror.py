@@ -59,7 +59,7 @@ def _open(home: str, *, later: int = 0, early: bool = False) -> holdfast.Holdfas
 
     A sweep needs the same calls every time.
     """
-    vars(files).update(_QUICK=-1.0 if early else math.inf, _in_a_thread=_at_once)
+    vars(files).update(_SLOW=math.inf, _QUICK=-1.0 if early else math.inf, _in_a_thread=_at_once)
     folder = os.path.dirname(home)
     return holdfast.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
 

@@ -5,6 +5,7 @@ three. The check: nothing recorded is lost, a push that was acknowledged reaches
 whoever looks meets no lie, and the next sync of both makes them equal.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
@@ -45,7 +46,7 @@ class _OneByOne(Executor):
 def _steady() -> None:
     vars(visit)["ThreadPoolExecutor"] = _OneByOne
     vars(parcels)["MOST_EVENTS"] = 2  # several packs, few events
-    vars(files).update(_QUICK=float("inf"), _in_a_thread=mirror._at_once)
+    vars(files).update(_SLOW=math.inf, _QUICK=math.inf, _in_a_thread=mirror._at_once)
 
 
 def _open(home: str, name: str = HERE) -> Holdfast:

@@ -279,8 +279,8 @@ class Mirror:
         finally:
             # Nobody is told of an event that may not come true.
             ahead.told, self._desk.last = self._desk.last, before
-        self._bound.rendered(notes, inside=inside)
         ahead.staging = self._renderer.begin(plans)
+        self._bound.rendered(notes, inside=inside)
 
     def _planned_quickly(self, job: _Job, view: View, inside: Connection) -> Plan:
         """A plan that takes little time, for others wait for the lock, or an error."""

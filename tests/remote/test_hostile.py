@@ -12,6 +12,7 @@ from msgspec import structs
 from holdfast import erasure
 from holdfast.errors import (
     Busy,
+    InvalidInput,
     Locked,
     NotEntitled,
     RemoteFailed,
@@ -878,3 +879,44 @@ def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
     report = synced(ann)
     assert (report.problems, report.waiting) == ([], 0)
     assert notes(ann, "login") == ["precious", "goes on"]
+
+
+def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_again(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the owner can put the other out."""
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", lambda self, seconds: None)
+    bob, cat = world.person("bob"), world.person("cat")
+    for one in (bob, cat):
+        ann.share("login", person_of(one), mode=rings.CONTINUE)
+        synced(one)
+    synced(bob)
+    pushed_with(bob, {ann.store.device: (1000, "f" * 64)})
+    cat.session("login").note("goes on")
+    (problem,) = synced(cat).problems
+    who = identity(bob).circle.fingerprint
+    assert problem.error is not None
+    assert f"holdfast pull usb --session login --doubt {who}" in problem.error.hint
+    (report,) = cat.pull("usb", sessions=["login"], doubt=[who])
+    assert (report.problems, len(report.sessions[0].noticed)) == ([], 1)
+    assert f"--believe {who}" in report.sessions[0].noticed[0].hint
+    for n in (1001, 1002):  # told once for each lie, and nothing stops
+        report = synced(cat)
+        assert (report.worst, report.waiting) == (None, 0)
+        pushed_with(bob, {ann.store.device: (n, "f" * 64)})
+        assert [type(one.worst) for one in cat.pull()] == [Truncated]
+    assert notes(cat, "login").count("by whoever lies") == 3
+    assert cat.journal.verify("login").ok
+    cat.pull("usb", sessions=["login"], believe=[who])
+    pushed_with(bob, {ann.store.device: (1003, "f" * 64)})
+    assert errors(synced(cat)) == [Truncated]
+
+
+def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Holdfast) -> None:
+    synced(ann)
+    mine = identity(ann).circle.fingerprint
+    for who in ("0000-0000-0000-0000-0000", mine):
+        (report,) = ann.pull("usb", sessions=["login"], doubt=[who])
+        assert isinstance(report.worst, InvalidInput)
+    with pytest.raises(InvalidInput, match="name it"):
+        ann.pull(doubt=[mine])

@@ -512,7 +512,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
     bob, taken = forestalled(world, ann, desk), desk.store.device
     report = synced(desk)
     assert (report.problems, report.up, report.waiting) == ([], 1, 0)
-    (told,) = report.sessions[0].aside
+    (told,) = report.sessions[0].noticed
     assert isinstance(told, Tampered) and "unshare login" in told.hint
     assert identity(bob).circle.fingerprint in told.why
     desk.session("login").note("goes on")

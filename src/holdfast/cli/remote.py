@@ -155,6 +155,16 @@ def _pull_arguments(parser: Parser) -> None:
         metavar="SESSION",
         help="one that you imported, added to, and are now shared by its owner",
     )
+    parser.add_argument(
+        "--doubt",
+        action="append",
+        default=[],
+        metavar="WHO",
+        help="go on, in this session, though what they tell to be there is not",
+    )
+    parser.add_argument(
+        "--believe", action="append", default=[], metavar="WHO", help="the end of --doubt"
+    )
 
 
 def _sync_arguments(parser: Parser) -> None:
@@ -175,7 +185,8 @@ def run_push(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
-        return hf.pull(remote, sessions=sessions, join=options.join, on_bytes=on_bytes)
+        said = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
+        return hf.pull(remote, sessions=sessions, **said, on_bytes=on_bytes)
 
     return _travel(travel, options, hf, screen)
 
@@ -256,6 +267,8 @@ def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:
         for error in one.aside[:_SHOWN]:
             where = f"{report.remote}: session {one.session}: a pack was set aside: "
             tell_people(error, screen, where=where)
+        for error in one.noticed[:_SHOWN]:
+            tell_people(error, screen, where=f"{report.remote}: session {one.session}: ")
         _tell_moved(one, screen)
     _tell_new([one.session for one in report.sessions if one.new and one.down], hf, screen)
     if report.error is None:
@@ -338,6 +351,7 @@ def _moved_values(one: Moved) -> dict[str, Any]:
         "stay": one.stay,
         "ended": one.ended,
         "refused": [_error_values(each) for each in one.aside],
+        "noticed": [_error_values(each) for each in one.noticed],
         "error": _error_values(one.error),
     }
 

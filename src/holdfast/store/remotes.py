@@ -5,7 +5,8 @@ remembered here, in the database of the device, where the remote cannot reach. A
 far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
 An *object* is a pack that was seen there and found sound: its name, the stretch it covers. What
 else is to be known of a session there, each thing under its own *word*, is *noted*: `turn`s of its
-keys, packs that were `refused`, and persons who are to be put out (`unshare`) when it is reached.
+keys, packs that were `refused`, persons who are to be put out (`unshare`) when it is reached, and
+those whose word of what is there the user `doubt`s.
 None of this travels.
 
 Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
@@ -30,6 +31,8 @@ REFUSED = "refused"
 """The word for packs that were refused, each with a digest of what they were judged by."""
 UNSHARE = "unshare"
 """The word for persons who are to be put out of a session there, by their circles."""
+DOUBT = "doubt"
+"""The word for persons whose word of what else is there does not count, by their circles."""
 LEFT = "left"
 """The word for a place that was left when its session joined another, and for packs known there."""
 BESIDE = "beside"

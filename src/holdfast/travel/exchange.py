@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from holdfast.errors import HoldfastError, NoSession
+from holdfast.errors import HoldfastError, InvalidInput, NoSession
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.travel import Plan, Stretch, by_chain, plan, whole
@@ -17,7 +17,7 @@ from holdfast.remote import Object, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import REFUSED, TURN, Packed, Reach, There
+from holdfast.store.remotes import DOUBT, REFUSED, TURN, Packed, Reach, There
 from holdfast.text import tame
 from holdfast.travel.parcels import Ready
 from holdfast.travel.session_keys import SessionKeys
@@ -49,6 +49,8 @@ class Moved:
         """Whether it is no longer shared with this person; told once."""
         self.aside: list[HoldfastError] = []
         """Why packs were refused that nothing else needs; told once, and the rest goes on."""
+        self.noticed: list[HoldfastError] = []
+        """What else is wrong there and stops nothing; told once."""
         self.error: HoldfastError | None = None
         self.after: list[Callable[[], object]] = []
         """What is to be done in this home because of tombstones that were taken."""
@@ -78,6 +80,7 @@ class Exchange:
         )
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
+        self.doubted = set(self.noted.get(DOUBT, ()))
         self._elsewhere = remotes.owners(session)
         self.beside = remotes.beside(session)
         self._own, self._mine = trip.own, trip.identity.circle.id
@@ -278,6 +281,29 @@ class Exchange:
         if self.moved.ended:
             self.there.error = _ENDED
             self.trip.store.remotes.saw(self.trip.known, self.there)
+
+    def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
+        """Remember whose word of what is there does not count any more, and whose does again."""
+        self.doubted |= {self._circle_of(one) for one in who}
+        self.doubted -= {self._circle_of(one) for one in believe}
+        told = dict.fromkeys(sorted(self.doubted), "")
+        self.trip.store.remotes.note(self.trip.known, self.session, DOUBT, told)
+
+    def _circle_of(self, who: str) -> str:
+        """The one of those who take part that an address or a fingerprint means."""
+        ring = self.keys.ring
+        others = {one.circle: one.email for one in ring.members} if ring else {}
+        others |= {self.keys.owner: ""} if self.keys.owner else {}
+        others.pop(self._mine, None)
+        for circle, email in others.items():
+            if code.same_fingerprint(who, code.grouped(circle)) or (email and email == who):
+                return circle
+        raise InvalidInput(
+            f"nobody else who takes part in session {self.session} is called {who}",
+            why=", ".join(code.grouped(one) for one in others) or "nobody else takes part",
+            hint=f"holdfast --session {self.session} share --list",
+            session=self.session,
+        )
 
     # -- remembering ---------------------------------------------------------------------------
 

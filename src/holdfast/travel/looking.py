@@ -54,6 +54,8 @@ class Looking:
         """Packs that may be sound with others that are yet to come."""
         self._of_ended: set[str] = set()
         """Packs of devices that were put out: nobody has to believe what these tell of others."""
+        self._doubtful: list[Missing] = []
+        """What is not there, and only someone told whom the user doubts."""
 
     def look(self) -> list[Opened]:
         """Read what is new there and judge it; raises when the remote cannot be believed."""
@@ -78,6 +80,9 @@ class Looking:
         sound = self._vouched(opened.values())
         self._exchange.set_aside(self._refused)
         self._exchange.moved.aside += self._for_now.values()
+        if self._doubtful:
+            claims = [one.claim for one in opened.values()]
+            self._exchange.moved.noticed.append(self._lie(self._doubtful, claims, doubted=True))
         return sound
 
     def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
@@ -153,12 +158,19 @@ class Looking:
     def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
         opened = list(opened)
         told = [Told(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches]
+        doubtful: list[Told] = []
         for one in opened:
             if one.name not in self._of_ended:
-                told += [Told(device, *head) for device, head in one.claim.heads.items()]
+                heads = [Told(device, *head) for device, head in one.claim.heads.items()]
+                (doubtful if one.claim.circle in self._exchange.doubted else told).extend(heads)
         new = {Stretch.of(one.claim): one for one in opened}
         shown = [*found.there, *new]
-        return missing(shown, dict.fromkeys(told), lambda on, n: self._on(on, n, new.get(on)))
+
+        def on(stretch: Stretch, n: int) -> set[str]:
+            return self._on(stretch, n, new.get(stretch))
+
+        self._doubtful = missing(shown, dict.fromkeys(doubtful), on)
+        return missing(shown, dict.fromkeys(told), on)
 
     def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
         """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""
@@ -188,7 +200,9 @@ class Looking:
         every = (one.told for one in lacking)
         return all(told.hash in self._hashes.get((told.device, told.n), ()) for told in every)
 
-    def _lie(self, lacking: Sequence[Missing], claims: Sequence[Claim]) -> Tampered:
+    def _lie(
+        self, lacking: Sequence[Missing], claims: Sequence[Claim], *, doubted: bool = False
+    ) -> Tampered:
         first = min(lacking, key=lambda one: (not one.instead, not one.told.here))
         told = first.told
         kind = Forked if first.instead else RolledBack if told.here else Truncated
@@ -197,23 +211,37 @@ class Looking:
             RolledBack: "the remote shows an older state than before",
             Truncated: "the remote does not show all that is there",
         }[kind]
-        again = f"; to put it there again: holdfast push {self._trip.known.name} --again"
+        others = [] if told.here else self._tellers(told, claims)
+        hint = self._believe(others) if doubted else self._way_on(lacking, others)
         device = tame(told.device, limit=MOST_NAME, lines=False)
         why = f"of device {device} it has events up to {first.whole}, not {told.n}"
         if first.instead:
             why = f"event {told.n} of device {device} is another one"
         return kind(
             what,
-            why=why + ("" if told.here else self._tellers(told, claims)),
-            hint=_LATE + (again if self._have(lacking) else ""),
+            why=why + (f", as {', '.join(others)} tells" if others else ""),
+            hint=hint,
             session=self._session,
         )
 
-    def _tellers(self, told: Told, claims: Sequence[Claim]) -> str:
+    def _way_on(self, lacking: Sequence[Missing], others: Sequence[str]) -> str:
+        name, hint = self._trip.known.name, _LATE
+        if self._have(lacking):
+            hint += f"; to put it there again: holdfast push {name} --again"
+        for one in others[:1]:
+            doubt = f"holdfast pull {name} --session {self._session} --doubt {one}"
+            hint += f"; to go on without what they tell: {doubt}"
+        return hint
+
+    def _believe(self, others: Sequence[str]) -> str:
+        said = f"holdfast pull {self._trip.known.name} --session {self._session} --believe"
+        ends = "".join(f"; to end that: {said} {one}" for one in others[:1])
+        return f"you doubt them, so the rest went on{ends}"
+
+    def _tellers(self, told: Told, claims: Sequence[Claim]) -> list[str]:
         """Who else tells it: they may be the ones who lie."""
         every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
-        others = sorted(every - {self._trip.identity.circle.id})
-        return f", as {', '.join(map(code.grouped, others))} tells" if others else ""
+        return [code.grouped(one) for one in sorted(every - {self._trip.identity.circle.id})]
 
     # -- who may have put it there -------------------------------------------------------------
 

@@ -165,7 +165,7 @@ class Pushing:
             return False
         if first not in exchange.beside:
             exchange.stand_beside({first: device})
-            self._moved.aside.append(self._taken(device, "was put there beside it", _UNSHARE))
+            self._moved.noticed.append(self._taken(device, "was put there beside it", _UNSHARE))
         return True
 
     def _is_hearsay(self, parcel: Parcel) -> bool:

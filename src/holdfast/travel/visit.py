@@ -18,6 +18,7 @@ from holdfast import erasure
 from holdfast.errors import (
     Busy,
     HoldfastError,
+    InvalidInput,
     Locked,
     Outdated,
     RemoteFailed,
@@ -62,7 +63,7 @@ class Report(NamedTuple):
     @property
     def worst(self) -> HoldfastError | None:
         """What went wrong first, if anything did."""
-        aside = (error for one in self.sessions for error in one.aside)
+        aside = (error for one in self.sessions for error in (*one.aside, *one.noticed))
         every = (self.error, *(one.error for one in self.sessions), *aside)
         return next((error for error in every if error), None)
 
@@ -82,7 +83,8 @@ class Report(NamedTuple):
 class Manner(NamedTuple):
     """How a visit is made: what it does, and how patient it is.
 
-    `join` names sessions of this home that their owner shares, with what was added here.
+    `join` names sessions of this home that their owner shares, with what was added here;
+    `doubt` and `believe` name persons, for the sessions that are named.
     """
 
     push: bool = True
@@ -90,6 +92,8 @@ class Manner(NamedTuple):
     again: bool = False
     join: Sequence[str] = ()
     sessions: Sequence[str] = ()
+    doubt: Sequence[str] = ()
+    believe: Sequence[str] = ()
     wait: float = 10.0
     patience: Sequence[float] = PATIENCE
 
@@ -98,6 +102,9 @@ def visit_all(
     home: Holdfast, name: str, manner: Manner, *, tell: Tell | None = None
 ) -> list[Report]:
     """Visit the remotes meant, one after the other; one that cannot be reached stops no other."""
+    if (manner.doubt or manner.believe) and not manner.sessions:
+        hint = "holdfast pull --session SESSION --doubt WHO"
+        raise InvalidInput("whom you doubt is said of a session; name it", hint=hint)
     found = meant(home, name)
     me = identity(home)
     # What one remote tells of our devices is known at the next.
@@ -233,6 +240,8 @@ class _Visit:
             trip.go_on()
             exchange = Exchange(trip, session, place, listed)
             moved = exchange.moved
+            if self._manner.doubt or self._manner.believe:
+                exchange.doubt(self._manner.doubt, believe=self._manner.believe)
             self._move(exchange)
         except Unreachable:
             trip.stopped = True

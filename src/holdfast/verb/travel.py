@@ -212,16 +212,20 @@ class TravelVerbs:
         *,
         sessions: Sequence[str] = (),
         join: Sequence[str] = (),
+        doubt: Sequence[str] = (),
+        believe: Sequence[str] = (),
         on_bytes: OnBytes | None = None,
     ) -> Reports:
         """Take what others put on a remote.
 
         `join` names sessions that were imported and worked on here, and are now shared by whoever
-        owns them: what was added here becomes part of what is shared.
+        owns them: what was added here becomes part of what is shared. `doubt` names persons whose
+        word of what else is there is not to count, in `sessions` from now on, until they are named
+        in `believe`: what they added is taken, and what they tell and is not there stops nothing.
         """
         from holdfast.travel.visit import Manner, visit_all
 
-        manner = Manner(push=False, sessions=sessions, join=join)
+        manner = Manner(push=False, sessions=sessions, join=join, doubt=doubt, believe=believe)
         return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def sync(

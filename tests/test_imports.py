@@ -34,7 +34,8 @@ ALLOWED = {
     # engine
     "clock": "errors sha",
     "meanwhile": "",
-    "files": "errors clock meanwhile sha",
+    "files": "errors clock sha",
+    "exchange": "holdfast errors clock files meanwhile sha",
     "mount": "",
     "config": "errors clock files redact text",
     "place": "errors clock files",
@@ -71,8 +72,8 @@ ALLOWED = {
     "revisit": "holdfast errors chore clock essay files home layout.* model.* place sha store.bound"
     " verb",
     "prove": "holdfast errors child clock config files home inputs model.* place sha text verb",
-    "mirror.*": "holdfast errors choice clock files journal model.* layout.* mirror.* place store"
-    " store.bound text",
+    "mirror.*": "holdfast errors choice clock exchange files journal model.* layout.* mirror.*"
+    " place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
     "hooks.scan": "holdfast errors clock files git model.event model.state place",
@@ -93,7 +94,7 @@ ALLOWED = {
     "convert": "holdfast errors files found layout.*",
     "contract": "holdfast errors clock files layout.*",
     "live": "holdfast errors clock files layout.* process",
-    "cleanup": "holdfast errors choice files found home layout.*",
+    "cleanup": "holdfast errors choice exchange files found home layout.*",
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "holdfast errors files layout.* model.plan text",
     "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
@@ -175,7 +176,8 @@ ALLOWED = {
     "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
-    "compat": "holdfast errors clock files home layout.* place praxis_workflow store.bound text",
+    "compat": "holdfast errors clock exchange files home layout.* place praxis_workflow"
+    " store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor backup phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast import files, found
+from holdfast import exchange, files, found
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.found import Find
@@ -207,7 +207,7 @@ def _mark_completed(path: str, feature: str) -> None:
     for _ in range(_TRIES):
         if new == versions[0]:
             break
-        aside = files.exchange(path, new, mode=0o644)
+        aside = exchange.one(path, new, mode=0o644)
         # Someone's edit is in its place now: what it was read from may go.
         files.remove(beside)
         versions, new, beside = [new, *versions], _with_edit(path, aside, new, versions), aside
@@ -232,7 +232,7 @@ def _with_edit(path: str, aside: str, new: bytes, versions: Sequence[bytes]) -> 
         return edit.rewrite(merge(was, edit.value, ours)[0])
     except HoldfastError:
         # Whatever it is, it was there and is nobody's to throw away.
-        files.put_back(aside, path)
+        exchange.put_back(aside, path)
         if files.read_optional(aside, _MAX_BYTES, follow=False) == new:
             files.remove(aside)
         raise

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.clock import Clock
 from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
@@ -301,7 +301,7 @@ def _write(hf: Holdfast, root: Root, state: State) -> None:
     # What others wrote meanwhile is not written over: it is taken up first, or lies beside.
     hf.take_up(owner.session)
     with files.locked(os.path.dirname(path), clock=hf.clock):
-        files.exchange(path, data, mode=0o644)
+        exchange.one(path, data, mode=0o644)
     hf.take_up(owner.session)
 
 

@@ -1,4 +1,4 @@
-"""The only module that writes user files, and the one way to read them within bounds.
+"""How files of users are written, by nobody else but `exchange`, and read within bounds.
 
 Words. A *durable replace* leaves the old bytes or the new ones under a name, never a mixture
 and never nothing, whatever dies in between: the new bytes go to a *temporary* beside the
@@ -25,9 +25,7 @@ from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _thread import LockType
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from ctypes import CDLL
+    from collections.abc import Callable, Iterable, Iterator
 
 # What lies in a home, beside the settings; docs/formats.md says what each is.
 DATABASE = "holdfast.db"
@@ -47,8 +45,6 @@ STORES, REMEMBERED = "stores", "remembered"
 TEMPORARY = ".holdfast-tmp"
 
 _CHUNK = 1 << 20
-_SWAPPED = ".holdfast-swap"
-_MARK = 12
 
 # What a code means, and what helps. Everything not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
@@ -173,9 +169,10 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""To open whatever has a name, without following a link or waiting for who writes to a pipe."""
 # Some file systems have no such operation for folders; that is not a failed one.
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
 
 def sync_folder(path: str) -> None:
@@ -183,7 +180,7 @@ def sync_folder(path: str) -> None:
     try:
         sync_file(fd)
     except OSError as error:
-        if error.errno not in _NO_FOLDER_SYNC:
+        if error.errno not in NO_FOLDER_SYNC:
             raise
     finally:
         os.close(fd)
@@ -286,356 +283,9 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
         except BaseException:
             remove(temporary)
             raise
-        sync_folder(_folder_of(path))
+        sync_folder(folder_of(path))
     except OSError as error:
         raise failure(error, "write", path) from error
-
-
-# An *exchange* puts bytes under a name that others write to as well. As durable as `replace`, in
-# three steps: the new file is *staged* beside, the two *swap* places, the folder is synced. What
-# someone wrote in the last moment is not lost: it lies beside, under a name that `displaced`
-# finds, until whoever swapped has looked at it and removes it.
-
-
-class Staging:
-    """New files that are written beside their places and synced while whoever asked goes on.
-
-    Where the last syncs took hardly any time they are written when they are waited for: a thread
-    would cost more than it spares. So they are where there is little room, for what the caller
-    does meanwhile comes first.
-    """
-
-    def __init__(self, new: Sequence[tuple[str, bytes, str]], mode: int = 0o600) -> None:
-        """`new` are the place of each, its bytes, and the SHA-256 of them."""
-        self._new, self._mode = new, mode
-        self._made: list[str | HoldfastError] = []
-        is_early = bool(new) and _PACE[0] > _QUICK and _has_room(new)
-        self._ended = _in_a_thread(self._run) if is_early else None
-
-    def _run(self) -> None:
-        self._made = _staged(self._new, self._mode)
-
-    def done(self) -> list[str | HoldfastError]:
-        """Wait for the end; the name of each that is staged, or why it is not."""
-        if self._ended is not None:
-            self._ended.acquire()
-            self._ended = None
-        if not self._made:  # nobody began, or a thread met what is better met here
-            self._run()
-        return self._made
-
-    def abandon(self) -> None:
-        """Leave nothing of them."""
-        for made in self.done() if self._ended is not None else self._made:
-            if isinstance(made, str):
-                remove(made)
-
-
-def _has_room(new: Sequence[tuple[str, bytes, str]]) -> bool:
-    """Whether some files leave enough room for all else that is written meanwhile."""
-    try:
-        there = [os.statvfs(folder) for folder in {_folder_of(path) for path, *_ in new}]
-    except OSError:
-        return False
-    return all(facts.f_bavail * facts.f_frsize > _ROOM for facts in there)
-
-
-_ROOM = 1 << 26
-
-
-def _staged(new: Sequence[tuple[str, bytes, str]], mode: int) -> list[str | HoldfastError]:
-    """Stage some files. The disk is told of each at once, so that the first sync is for all."""
-    begun = [_begun(path, data, mode) for path, data, _ in new]
-    fds = [each[1] for each in begun if isinstance(each, tuple)]
-    failed = dict(zip(fds, _synced(fds), strict=True))
-    return [
-        _set_aside(path, *each, digest, failed[each[1]]) if isinstance(each, tuple) else each
-        for each, (path, _, digest) in zip(begun, new, strict=True)
-    ]
-
-
-def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | HoldfastError:
-    """New bytes in a temporary that is open, on their way to the disk but not synced."""
-    try:
-        _require_path(path)
-        temporary = _temporary_name(path)
-        fd = _written(temporary, (data,), mode, _mode_of_plain(path))
-    except HoldfastError as error:
-        return error
-    except OSError as error:
-        return failure(error, "write", path)
-    _start_writing(fd)
-    return temporary, fd
-
-
-def _start_writing(fd: int) -> None:
-    """Let the system begin to write what a file has; whoever syncs it then waits less."""
-    if hasattr(os, "posix_fadvise"):
-        try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError:
-            return  # a hint only: the sync does the work then
-
-
-def swap(
-    aside: str, path: str, *, backup: tuple[str, bytes] | None = None, mode: int = 0o600
-) -> bool:
-    """Let a staged file and the one under `path` change places; False if there was no old one.
-
-    It lasts once the folder is synced. A `backup` (its name and bytes) is replaced when the new
-    bytes are safe, not before: a disk that has no room for them leaves the backup of earlier.
-    When it raises, the new file is gone and the old one there.
-    """
-    try:
-        if backup:
-            replace(*backup, mode=_mode_of(aside) or mode)
-        return _swap(aside, path)
-    except HoldfastError:
-        remove(aside)
-        raise
-    except OSError as error:  # nothing else: after the step itself this is what someone wrote
-        remove(aside)
-        raise failure(error, "write", path) from error
-
-
-def _set_aside(
-    path: str, temporary: str, fd: int, digest: str, error: OSError | None
-) -> str | HoldfastError:
-    aside = f"{temporary.removesuffix(TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
-    try:
-        os.close(fd)
-        if error is not None:
-            raise error
-        os.rename(temporary, aside)
-    except OSError as problem:
-        remove(temporary)
-        return failure(problem, "write", path)
-    return aside
-
-
-def sync_all(paths: Iterable[str]) -> None:
-    """The last step of exchanges in some folders, and of lines added to some files `soon` to be
-    synced: from now on they survive power loss."""
-    opened: dict[str, int] = {}
-    failed: dict[str, OSError | None] = {}
-    try:
-        for path in sorted(paths):
-            try:
-                opened[path] = os.open(path, _ANY)
-            except FileNotFoundError:
-                continue  # someone took it away: there is nothing to last
-            except OSError as error:
-                failed[path] = error
-        failed |= zip(opened, _synced(list(opened.values())), strict=True)
-    finally:
-        for fd in opened.values():
-            os.close(fd)
-    for path, problem in failed.items():
-        if problem is not None and problem.errno not in _NO_FOLDER_SYNC:
-            raise failure(problem, "write", path) from problem
-
-
-def _synced(fds: Sequence[int]) -> list[OSError | None]:
-    """Sync some files, on a slow disk at the same time; what went wrong with each."""
-    clock = Clock()
-    began, at_once = clock.monotonic(), _PACE[0] > _SLOW
-    failed = _synced_at_once(fds) if at_once else [_problem(fd) for fd in fds]
-    if fds:
-        _PACE[0] = (clock.monotonic() - began) / (1 if at_once else len(fds))
-    return failed
-
-
-# How many seconds the last sync took, from when on several are better done at once, and from when
-# on they are better done by a thread.
-_PACE = [0.0]
-_SLOW = 0.0001
-_QUICK = 0.00005
-
-
-def _problem(fd: int) -> OSError | None:
-    try:
-        sync_file(fd)
-    except OSError as error:
-        return error
-    return None
-
-
-def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
-    # What a thread could not even begin is not synced.
-    failed: list[OSError | None] = [OSError(errno.EIO, "it could not be synced") for _ in fds]
-
-    def task(at: int) -> Callable[[], None]:
-        def sync() -> None:
-            failed[at] = _problem(fds[at])
-
-        return sync
-
-    tasks = [task(at) for at in range(len(fds))]
-    ended = [None, *map(_in_a_thread, tasks[1:])]  # the first is left for this thread
-    for sync, end in zip(tasks, ended, strict=False):
-        if end is None:
-            sync()
-        else:
-            end.acquire()
-    return failed
-
-
-def _in_a_thread(run: Callable[[], None]) -> LockType | None:
-    """Do something meanwhile; a lock that can be had once it is done, None if no thread can."""
-    from holdfast.meanwhile import begin
-
-    return begin(run)
-
-
-def exchange(path: str, data: bytes, mode: int = 0o600) -> str:
-    """An exchange of one file; returns where the old one is now, empty if there was none."""
-    aside = stage(path, data, mode)
-    was_there = swap(aside, path)
-    sync_all([_folder_of(path)])
-    return aside if was_there else ""
-
-
-def stage(path: str, data: bytes, mode: int = 0o600) -> str:
-    """Write one file beside its place; returns its name."""
-    (aside,) = _staged([(path, data, _mark(data))], mode)
-    if isinstance(aside, HoldfastError):
-        raise aside
-    return aside
-
-
-def put_back(aside: str, path: str) -> None:
-    """Undo an exchange: what it displaced has its name again, what has the name lies aside."""
-    try:
-        _swap(aside, path)
-        sync_folder(_folder_of(path))
-    except OSError as error:
-        raise failure(error, "write", path) from error
-
-
-def displaced(path: str) -> list[str]:
-    """Files that an exchange of `path` left beside it because its process died."""
-    return _beside(path, _SWAPPED)
-
-
-def forget(aside: str, data: bytes) -> int | None:
-    """Remove what an exchange displaced, if it has these bytes; None if it is something else.
-
-    The number that is returned holds its space until it is `let_go`: a disk may need as long to
-    take that back as to write a file.
-    """
-    try:
-        fd = os.open(aside, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        # A pipe that nobody writes to has no bytes either.
-        if (data or not is_odd(aside)) and _read_up_to(fd, len(data) + 1, len(data)) == data:
-            os.unlink(aside)
-            return fd
-    except OSError:
-        pass  # whatever it is, whoever looks at it next says why
-    os.close(fd)
-    return None
-
-
-def let_go(fds: Sequence[int]) -> None:
-    """Give back the space of files that are removed; nobody need wait for it."""
-
-    def close() -> None:
-        for fd in fds:
-            os.close(fd)
-
-    if fds and (_PACE[0] <= _QUICK or _in_a_thread(close) is None):
-        close()
-
-
-def is_staged(aside: str, data: bytes) -> bool:
-    """Whether what lies aside never changed places: its name says what it was made with.
-
-    After a power cut nothing else may know that these bytes are ours.
-    """
-    return aside.endswith(f".{_mark(data)}{_SWAPPED}")
-
-
-def _mark(data: bytes) -> str:
-    from holdfast.sha import digest_of
-
-    return digest_of(data)[:_MARK]
-
-
-def unfinished(path: str) -> list[str]:
-    """Temporaries for `path` that nobody finished; for whoever holds the lock of the folder."""
-    return _beside(path, TEMPORARY)
-
-
-def leftovers(path: str) -> list[str]:
-    """All that a write to `path` may have left beside it; for whoever holds the lock."""
-    return [*_beside(path, TEMPORARY), *_beside(path, _SWAPPED)]
-
-
-def has_leftovers(folder: str) -> bool:
-    """Whether a glance at a folder shows that something was not finished there."""
-    try:
-        return any(name.endswith((_SWAPPED, TEMPORARY)) for name in os.listdir(folder))
-    except OSError:
-        return False
-
-
-def _beside(path: str, ending: str) -> list[str]:
-    folder, name = _folder_of(path), f".{_cut(os.path.basename(path))}."
-    try:
-        found = [n for n in os.listdir(folder) if n.startswith(name) and n.endswith(ending)]
-    except OSError:
-        return []
-    return sorted(os.path.join(folder, n) for n in found)
-
-
-def _swap(aside: str, path: str) -> bool:
-    """Let two files change names; False if there was only the new one."""
-    if _swap_names(aside, path):
-        return True
-    kept = _temporary_name(path, _SWAPPED)
-    try:
-        os.link(path, kept, follow_symlinks=False)
-    except FileNotFoundError:
-        os.rename(aside, path)
-        return False
-    # This system cannot swap: what is written between these two lines would be lost.
-    os.rename(aside, path)
-    os.rename(kept, aside)
-    return True
-
-
-def _libc() -> CDLL:
-    """The C library, whose names are looked up once."""
-    if not _LIBC:
-        import ctypes
-
-        _LIBC.append(ctypes.CDLL(None, use_errno=True))
-    return _LIBC[0]
-
-
-_LIBC: list[CDLL] = []
-
-
-def _swap_names(a: str, b: str) -> bool:
-    """Swap two files in one step; False where the system, or a missing file, does not let us."""
-    import ctypes
-
-    names = (os.fsencode(a), os.fsencode(b))
-    libc = _libc()
-    try:
-        if sys.platform == "darwin":
-            done = libc.renamex_np(*names, ctypes.c_uint(2))
-        else:
-            here = ctypes.c_int(-100)  # AT_FDCWD
-            done = libc.renameat2(here, names[0], here, names[1], ctypes.c_uint(2))
-    except AttributeError:
-        return False
-    code = ctypes.get_errno()
-    if done and code not in (errno.ENOENT, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
-        raise OSError(code, os.strerror(code))
-    return not done
 
 
 def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
@@ -650,7 +300,7 @@ def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
             _take_name(temporary, path)
         finally:
             remove(temporary)
-        sync_folder(_folder_of(path))
+        sync_folder(folder_of(path))
     except FileExistsError as error:
         raise InvalidInput(
             f"{path} already exists", hint="choose another name, or move it away", file=path
@@ -702,7 +352,7 @@ def _append(path: str, mode: int, wanted: Callable[[int], bytes], *, soon: bool 
         finally:
             os.close(fd)
         if made:
-            sync_folder(_folder_of(path))
+            sync_folder(folder_of(path))
     except OSError as error:
         raise failure(error, "write", path) from error
 
@@ -745,8 +395,8 @@ def move(path: str, target: str) -> None:
     _require_path(path)
     try:
         os.rename(path, target)
-        sync_folder(_folder_of(target))
-        sync_folder(_folder_of(path))
+        sync_folder(folder_of(target))
+        sync_folder(folder_of(path))
     except OSError as error:
         raise failure(error, "move", path) from error
 
@@ -768,7 +418,7 @@ def quarantine(path: str, folder: str) -> str:
                 raise
             _move_across(path, kept)
         sync_folder(folder)
-        sync_folder(_folder_of(path))
+        sync_folder(folder_of(path))
     except OSError as error:
         raise failure(error, "move aside", path) from error
     return kept
@@ -778,13 +428,20 @@ def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     return (data,) if isinstance(data, bytes) else data
 
 
+def begin_temporary(path: str, data: bytes, mode: int) -> tuple[str, int]:
+    """New bytes for `path` in a temporary that is open and not synced, and its name."""
+    _require_path(path)
+    temporary = temporary_name(path)
+    return temporary, _written(temporary, (data,), mode, _mode_of_plain(path))
+
+
 def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
-    temporary = _temporary_name(path)
-    _write_new(temporary, chunks, mode, _mode_of(path))
+    temporary = temporary_name(path)
+    _write_new(temporary, chunks, mode, mode_of(path))
     return temporary
 
 
-def _mode_of(path: str) -> int | None:
+def mode_of(path: str) -> int | None:
     try:
         return stat.S_IMODE(os.lstat(path).st_mode) & 0o777
     except FileNotFoundError:
@@ -873,11 +530,11 @@ def _append_whole(fd: int, line: bytes) -> None:
 
 def _move_across(path: str, kept: str) -> None:
     """Move to another file system. The name is freed first, so that nothing new is removed."""
-    aside = os.path.join(_folder_of(path), os.path.basename(kept) + ".aside")
+    aside = os.path.join(folder_of(path), os.path.basename(kept) + ".aside")
     os.rename(path, aside)
     try:
         os.rename(_write_temporary(kept, read_chunks(aside, follow=False), 0o600), kept)
-        sync_folder(_folder_of(kept))  # the copy must be certain before the original goes
+        sync_folder(folder_of(kept))  # the copy must be certain before the original goes
     except BaseException:
         _give_back(aside, path)
         raise
@@ -906,9 +563,9 @@ def _mode_of_plain(path: str) -> int | None:
     return stat.S_IMODE(facts.st_mode) & 0o777
 
 
-def _temporary_name(path: str, suffix: str = TEMPORARY) -> str:
+def temporary_name(path: str, suffix: str = TEMPORARY) -> str:
     name = f".{_cut(os.path.basename(path))}.{os.urandom(6).hex()}{suffix}"
-    return os.path.join(_folder_of(path), name)
+    return os.path.join(folder_of(path), name)
 
 
 def _cut(name: str) -> str:
@@ -916,8 +573,23 @@ def _cut(name: str) -> str:
     return os.fsdecode(os.fsencode(name)[:200])
 
 
-def _folder_of(path: str) -> str:
+def folder_of(path: str) -> str:
     return os.path.dirname(path) or "."
+
+
+def unfinished(path: str) -> list[str]:
+    """Temporaries for `path` that nobody finished; for whoever holds the lock of the folder."""
+    return beside(path, TEMPORARY)
+
+
+def beside(path: str, ending: str) -> list[str]:
+    """What was made under names for `path` with some ending."""
+    folder, name = folder_of(path), f".{_cut(os.path.basename(path))}."
+    try:
+        found = [n for n in os.listdir(folder) if n.startswith(name) and n.endswith(ending)]
+    except OSError:
+        return []
+    return sorted(os.path.join(folder, n) for n in found)
 
 
 def remove(path: str) -> None:
@@ -952,7 +624,7 @@ def read_stamped(
         _require_regular(path, facts)
         if private:
             _require_private(path, facts)
-        data = _read_up_to(fd, limit + 1, facts.st_size)
+        data = read_up_to(fd, limit + 1, facts.st_size)
     except OSError as error:
         raise failure(error, "read", path) from error
     finally:
@@ -1024,12 +696,12 @@ def _require_regular(path: str, facts: os.stat_result) -> None:
 
 def _require_private(path: str, facts: os.stat_result) -> None:
     # Where 0664 is the custom, a closed folder keeps the others out all the same.
-    open_to_others = facts.st_mode & 0o022 and os.stat(_folder_of(path)).st_mode & 0o011
+    open_to_others = facts.st_mode & 0o022 and os.stat(folder_of(path)).st_mode & 0o011
     if facts.st_uid not in (0, os.geteuid()) or open_to_others:
         raise Refused(f"others may write to {path}", hint=f"chmod 600 {path}", file=path)
 
 
-def _read_up_to(fd: int, most: int, likely: int) -> bytes:
+def read_up_to(fd: int, most: int, likely: int) -> bytes:
     """At most so many bytes of a file that says how many it `likely` has, which may be wrong."""
     data = os.read(fd, min(most, max(likely, 0) + 1, _CHUNK))
     if len(data) == likely:

@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 import holdfast
-from holdfast import files
+from holdfast import exchange, meanwhile
 from holdfast.clock import Clock
 from holdfast.errors import Busy, ReadOnly, StoreFailed
 from holdfast.model.event import CommandRan, StepAdded
@@ -59,7 +59,8 @@ def _open(home: str, *, later: int = 0, early: bool = False) -> holdfast.Holdfas
 
     A sweep needs the same calls every time.
     """
-    vars(files).update(_SLOW=math.inf, _QUICK=-1.0 if early else math.inf, _in_a_thread=_at_once)
+    vars(exchange).update(_SLOW=math.inf, _QUICK=-1.0 if early else math.inf)
+    vars(meanwhile).update(begin=_at_once)
     folder = os.path.dirname(home)
     return holdfast.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
 

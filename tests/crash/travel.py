@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast import files
+from holdfast import exchange, meanwhile
 from holdfast.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.remote import Remote
@@ -46,7 +46,8 @@ class _OneByOne(Executor):
 def _steady() -> None:
     vars(visit)["ThreadPoolExecutor"] = _OneByOne
     vars(parcels)["MOST_EVENTS"] = 2  # several packs, few events
-    vars(files).update(_SLOW=math.inf, _QUICK=math.inf, _in_a_thread=mirror._at_once)
+    vars(exchange).update(_SLOW=math.inf, _QUICK=math.inf)
+    vars(meanwhile).update(begin=mirror._at_once)
 
 
 def _open(home: str, name: str = HERE) -> Holdfast:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from holdfast import exchange
 from holdfast.model import event as ev
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, everything, swap_in
@@ -452,10 +453,9 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(
 
 
 def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> list[int]:
-    from holdfast import files
 
     done: list[int] = []
-    real = files._swap
+    real = exchange._swap
 
     def swap(aside: str, path: str) -> bool:
         if done:
@@ -468,7 +468,7 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
         project.edit(lambda v: v["pending_tasks"].append("Theirs"))
         return made
 
-    patch.setattr(files, "_swap", swap)
+    patch.setattr(exchange, "_swap", swap)
     return done
 
 
@@ -477,10 +477,9 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
 def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
     make: Make, monkeypatch: pytest.MonkeyPatch, layout: str, dies: bool
 ) -> None:
-    from holdfast import files
 
     project = make(layout)
-    real = files._swap
+    real = exchange._swap
     done: list[int] = []
 
     def swap(aside: str, path: str) -> bool:
@@ -493,7 +492,7 @@ def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
             raise KeyboardInterrupt
         return was_there
 
-    monkeypatch.setattr(files, "_swap", swap)
+    monkeypatch.setattr(exchange, "_swap", swap)
     with suppress(KeyboardInterrupt):
         project.session.task_add("Ours")
     project.again().note("next")
@@ -510,10 +509,9 @@ def leftovers_of(project: Project) -> list[str]:
 def test_garbage_in_the_very_moment_of_writing_is_put_back(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast import files
 
     project = with_tasks(make)
-    real = files._swap
+    real = exchange._swap
     done: list[int] = []
 
     def swap(aside: str, path: str) -> bool:
@@ -522,7 +520,7 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
             swap_in(project.place, b"{ half a fi")
         return real(aside, path)
 
-    monkeypatch.setattr(files, "_swap", swap)
+    monkeypatch.setattr(exchange, "_swap", swap)
     project.session.note("next")
     assert project.place.read_bytes() == b"{ half a fi" and project.suspended
     project.session.note("after that")
@@ -532,9 +530,8 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
 def test_no_swap_on_this_system_still_keeps_what_was_there(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast import files
 
-    monkeypatch.setattr(files, "_swap_names", lambda a, b: False)
+    monkeypatch.setattr(exchange, "_swap_names", lambda a, b: False)
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
     project.session.note("next")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.errors import HoldfastError
 from holdfast.journal import Journal
 from holdfast.mirror import Ahead, Mirror
@@ -82,7 +82,7 @@ def test_an_event_that_fails_leaves_nothing_beside_the_files(
         assert ahead.staging is not None
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(files, "_QUICK", -1.0 if early else 10.0)
+    monkeypatch.setattr(exchange, "_QUICK", -1.0 if early else 10.0)
     with monkeypatch.context() as patch:
         patch.setattr(Mirror, "_plan_ahead", fail)
         with pytest.raises(HoldfastError):

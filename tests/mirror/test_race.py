@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import files
+from holdfast import exchange
 from holdfast.clock import Clock
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project, leftovers, swap_in
@@ -139,7 +139,7 @@ class Stepwise:
     def __init__(self, project: Project, patch: pytest.MonkeyPatch, turns: Sequence[int]) -> None:
         self._project, self._turns = project, list(turns)
         self._step, self._number, self._read = 0, 0, b""
-        real = files._swap
+        real = exchange._swap
 
         def swap(aside: str, path: str) -> bool:
             self._turn()
@@ -147,7 +147,7 @@ class Stepwise:
             self._turn()
             return was_there
 
-        patch.setattr(files, "_swap", swap)
+        patch.setattr(exchange, "_swap", swap)
 
     def _turn(self) -> None:
         """Read at every other of its turns, and at the next write what was read and a key."""

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.errors import HoldfastError
 from holdfast.store.bound import KEPT
 from tests.mirror.conftest import Make
@@ -50,7 +50,7 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    swap, folder = files.swap, files.make_folder
+    swap, folder = exchange.swap, files.make_folder
 
     def swapped(aside: str, path: str, **more: Any) -> bool:
         made.append(os.path.basename(path))
@@ -61,7 +61,7 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
             made.append("folder")
         folder(path)
 
-    monkeypatch.setattr(files, "swap", swapped)
+    monkeypatch.setattr(exchange, "swap", swapped)
     monkeypatch.setattr(files, "make_folder", foldered)
     project = make(AI_SESSION)
     assert made == ["folder", *PLACES]
@@ -296,7 +296,7 @@ def test_our_own_lock_is_held_while_files_change(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
-    swap, seen = files.swap, []
+    swap, seen = exchange.swap, []
 
     def swapped(aside: str, path: str, **more: Any) -> bool:
         for each in (project.ai(".state.lock"), project.folder / ".ai-session"):
@@ -307,7 +307,7 @@ def test_our_own_lock_is_held_while_files_change(
         seen.append(path)
         return swap(aside, path, **more)
 
-    monkeypatch.setattr(files, "swap", swapped)
+    monkeypatch.setattr(exchange, "swap", swapped)
     project.session.note("on")
     assert seen
 
@@ -422,7 +422,7 @@ def test_the_state_of_an_essay_is_written_in_three_steps(
 ) -> None:
     project, state, backup = essay
     before, steps = state.read_bytes(), list[tuple[str, bytes, bytes]]()
-    replace, swap = files.replace, files._swap
+    replace, swap = files.replace, exchange._swap
 
     def replaced(path: str, data: bytes, mode: int = 0o600) -> None:
         steps.append(("backup", _new(state), state.read_bytes()))
@@ -434,7 +434,7 @@ def test_the_state_of_an_essay_is_written_in_three_steps(
         return swap(aside, path)
 
     monkeypatch.setattr(files, "replace", replaced)
-    monkeypatch.setattr(files, "_swap", swapped)
+    monkeypatch.setattr(exchange, "_swap", swapped)
     project.session.pause()
     after = state.read_bytes()
     assert steps == [("backup", after, before), ("rename", before, before)]
@@ -491,7 +491,7 @@ def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
 def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> None:
     project = make("craft")
     ours = b'{"forgotten": true,' + project.place.read_bytes()[1:]
-    aside = files.stage(str(project.place), ours)
+    aside = exchange.stage(str(project.place), ours)
     project.session.note("next")
     assert not os.path.exists(aside) and project.kinds() == []
     assert b"forgotten" not in project.place.read_bytes()

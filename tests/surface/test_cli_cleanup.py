@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast import files
+from holdfast import exchange
 from holdfast.cleanup import _mark_completed
 from holdfast.errors import HoldfastError
 from tests.surface.support import Cli
@@ -312,7 +312,7 @@ class Editor:
     def __init__(self, index: Path, patch: pytest.MonkeyPatch, turns: tuple[int, ...]) -> None:
         self._index, self._turns, self._step = index, list(turns), 0
         self.added: list[str] = []
-        real = files._swap
+        real = exchange._swap
 
         def swap(aside: str, path: str) -> bool:
             self._turn()
@@ -320,7 +320,7 @@ class Editor:
             self._turn()
             return was_there
 
-        patch.setattr(files, "_swap", swap)
+        patch.setattr(exchange, "_swap", swap)
 
     def _turn(self) -> None:
         while self._turns and self._turns[0] == self._step:
@@ -356,14 +356,14 @@ def test_what_cannot_be_read_is_put_back_by_a_cleanup(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     index, over = ROOT / "active-features.yaml", feature("over", "paused")
-    real = files._swap
+    real = exchange._swap
 
     def swap(aside: str, path: str) -> bool:
-        monkeypatch.setattr(files, "_swap", real)
+        monkeypatch.setattr(exchange, "_swap", real)
         _swap_in(index, "active_features: [\n")
         return real(aside, path)
 
-    monkeypatch.setattr(files, "_swap", swap)
+    monkeypatch.setattr(exchange, "_swap", swap)
     with pytest.raises(HoldfastError):
         _mark_completed(str(index), over.name)
     assert index.read_text() == "active_features: [\n"

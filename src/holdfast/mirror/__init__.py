@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.journal import Journal
@@ -77,7 +77,7 @@ class Ahead(Struct):
     since: float
     current: list[Binding] = []
     told: Last | None = None
-    staging: files.Staging | None = None
+    staging: exchange.Staging | None = None
 
     def __call__(self, view: View, inside: Connection) -> None:
         self.plan(self, view, inside)
@@ -372,7 +372,7 @@ class Mirror:
             raise
         return self._publish(jobs, staging)
 
-    def _publish(self, jobs: list[_Job], staging: files.Staging) -> list[_Job]:
+    def _publish(self, jobs: list[_Job], staging: exchange.Staging) -> list[_Job]:
         """Give new files that are remembered their places; returns bindings that did not fail."""
         plans = [job.plan for job in jobs if job.plan]
         self._renderer.stage(plans, staging)
@@ -384,7 +384,7 @@ class Mirror:
         finally:
             try:
                 if jobs:
-                    self._tried(jobs[0], lambda _: files.sync_all(written))
+                    self._tried(jobs[0], lambda _: exchange.sync_all(written))
             finally:
                 self._renderer.let_go(plans)
 

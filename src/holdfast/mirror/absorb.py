@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.errors import InvalidInput
 from holdfast.layout import Tree
 from holdfast.layout import tree as trees
@@ -57,7 +57,7 @@ class Absorber:
         """Take up what others wrote; the files as they are, and what was found."""
         said: list[str] = []
         paths = paths_of(binding)
-        if any(files.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
+        if any(exchange.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
             said += self._clear_up(binding, paths)
         looks = self._looker.looks(binding)
         edited = _edited(looks)
@@ -89,10 +89,10 @@ class Absorber:
 
     def _take_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
         said: list[str] = []
-        for aside in files.displaced(path):
+        for aside in exchange.displaced(path):
             try:
                 data = read(aside)
-                if files.is_staged(aside, data):
+                if exchange.is_staged(aside, data):
                     files.remove(aside)
                     continue
                 is_edit = not self._is_ours(binding, name, data)
@@ -100,11 +100,11 @@ class Absorber:
                 if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
                     # Secrets are not remembered, so that it could not be owed: it gets its name
                     # back. Not before: whoever read our file may write over it the next moment.
-                    files.put_back(aside, path)
+                    exchange.put_back(aside, path)
                     said += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
                 # Whatever it is, it was there and is nobody's to throw away.
-                files.put_back(aside, path)
+                exchange.put_back(aside, path)
                 raise
             files.remove(aside)
         return said

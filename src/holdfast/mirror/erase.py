@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.layout.customs import custom
@@ -80,7 +80,7 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
         for path in ours:
             (gone if _unlink(binding.root, path) else left).append(path)
         for path in one.paths:
-            for torn in files.leftovers(path):
+            for torn in exchange.leftovers(path):
                 files.remove(torn)
         for path in one.shared:
             left += _take_out(binding, path)

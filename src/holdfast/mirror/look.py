@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.errors import Busy, HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
@@ -225,7 +225,7 @@ class Looker:
         """Whether nobody has touched the files since we wrote them."""
         self._stamps.pop(binding.number, None)
         paths = paths_of(binding)
-        if any(map(files.has_leftovers, folders_of(binding))):
+        if any(map(exchange.has_leftovers, folders_of(binding))):
             return False
         found = {name: _found(path) for name, path in paths.items()}
         if all(data == self._last(binding, name) for name, (data, _) in found.items()):

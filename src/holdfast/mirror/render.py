@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.errors import HoldfastError
 from holdfast.layout import Tree, Where
 from holdfast.layout.customs import custom
@@ -194,12 +194,12 @@ class Renderer:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def begin(self, plans: Sequence[Plan]) -> files.Staging:
+    def begin(self, plans: Sequence[Plan]) -> exchange.Staging:
         """Begin to write the new files of plans, of which notes were made, beside their places."""
         new = [(c.look.path, c.data, c.digest) for c in _to_stage(plans)]
-        return files.Staging(new, 0o644)
+        return exchange.Staging(new, 0o644)
 
-    def stage(self, plans: Sequence[Plan], staging: files.Staging) -> None:
+    def stage(self, plans: Sequence[Plan], staging: exchange.Staging) -> None:
         """Wait for the new files of plans that are remembered."""
         for change, each in zip(_to_stage(plans), staging.done(), strict=True):
             change.staged = each
@@ -231,7 +231,7 @@ class Renderer:
             return
         with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
             backup = _backup(binding, look)
-            if files.swap(aside, look.path, backup=backup, mode=0o644):
+            if exchange.swap(aside, look.path, backup=backup, mode=0o644):
                 change.displaced = aside
 
     def has_displaced(self, plan: Plan) -> bool:
@@ -250,7 +250,7 @@ class Renderer:
     def let_go(self, plans: Sequence[Plan]) -> None:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
-        files.let_go([fd for fd in gone if fd is not None])
+        exchange.let_go([fd for fd in gone if fd is not None])
 
 
 def prepare(plan: Plan) -> None:
@@ -280,7 +280,7 @@ def to_sync(plan: Plan) -> set[str]:
 def _is_displaced(change: Change) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
     if change.displaced:
-        change.gone = files.forget(change.displaced, change.look.data or b"")
+        change.gone = exchange.forget(change.displaced, change.look.data or b"")
     return bool(change.displaced) and change.gone is None
 
 

@@ -1,0 +1,346 @@
+"""Putting bytes under a name that others write to as well, so that nothing they wrote is lost.
+
+Words. An *exchange* is as durable as a replace, in three steps: the new file is *staged* beside,
+the two *swap* places, the folder is synced. What someone wrote in the last moment lies beside
+then, under a name that `displaced` finds, until whoever swapped has looked at it and removes it.
+
+The secret is what is done meanwhile: files are staged and synced by threads where the disk is slow
+enough to be worth it, and their space is given back when nobody waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from holdfast import files, meanwhile
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from ctypes import CDLL
+
+_SWAPPED = ".holdfast-swap"
+_MARK = 12
+
+
+class Staging:
+    """New files that are written beside their places and synced while whoever asked goes on.
+
+    Where the last syncs took hardly any time they are written when they are waited for: a thread
+    would cost more than it spares. So they are where there is little room, for what the caller
+    does meanwhile comes first.
+    """
+
+    def __init__(self, new: Sequence[tuple[str, bytes, str]], mode: int = 0o600) -> None:
+        """`new` are the place of each, its bytes, and the SHA-256 of them."""
+        self._new, self._mode = new, mode
+        self._made: list[str | HoldfastError] = []
+        is_early = bool(new) and _PACE[0] > _QUICK and _has_room(new)
+        self._ended = meanwhile.begin(self._run) if is_early else None
+
+    def _run(self) -> None:
+        self._made = _staged(self._new, self._mode)
+
+    def done(self) -> list[str | HoldfastError]:
+        """Wait for the end; the name of each that is staged, or why it is not."""
+        if self._ended is not None:
+            self._ended.acquire()
+            self._ended = None
+        if not self._made:  # nobody began, or a thread met what is better met here
+            self._run()
+        return self._made
+
+    def abandon(self) -> None:
+        """Leave nothing of them."""
+        for made in self.done() if self._ended is not None else self._made:
+            if isinstance(made, str):
+                files.remove(made)
+
+
+def _has_room(new: Sequence[tuple[str, bytes, str]]) -> bool:
+    """Whether some files leave enough room for all else that is written meanwhile."""
+    try:
+        there = [os.statvfs(folder) for folder in {files.folder_of(path) for path, *_ in new}]
+    except OSError:
+        return False
+    return all(facts.f_bavail * facts.f_frsize > _ROOM for facts in there)
+
+
+_ROOM = 1 << 26
+
+
+def _staged(new: Sequence[tuple[str, bytes, str]], mode: int) -> list[str | HoldfastError]:
+    """Stage some files. The disk is told of each at once, so that the first sync is for all."""
+    begun = [_begun(path, data, mode) for path, data, _ in new]
+    fds = [each[1] for each in begun if isinstance(each, tuple)]
+    failed = dict(zip(fds, _synced(fds), strict=True))
+    return [
+        _set_aside(path, *each, digest, failed[each[1]]) if isinstance(each, tuple) else each
+        for each, (path, _, digest) in zip(begun, new, strict=True)
+    ]
+
+
+def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | HoldfastError:
+    """New bytes in a temporary that is open, on their way to the disk but not synced."""
+    try:
+        temporary, fd = files.begin_temporary(path, data, mode)
+    except HoldfastError as error:
+        return error
+    except OSError as error:
+        return files.failure(error, "write", path)
+    _start_writing(fd)
+    return temporary, fd
+
+
+def _start_writing(fd: int) -> None:
+    """Let the system begin to write what a file has; whoever syncs it then waits less."""
+    if hasattr(os, "posix_fadvise"):
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            return  # a hint only: the sync does the work then
+
+
+def swap(
+    aside: str, path: str, *, backup: tuple[str, bytes] | None = None, mode: int = 0o600
+) -> bool:
+    """Let a staged file and the one under `path` change places; False if there was no old one.
+
+    It lasts once the folder is synced. A `backup` (its name and bytes) is replaced when the new
+    bytes are safe, not before: a disk that has no room for them leaves the backup of earlier.
+    When it raises, the new file is gone and the old one there.
+    """
+    try:
+        if backup:
+            files.replace(*backup, mode=files.mode_of(aside) or mode)
+        return _swap(aside, path)
+    except HoldfastError:
+        files.remove(aside)
+        raise
+    except OSError as error:  # nothing else: after the step itself this is what someone wrote
+        files.remove(aside)
+        raise files.failure(error, "write", path) from error
+
+
+def _set_aside(
+    path: str, temporary: str, fd: int, digest: str, error: OSError | None
+) -> str | HoldfastError:
+    aside = f"{temporary.removesuffix(files.TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
+    try:
+        os.close(fd)
+        if error is not None:
+            raise error
+        os.rename(temporary, aside)
+    except OSError as problem:
+        files.remove(temporary)
+        return files.failure(problem, "write", path)
+    return aside
+
+
+def sync_all(paths: Iterable[str]) -> None:
+    """The last step of exchanges in some folders, and of lines added to some files `soon` to be
+    synced: from now on they survive power loss."""
+    opened: dict[str, int] = {}
+    failed: dict[str, OSError | None] = {}
+    try:
+        for path in sorted(paths):
+            try:
+                opened[path] = os.open(path, files.ANY)
+            except FileNotFoundError:
+                continue  # someone took it away: there is nothing to last
+            except OSError as error:
+                failed[path] = error
+        failed |= zip(opened, _synced(list(opened.values())), strict=True)
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+    for path, problem in failed.items():
+        if problem is not None and problem.errno not in files.NO_FOLDER_SYNC:
+            raise files.failure(problem, "write", path) from problem
+
+
+def _synced(fds: Sequence[int]) -> list[OSError | None]:
+    """Sync some files, on a slow disk at the same time; what went wrong with each."""
+    clock = Clock()
+    began, at_once = clock.monotonic(), _PACE[0] > _SLOW
+    failed = _synced_at_once(fds) if at_once else [_problem(fd) for fd in fds]
+    if fds:
+        _PACE[0] = (clock.monotonic() - began) / (1 if at_once else len(fds))
+    return failed
+
+
+# How many seconds the last sync took, from when on several are better done at once, and from when
+# on they are better done by a thread.
+_PACE = [0.0]
+_SLOW = 0.0001
+_QUICK = 0.00005
+
+
+def _problem(fd: int) -> OSError | None:
+    try:
+        files.sync_file(fd)
+    except OSError as error:
+        return error
+    return None
+
+
+def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
+    # What a thread could not even begin is not synced.
+    failed: list[OSError | None] = [OSError(errno.EIO, "it could not be synced") for _ in fds]
+
+    def task(at: int) -> Callable[[], None]:
+        def sync() -> None:
+            failed[at] = _problem(fds[at])
+
+        return sync
+
+    tasks = [task(at) for at in range(len(fds))]
+    ended = [None, *map(meanwhile.begin, tasks[1:])]  # the first is left for this thread
+    for sync, end in zip(tasks, ended, strict=False):
+        if end is None:
+            sync()
+        else:
+            end.acquire()
+    return failed
+
+
+def one(path: str, data: bytes, mode: int = 0o600) -> str:
+    """An exchange of one file; returns where the old one is now, empty if there was none."""
+    aside = stage(path, data, mode)
+    was_there = swap(aside, path)
+    sync_all([files.folder_of(path)])
+    return aside if was_there else ""
+
+
+def stage(path: str, data: bytes, mode: int = 0o600) -> str:
+    """Write one file beside its place; returns its name."""
+    (aside,) = _staged([(path, data, _mark(data))], mode)
+    if isinstance(aside, HoldfastError):
+        raise aside
+    return aside
+
+
+def put_back(aside: str, path: str) -> None:
+    """Undo an exchange: what it displaced has its name again, what has the name lies aside."""
+    try:
+        _swap(aside, path)
+        files.sync_folder(files.folder_of(path))
+    except OSError as error:
+        raise files.failure(error, "write", path) from error
+
+
+def displaced(path: str) -> list[str]:
+    """Files that an exchange of `path` left beside it because its process died."""
+    return files.beside(path, _SWAPPED)
+
+
+def forget(aside: str, data: bytes) -> int | None:
+    """Remove what an exchange displaced, if it has these bytes; None if it is something else.
+
+    The number that is returned holds its space until it is `let_go`: a disk may need as long to
+    take that back as to write a file.
+    """
+    try:
+        fd = os.open(aside, files.ANY)
+    except OSError:
+        return None
+    try:
+        # A pipe that nobody writes to has no bytes either.
+        is_plain = data or not files.is_odd(aside)
+        if is_plain and files.read_up_to(fd, len(data) + 1, len(data)) == data:
+            os.unlink(aside)
+            return fd
+    except OSError:
+        pass  # whatever it is, whoever looks at it next says why
+    os.close(fd)
+    return None
+
+
+def let_go(fds: Sequence[int]) -> None:
+    """Give back the space of files that are removed; nobody need wait for it."""
+
+    def close() -> None:
+        for fd in fds:
+            os.close(fd)
+
+    if fds and (_PACE[0] <= _QUICK or meanwhile.begin(close) is None):
+        close()
+
+
+def is_staged(aside: str, data: bytes) -> bool:
+    """Whether what lies aside never changed places: its name says what it was made with.
+
+    After a power cut nothing else may know that these bytes are ours.
+    """
+    return aside.endswith(f".{_mark(data)}{_SWAPPED}")
+
+
+def _mark(data: bytes) -> str:
+    from holdfast.sha import digest_of
+
+    return digest_of(data)[:_MARK]
+
+
+def leftovers(path: str) -> list[str]:
+    """All that a write to `path` may have left beside it; for whoever holds the lock."""
+    return [*files.beside(path, files.TEMPORARY), *files.beside(path, _SWAPPED)]
+
+
+def has_leftovers(folder: str) -> bool:
+    """Whether a glance at a folder shows that something was not finished there."""
+    try:
+        return any(name.endswith((_SWAPPED, files.TEMPORARY)) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _swap(aside: str, path: str) -> bool:
+    """Let two files change names; False if there was only the new one."""
+    if _swap_names(aside, path):
+        return True
+    kept = files.temporary_name(path, _SWAPPED)
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(aside, path)
+        return False
+    # This system cannot swap: what is written between these two lines would be lost.
+    os.rename(aside, path)
+    os.rename(kept, aside)
+    return True
+
+
+def _libc() -> CDLL:
+    """The C library, whose names are looked up once."""
+    if not _LIBC:
+        import ctypes
+
+        _LIBC.append(ctypes.CDLL(None, use_errno=True))
+    return _LIBC[0]
+
+
+_LIBC: list[CDLL] = []
+
+
+def _swap_names(a: str, b: str) -> bool:
+    """Swap two files in one step; False where the system, or a missing file, does not let us."""
+    import ctypes
+
+    names = (os.fsencode(a), os.fsencode(b))
+    libc = _libc()
+    try:
+        if sys.platform == "darwin":
+            done = libc.renamex_np(*names, ctypes.c_uint(2))
+        else:
+            here = ctypes.c_int(-100)  # AT_FDCWD
+            done = libc.renameat2(here, names[0], here, names[1], ctypes.c_uint(2))
+    except AttributeError:
+        return False
+    code = ctypes.get_errno()
+    if done and code not in (errno.ENOENT, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        raise OSError(code, os.strerror(code))
+    return not done

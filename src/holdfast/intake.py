@@ -28,6 +28,7 @@ _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
+_IN_LINE = _ONE_LINE | _IDS
 _VERBATIM = frozenset({"argv"})
 """Words that are run again as they are: no space at their ends is one too many."""
 _NUMBERS = (int, bool, float, int | None, float | None)
@@ -81,7 +82,7 @@ def _is_plain(field: str, text: str) -> bool:
         return False
     if not text.isascii():
         return False
-    return (text if field in _ONE_LINE or field in _IDS else text.replace("\n", "")).isprintable()
+    return (text if field in _IN_LINE else text.replace("\n", "")).isprintable()
 
 
 def admit_actor(actor: str, redactor: Redactor) -> str:
@@ -97,7 +98,7 @@ def admit_actor(actor: str, redactor: Redactor) -> str:
 
 def _redact(redactor: Redactor, body: Body, field: str, value: Any) -> tuple[object, list[str]]:
     if not isinstance(body, ev.AttributeSet) or field != "value":
-        return redactor.value(value)
+        return redactor.text(value) if type(value) is str else redactor.value(value)
     # What stands under API_TOKEN is a secret whatever it looks like.
     kept, names = redactor.value({body.key: value})
     return next(iter(kept.values())) if isinstance(kept, dict) else kept, names
@@ -152,7 +153,7 @@ def _named_text(field: str, value: str) -> str:
 def _checked_text(field: str, value: str) -> str:
     if field in _VERBATIM and len(value) <= _MAX_TEXT:
         return value
-    lines = field not in _ONE_LINE | _IDS
+    lines = field not in _IN_LINE
     return clean_input(value, field.replace("_", " "), limit=_limit(field), lines=lines)
 
 
@@ -161,11 +162,11 @@ def _limit(field: str) -> int:
 
 
 def _whole_text(field: str, value: str) -> str:
-    return tame(value, limit=len(value) + 1, lines=field not in _ONE_LINE | _IDS) or "?"
+    return tame(value, limit=len(value) + 1, lines=field not in _IN_LINE) or "?"
 
 
 def _tamed_text(field: str, value: str) -> str:
-    return tame(value, limit=_limit(field), lines=field not in _ONE_LINE | _IDS) or "?"
+    return tame(value, limit=_limit(field), lines=field not in _IN_LINE) or "?"
 
 
 def remains(original: str, redactor: Redactor) -> list[str]:

@@ -24,11 +24,11 @@ from holdfast.errors import Busy, Damaged, NoSession, Refused
 from holdfast.intake import admit, admit_actor, remains
 from holdfast.model import event as ev
 from holdfast.model import tombstone
-from holdfast.model.chain import check_link, next_event
+from holdfast.model.chain import check_link, next_of
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.merge import in_order
-from holdfast.model.rules import allow, decide, report
+from holdfast.model.rules import allow, decide, report, weigh
 from holdfast.model.state import Core, State
 from holdfast.model.tombstone import Entitled, Rights, Tombstones, anyone
 from holdfast.redact import Redactor
@@ -116,7 +116,7 @@ class Journal:
         is recorded. `along` is for the store.
         """
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
-        actor, rule = self.actor(actor), allow if foreign else decide
+        actor, rule = self.actor(actor), allow if foreign else weigh
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
         before = self._news
@@ -760,25 +760,26 @@ class _Writing:
             for body in implied:
                 self._record(body, self._part(), at)
             self._in_row = isinstance(moves[-left] if left else None, ev.EventRetracted)
-            self._record(asked, self._part() if left else self._id, at)
+            is_read = asked is move and rule is weigh
+            self._record(asked, self._part() if left else self._id, at, is_read=is_read)
 
     def _part(self) -> str:
         return f"{self._id}-{len(self.events) - self._before + 1}"
 
-    def _record(self, body: Body, id: str, at: int | None) -> None:
+    def _record(self, body: Body, id: str, at: int | None, *, is_read: bool = False) -> None:
         now = self._clock.now() if at is None else at
-        sealed, event = next_event(
+        sealed, event = next_of(
             self.state.core,
-            body,
+            body if is_read else ev.as_stored(body),
+            self._device,
+            self._clock.random(ev.SALT_BYTES),
+            self._view.seq + len(self.events) + 1,
             session=self._view.session,
-            device=self._device,
             id=id,
             # A clock gone mad must not make an event that nobody can read.
             at=max(-_LAST_MS, min(now, _LAST_MS)),
             actor=self._actor,
-            salt=self._clock.random(ev.SALT_BYTES),
         )
-        event = msgspec.structs.replace(event, seq=self._view.seq + len(self.events) + 1)
         key = id if self._key else None
         self._entries.append(Entry(sealed.header, sealed.salt, sealed.data, key))
         self._take_effect(event)
@@ -918,7 +919,8 @@ def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[s
     """The device id to write under, and the heads that were acknowledged but are not there."""
     lost = _lost_head(view.remembered, core)
     chain = core.chains.get(view.device)
-    if (chain and len(chain.heads) > 1) or any(device == view.device for device, _, _ in lost):
+    is_forked = chain is not None and len(chain.heads) > 1
+    if is_forked or (lost and any(device == view.device for device, _, _ in lost)):
         return short_id(clock, 12), lost
     return view.device, lost
 
@@ -929,8 +931,7 @@ def _lost_head(left: Head | None, core: Core) -> list[tuple[str, int, str]]:
         return []
     chain = core.chains.get(left.device)
     heads = chain.heads if chain else []
-    newest = max((n for n, _, _ in heads), default=0)
-    if left.n < newest or any(digest == left.hash for _, digest, _ in heads):
+    if [1 for n, digest, _ in heads if left.n < n or digest == left.hash]:
         return []
     return [(left.device, left.n, left.hash)]
 

@@ -36,6 +36,9 @@ class Link(NamedTuple):
 def continue_chain(core: Core, device: str) -> Link:
     """The link of this device's next event, given everything that has been folded here."""
     chain = core.chains.get(device) or Chain([], {})
+    if len(chain.heads) == len(core.chains) == 1:
+        ((n, prev, clock),) = chain.heads
+        return Link(n + 1, prev, clock + 1, {})
     n, prev, clock = max(chain.heads, key=_by_position, default=(0, ev.FIRST, 0))
     known = chain.seen if len(chain.heads) == 1 else {}
     seen: Seen = {}
@@ -64,24 +67,34 @@ def next_event(
 
     The value is read back from the bytes, so that folding it now and folding it later agree.
     """
-    stored = ev.as_stored(body)
-    kind, data = ev.KIND_OF[type(body)], ev.encode_body(stored)
+    told: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
+    return next_of(core, ev.as_stored(body), device, salt, **told)
+
+
+def next_of(
+    core: Core, stored: Body, device: str, salt: bytes, seq: int = 0, must: str = "", **told: Any
+) -> tuple[Sealed, Event]:
+    """The same for a body that was read back already, under an arrival number."""
+    kind, data = ev.KIND_OF[type(stored)], ev.encode_body(stored)
     must = must or ev.MUST.get(kind, "")
-    told = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
-    sealed, header = seal_next(core, device, kind, data, salt, **told)
-    return sealed, Event(header, sealed.hash, stored)
+    sealed, header = seal_next(core, device, kind, data, salt, must=must, **told)
+    return sealed, Event(header, sealed.hash, stored, seq)
 
 
 def seal_next(
     core: Core, device: str, kind: str, data: bytes, salt: bytes, **told: Any
 ) -> tuple[Sealed, Header]:
     """The same for data of any kind; `told` are the fields of the header that a writer chooses."""
+    n, prev, clock, seen = continue_chain(core, device)
     header = Header(
         v=ev.FORMAT,
         device=device,
+        n=n,
+        clock=clock,
         kind=kind,
         digest=ev.content_digest(salt, data),
-        **continue_chain(core, device)._asdict(),
+        prev=prev,
+        seen=seen,
         **told,
     )
     return ev.seal(header, salt, data), header

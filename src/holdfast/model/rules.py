@@ -108,7 +108,12 @@ def decide(state: State, body: Body) -> list[Body]:
     if type(body) not in KIND_OF:
         raise TypeError(f"{type(body).__name__} is no kind of event that can be recorded")
     _check_acting_is_safe(state)
-    body = validate(body)
+    return weigh(state, validate(body))
+
+
+def weigh(state: State, body: Body) -> list[Body]:
+    """Like `decide`, for a body as `validate` returned it."""
+    _check_acting_is_safe(state)
     if _settles(state, body):
         return [body]
     rule = _RULES.get(type(body))

@@ -473,13 +473,15 @@ class State:
     @property
     def has_headings(self) -> bool:
         """Whether phases are but headings of tasks: nobody goes through them one by one."""
-        return not self.core.is_phased and 0 < self.count("phase") < self.count("step")
+        return 0 < self.count("phase") < self.count("step") and not self.core.is_phased
 
     def is_heading(self, row: Row) -> bool:
         return _is_phase(row) and self.has_headings
 
     def tasks(self, status: str = "") -> int:
         """How many steps there are to be done, or are in a status."""
+        if "step" not in self.core.counts:
+            return 0
         word = f".{status}" if status else ""
         phases = self.count(f"phase{word}") if self.has_headings else 0
         return self.count(f"step{word}") - phases

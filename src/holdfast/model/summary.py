@@ -247,6 +247,8 @@ def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> 
 
 def _follow_an_agent(state: State) -> str:
     counts = state.core.counts
+    if "agent" not in counts:
+        return ""
     for verb, statuses in _AGENT_VERBS:
         if any(f"agent.{status}" in counts for status in statuses):
             agent = next((a for a in _open_agents(state) if a.status in statuses), None)

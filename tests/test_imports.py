@@ -23,6 +23,7 @@ ALLOWED = {
     # pure: values in, values out
     "errors": "",
     "choice": "",
+    "hidden": "",
     "sha": "",
     "timing": "",
     "redact": "errors",
@@ -150,8 +151,8 @@ ALLOWED = {
     " travel.circling travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process remote.code store.remotes",
-    "arrival": "holdfast errors clock config files git home keychain model.* place sha"
-    " store.remotes text travel.background verb who workspace",
+    "arrival": "holdfast errors clock config files git hidden home keychain model.* place"
+    " sha store.remotes text travel.background verb who workspace",
     "survey": "arrival place process prove text verb who model.* store.local",
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",

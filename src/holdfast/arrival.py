@@ -18,6 +18,7 @@ from holdfast import __version__, files, git
 from holdfast.clock import ago
 from holdfast.config import child_environment
 from holdfast.errors import InvalidInput, NoSession
+from holdfast.hidden import is_harmless
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, State
 from holdfast.place import absolute
@@ -344,17 +345,27 @@ def restore(session: Recorder, *, force: bool = False) -> list[Put]:
 
 
 def _allowed(stored: str, root: str) -> str:
-    """Where an artifact may be written, "" if nowhere.
-
-    Hooks of git, settings of agents and editors: what is hidden is what tools run unasked, and a
-    session may be another person's.
-    """
-    if any(part.startswith(".") for part in stored.split("/")):
+    """Where an artifact may be written, "" if nowhere."""
+    if not is_harmless(stored):
         return ""
     try:
         return absolute(stored, root)
     except InvalidInput:
         return ""
+
+
+def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
+    """Write what is kept of an artifact to a place that the user names; returns its size."""
+    with session.home.store.view(session.id) as view:
+        rows = list(session.home.journal.state(view).rows.select("artifact"))
+    kept = {row.path: row.digest for row in rows if isinstance(row, Artifact) and row.kept}
+    data = session.home.store.blob(kept[path]) if path in kept else None
+    if data is None:
+        what = f"session {session.id} keeps no content of {path}"
+        why = f"it keeps {', '.join(list(kept)[:_FEW]) or 'none'}"
+        raise InvalidInput(what, why=why, session=session.id)
+    (files.replace if overwrite else files.create)(to, [data])
+    return len(data)
 
 
 def _put(session: Recorder, row: Artifact, force: bool) -> Put:

@@ -555,12 +555,21 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def artifact_restore(self, *, force: bool = False) -> list[Put]:
         """Write the artifacts that came with the session into this project.
 
-        A file that is there and differs is left as it is, unless forced. What is hidden is never
-        written, since tools run it unasked, nor is what lies outside the project.
+        A file that is there and differs is left as it is, unless forced. Hidden files that a tool
+        might run something by are never written, nor is what lies outside the project.
         """
         from holdfast.arrival import restore
 
         return restore(self, force=force)
+
+    def artifact_write(self, path: str, to: str, *, overwrite: bool = False) -> int:
+        """Write what is kept of an artifact to any file; returns how many bytes it has.
+
+        Without `overwrite` that file must not be there yet.
+        """
+        from holdfast.arrival import write
+
+        return write(self, path, to, overwrite=overwrite)
 
     def brief(
         self,

@@ -103,6 +103,7 @@ INSTEAD["list --size"] = "`Session.size()` of each"
 INSTEAD["key recover --confirm"] = "`agree`, which is shown the circle and may raise"
 INSTEAD["resume --device"] = "`hf.session(hf.last_on(NAME))`"
 INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
+INSTEAD["artifact --to"] = INSTEAD["artifact --force"] = "`Session.artifact_write`"
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
 INSTEAD |= {
     f"{verb} {option}": "give it to `resume` of the session that is returned"

@@ -154,7 +154,9 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     settings = move.folder("laptop") / "sub" / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text("{}")
-    for path in (hook, settings):
+    plain = move.folder("laptop") / ".gitignore"
+    plain.write_text("*.pyc\n")
+    for path in (hook, settings, plain):
         session.artifact(str(path))
     for strange in ("/etc/out.py", "sub/../../out.py"):
         session.record(ArtifactSaved(path=strange, digest="0" * 64, size=1, kept=True))
@@ -166,7 +168,8 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
         return {one.path: one.word for one in there.artifact_restore(force=force)}
 
     first = restored()
-    assert first.pop("a.py") == "written"
+    assert first.pop("a.py") == first.pop(".gitignore") == "written"
+    assert (move.folder("desktop") / ".gitignore").read_text() == "*.pyc\n"
     assert len(first) == 4 and set(first.values()) == {"refused"}
     assert not (move.folder("desktop") / "sub").exists()
     assert place.read_text() == "a = 1\n"
@@ -175,3 +178,19 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     place.write_text("mine\n")
     assert restored()["a.py"] == "differs" and place.read_text() == "mine\n"
     assert restored(force=True)["a.py"] == "written" and place.read_text() == "a = 1\n"
+
+
+def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_path: Path) -> None:
+    session, to = move.begin(), tmp_path / "looked-at.json"
+    settings = move.folder("laptop") / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{}")
+    session.artifact(str(settings))
+    assert session.artifact_write(".claude/settings.json", str(to)) == 2
+    assert to.read_text() == "{}"
+    with pytest.raises(InvalidInput, match="exist"):
+        session.artifact_write("a.py", str(to))
+    assert session.artifact_write("a.py", str(to), overwrite=True) == 6
+    with pytest.raises(InvalidInput, match=r"keeps a\.py"):
+        session.artifact_write("b.py", str(to), overwrite=True)
+    assert to.read_text() == "a = 1\n"

@@ -79,6 +79,7 @@ ANSWERS = {
     "move": "move --to sqlite:another-home --dry-run",
     "backup": "backup",
     "restore, import": "import other.hfpack",
+    "artifact --to": "artifact a.py --to new.py --session other",
     "export": "export new.hfpack",
     "config": "config",
     "config KEY VALUE": "config brief_budget 2000",
@@ -142,6 +143,7 @@ def _make(cli: Cli, project: Path) -> None:
     cli.ok("remote", "add", "usb", f"folder:{project / 'usb'}")
     (project / "a.py").write_text("x = 1\n")
     cli.start("Other", "--id", "other")
+    cli.ok("artifact", "a.py")
     cli.ok("export", "other.hfpack")
     _come_apart(cli)
     cli.start("Go through it", "--id", "planned", "--workflow", "feature", "--target", "a.py")

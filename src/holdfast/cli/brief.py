@@ -163,7 +163,7 @@ _RESTORED = {
     "same": "there already",
     "differs": "differs here, left as it is; to write it anyway: --force",
     "unknown": "only its digest came with the session",
-    "refused": "is never written: hidden files are run unasked, others lie outside the project",
+    "refused": "left out: tools may run something by it unasked, or it lies outside the project",
 }
 
 
@@ -173,6 +173,8 @@ def _tell_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) ->
     _tell_missed(pulled, screen)
     for one in restored:
         screen.aside(f"{one.path}: {_RESTORED[one.word]}")
+    if any(one.word == "refused" for one in restored) and not (screen.json or screen.quiet):
+        screen.advise("look at what was left out first: holdfast artifact PATH --to FILE")
 
 
 def _tell_missed(pulled: Pulled | None, screen: Screen) -> None:

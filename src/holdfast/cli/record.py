@@ -170,11 +170,16 @@ def _not_hashed(path: str) -> Part:
 
 def _artifact_arguments(parser: Parser) -> None:
     parser.add_argument("path", metavar="PATH", help="a file of the project")
+    parser.add_argument("--to", default="", metavar="FILE", help="write what is kept of it there")
+    parser.add_argument("--force", action="store_true", help="with --to: also over a file")
     with_key(parser)
 
 
 def run_artifact(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = meant(hf)
+    if options.to:
+        _write_artifact(options, session, screen)
+        return
     event = session.artifact(options.path, key=options.key)
     body: Any = event.body
     if body.kept:
@@ -182,6 +187,15 @@ def run_artifact(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     else:
         said = f"kept only the digest of {body.path}: it holds secrets"
     confirm(session, event, screen, said)
+
+
+def _write_artifact(options: Namespace, session: Session, screen: Screen) -> None:
+    import os
+
+    to = os.path.abspath(options.to)
+    size = session.artifact_write(options.path, to, overwrite=options.force)
+    screen.answer({"session": session.id, "path": options.path, "file": to, "size": size})
+    screen.done(("Wrote ", "green"), f"{options.path} to {to} ({size:,} bytes)")
 
 
 def _tokens_arguments(parser: Parser) -> None:
@@ -262,7 +276,12 @@ COMMANDS = {
     "file": Command(
         _file_arguments, run_file, "holdfast file src/login.py", "holdfast file a.py --agent code-1"
     ),
-    "artifact": Command(_artifact_arguments, run_artifact, "holdfast artifact report.pdf"),
+    "artifact": Command(
+        _artifact_arguments,
+        run_artifact,
+        "holdfast artifact report.pdf",
+        "holdfast artifact report.pdf --to old-report.pdf",
+    ),
     "tokens": Command(
         _tokens_arguments, run_tokens, "holdfast tokens 25000", "holdfast tokens 900 --agent code-1"
     ),

@@ -6,8 +6,12 @@ One that proved to be careless is handled with care.
 
 from __future__ import annotations
 
-from holdfast.errors import Tampered
-from holdfast.remote import Probe, Remote, names, open_remote
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+
+from holdfast.errors import NotThere, Tampered
+from holdfast.remote import FORMAT, Probe, Remote, names, open_remote
 from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known
 
@@ -19,6 +23,39 @@ def reached(known: Known) -> Remote:
     """The remote, opened."""
     remote = open_remote(known.address, known=bool(known.synced))
     return Careful(remote, late=known.probe.startswith(_LATE)) if known.probe else remote
+
+
+Answer = Remote | BaseException
+"""A remote that was reached, or what kept it from being so."""
+
+
+def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
+    """All of these are asked at once: one that hangs keeps nobody from the others."""
+    answers = SimpleQueue[tuple[Known, Answer]]()
+
+    def ask(known: Known) -> None:
+        answers.put((known, _asked(known)))
+
+    for one in found:
+        # Nothing waits for such a thread in the end: who is told to stop stops.
+        Thread(target=ask, args=(one,), name=f"reach {one.name}", daemon=True).start()
+    for _ in found:
+        yield answers.get()
+
+
+def _asked(known: Known) -> Answer:
+    try:
+        remote = reached(known)
+        try:
+            remote.get(FORMAT)
+        except NotThere:
+            pass  # it answered, which is all that was asked
+        except BaseException:
+            remote.close()
+            raise
+    except BaseException as error:
+        return error
+    return remote
 
 
 def told(probe: Probe) -> str:

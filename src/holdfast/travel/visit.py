@@ -34,7 +34,7 @@ from holdfast.travel.circling import Circling, as_now, identity
 from holdfast.travel.exchange import Exchange, Moved
 from holdfast.travel.joining import Joining
 from holdfast.travel.pushing import Pushing
-from holdfast.travel.reach import reached
+from holdfast.travel.reach import Answer, as_they_answer, reached
 from holdfast.travel.remotes import by_place, meant, require_format
 from holdfast.travel.session_keys import Identity, SessionKeys
 from holdfast.travel.taking import Taking
@@ -101,24 +101,48 @@ class Manner(NamedTuple):
 def visit_all(
     home: Holdfast, name: str, manner: Manner, *, tell: Tell | None = None
 ) -> list[Report]:
-    """Visit the remotes meant, one after the other; one that cannot be reached stops no other."""
+    """Visit the remotes meant, one after the other, as they answer.
+
+    One that cannot be reached stops no other, and one that hangs comes last.
+    """
     if (manner.doubt or manner.believe) and not manner.sessions:
         hint = "holdfast pull --session SESSION --doubt WHO"
         raise InvalidInput("whom you doubt is said of a session; name it", hint=hint)
     found = meant(home, name)
     me = identity(home)
-    # What one remote tells of our devices is known at the next.
-    first = me if len(found) == 1 else None
-    return [_visited(home, one, manner, tell, first) for one in found]
+    if len(found) == 1:
+        return [_visited(home, found[0], lambda: visit(home, found[0], manner, tell=tell, me=me))]
+    reports = {}
+    for known, answer in as_they_answer(found):
+        # What one remote tells of our devices is known at the next.
+        turn = _Turn(home, known, manner, tell, answer)
+        reports[known.name] = _visited(home, known, turn.visit)
+    return [reports[one.name] for one in found]
 
 
-def _visited(
-    home: Holdfast, known: Known, manner: Manner, tell: Tell | None, me: Identity | None
-) -> Report:
+def _visited(home: Holdfast, known: Known, act: Callable[[], Report]) -> Report:
     try:
-        return visit(home, known, manner, tell=tell, me=me)
+        return act()
     except (RemoteFailed, Busy, Outdated) as error:
         return Report(known.name, [], 0, home.store.remotes.waiting() or 0, error)
+
+
+class _Turn(NamedTuple):
+    """A remote that answered, and is to be visited."""
+
+    home: Holdfast
+    known: Known
+    manner: Manner
+    tell: Tell | None
+    answer: Answer
+
+    def visit(self) -> Report:
+        if isinstance(self.answer, Remote):
+            with closing(self.answer) as remote:
+                return visit(self.home, self.known, self.manner, tell=self.tell, remote=remote)
+        if isinstance(self.answer, HoldfastError):
+            _failed(self.home, self.known, self.answer)
+        raise self.answer
 
 
 def visit(
@@ -150,8 +174,7 @@ def visit_alone(
         # Who `me` is was found before others were kept out.
         report = visiting.make(remote, as_now(home, me) if me else identity(home))
     except HoldfastError as error:
-        home.store.remotes.failed(known, home.clock.now(), str(error))
-        _add_count(error, home)
+        _failed(home, known, error)
         raise
     wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
     result = "failed" if report.problems else "done"
@@ -162,6 +185,11 @@ def visit_alone(
         if one.up:
             home.reflect(one.session)  # its files tell when it was synced
     return report
+
+
+def _failed(home: Holdfast, known: Known, error: HoldfastError) -> None:
+    home.store.remotes.failed(known, home.clock.now(), str(error))
+    _add_count(error, home)
 
 
 def _add_count(error: HoldfastError, home: Holdfast) -> None:

@@ -1,0 +1,88 @@
+"""A remote that takes connections and never answers, beside one that does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from threading import Event, Thread
+
+import pytest
+
+from holdfast.errors import Unreachable
+from holdfast.home import Holdfast
+from holdfast.store.remotes import Known, Remotes
+from tests.remote.people import World
+
+REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Hanging:
+    """A server that keeps whoever asks waiting, until it is released; then it refuses."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.released, self.asked = Event(), Event()
+        Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"s3://bucket/p?endpoint=http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            connection.recv(65536)
+            self.asked.set()
+            self.released.wait(5)
+            connection.sendall(REFUSAL)
+
+    def close(self) -> None:
+        self.released.set()
+        self._socket.close()
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"HOLDFAST_S3_{name}", "x")
+    server = Hanging()
+    yield server
+    server.close()
+
+
+def test_a_remote_that_hangs_keeps_no_other_waiting(
+    world: World, ann: Holdfast, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never asked before, so nothing is known of it, and it is first by its name."""
+    ann.store.remotes.add("cloud", hanging.address, "", 1)
+    done: list[str] = []
+    real = Remotes.synced
+
+    def synced(self: Remotes, known: Known, now: int, result: str, error: str) -> None:
+        done.append(f"{known.name} {result}")
+        if result == "done":
+            assert hanging.asked.wait(10)  # both were asked at once
+            hanging.released.set()
+        real(self, known, now, result, error)
+
+    monkeypatch.setattr(Remotes, "synced", synced)
+    cloud, usb = ann.sync()
+    assert done == ["usb done", "cloud failed"]
+    assert (cloud.remote, usb.remote, usb.up, usb.worst) == ("cloud", "usb", 2, None)
+    assert cloud.error is not None and usb.waiting == 0
+    assert [one.result for one in ann.store.remotes.all()] == ["failed", "done"]
+
+
+def test_what_could_not_be_reached_is_told_once_for_all_remotes(
+    world: World, ann: Holdfast
+) -> None:
+    ann.store.remotes.add("stick", f"folder:{world.folder}/not/there", "", 1)
+    stick, usb = sorted(ann.sync(), key=lambda one: one.remote)
+    assert isinstance(stick.error, Unreachable) and usb.error is None

@@ -6,10 +6,11 @@ repository, nothing is asked of a person or fetched, no lock is taken, and time 
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-from holdfast.place import Tree
+    from holdfast.place import Tree
 
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
 
@@ -21,6 +22,8 @@ def ask(tree: Tree, environ: Mapping[str, str], *arguments: str, timeout: float)
     """
     if tree.git_dir is None:
         return None
+    import subprocess  # most who might ask have nothing to ask
+
     clean = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(

@@ -9,9 +9,10 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -394,3 +395,116 @@ def test_waiting_for_us_and_for_a_foreign_lock_takes_no_longer_than_was_allowed(
     foreign.close()
     put(store, "s1", batch("c"))
     store.close()
+
+
+# --- interrupts ---------------------------------------------------------------------------------
+
+
+class At:
+    """An interrupt before the n-th step of the interpreter in the module of the lock, or in ours.
+
+    More often than the system may interrupt: it never does between some of these.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+        modules = (WriterLock.__module__, "holdfast.store.database")
+        self._files = {__file__, *(sys.modules[one].__file__ for one in modules)}
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> At | None:
+        if frame.f_code.co_filename not in self._files:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event in ("call", "opcode"):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupted(act: Callable[[], object], n: int) -> bool:
+    """Whether something was interrupted at its n-th step; False if it has fewer."""
+    before, at = sys.gettrace(), At(n)
+    sys.settrace(at)
+    try:
+        act()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return at.left == 0
+
+
+def every_step(act: Callable[[], object], then: Callable[[], object]) -> int:
+    n = 1
+    while interrupted(act, n):
+        then()
+        n += 1
+    return n
+
+
+@pytest.mark.parametrize("opened_before", [True, False])
+def test_an_interrupt_at_any_step_leaves_no_lock_taken(path: str, opened_before: bool) -> None:
+    lock = lock_at(path)
+    done: list[int] = []
+    with lock:
+        pass
+
+    def act() -> None:
+        if not opened_before:
+            lock.close()
+        lock.hold(lambda: done.append(1))
+
+    def is_left() -> None:
+        assert not lock.is_mine
+        assert is_free(path) and is_free(queue_of(path))
+
+    assert every_step(act, is_left) > 200
+    assert len(done) > 50
+    with lock:
+        pass
+
+
+def test_an_interrupt_at_any_step_of_a_turn_ends_it(path: str) -> None:
+    lock = lock_at(path)
+    done: list[int] = []
+
+    def is_left() -> None:
+        assert not lock.is_mine
+
+    steps = every_step(lambda: lock.in_turn(lambda: done.append(1), 1), is_left)
+    assert steps > 30 and len(done) > 10
+
+
+def test_who_waits_in_vain_for_another_thread_takes_nothing_from_it(path: str) -> None:
+    lock = lock_at(path, timeout=0.01)
+    failed: list[type] = []
+
+    def try_it() -> None:
+        try:
+            lock.hold(lambda: None)
+        except Busy as error:
+            failed.append(type(error))
+
+    with lock:
+        other = threading.Thread(target=try_it)
+        other.start()
+        other.join()
+        assert failed == [Busy] and lock.is_mine and not is_free(path)
+
+
+def test_an_interrupt_at_any_step_of_a_write_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+    store = opened(tmp_path / "home")
+    put(store, "s-1", batch("a"))
+    database = store._database
+    count = "SELECT count(*) FROM tally"
+
+    def act() -> None:
+        database.write(lambda db: db.execute("INSERT INTO tally VALUES ('x', 1, 1)"))
+
+    def is_left() -> None:
+        assert not database.lock.is_mine and is_free(database.lock.path)
+        database.write(lambda db: db.execute("DELETE FROM tally"))
+        assert store.read(count) == [(0,)]
+
+    assert every_step(act, is_left) > 300

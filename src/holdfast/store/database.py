@@ -113,45 +113,56 @@ class Database:
         is not `synced` is durable with the next one that is.
         """
         self._prepare_home()
-        with self.lock:
-            connection = self._writing()
-            try:
-                connection.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
-                self._share_patience(connection)
-                connection.execute("BEGIN IMMEDIATE")
-                if not checks:
-                    self.require_current(_meta(connection, "min_writer"))
-                result = act(connection)
-                connection.execute("COMMIT")
-            except DRIVER_ERRORS as error:
-                self._discard_writer()
-                raise self.translated(error, "update") from error
-            except BaseException as error:
-                self._roll_back(connection, error)
-                raise
+
+        def alone() -> T:
+            result = self._committed(act, checks, "FULL" if synced else "NORMAL")
             if then is not None:
                 then(result)
+            return result
+
+        return self.lock.hold(alone)
+
+    def _committed(
+        self, act: Callable[[sqlite3.Connection], T], checks: bool, synchronous: str
+    ) -> T:
+        connection = self._writing()
+        try:
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            self._share_patience(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            if not checks:
+                self.require_current(_meta(connection, "min_writer"))
+            result = act(connection)
+            connection.execute("COMMIT")
+        except DRIVER_ERRORS as error:
+            self._discard_writer()
+            raise self.translated(error, "update") from error
+        except BaseException as error:
+            self._roll_back(connection, error)
+            raise
         return result
 
     def mend(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Like `write`, on a database whose tables or values keep every other writer out."""
         self._prepare_home()
-        with self.lock:
-            self._discard_writer()
-            connection = self._connect("rw")
-            connection.text_factory = _lenient  # what is to be mended need not be text any more
-            try:
-                for pragma in ("journal_mode=WAL", *_PRAGMAS):
-                    connection.execute(f"PRAGMA {pragma}")
-                connection.execute("BEGIN IMMEDIATE")
-                result = act(connection)
-                self._settle(connection)
-                connection.execute("COMMIT")
-                self._sync_home()
-            except DRIVER_ERRORS as error:
-                raise self.translated(error, "update") from error
-            finally:
-                _close_quietly(connection)
+        return self.lock.hold(lambda: self._mended(act))
+
+    def _mended(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        self._discard_writer()
+        connection = self._connect("rw")
+        connection.text_factory = _lenient  # what is to be mended need not be text any more
+        try:
+            for pragma in ("journal_mode=WAL", *_PRAGMAS):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN IMMEDIATE")
+            result = act(connection)
+            self._settle(connection)
+            connection.execute("COMMIT")
+            self._sync_home()
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "update") from error
+        finally:
+            _close_quietly(connection)
         return result
 
     def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -217,13 +228,15 @@ class Database:
         False if someone is reading an earlier moment, whose pages must stay. A transaction that
         said `must_scrub` is scrubbed after at the latest when the next writer opens.
         """
-        with self.lock:
-            connection = self._writing()
-            try:
-                return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
-            except DRIVER_ERRORS as error:
-                self._discard_writer()
-                raise self.translated(error, "delete") from error
+        return self.lock.hold(self._scrubbed)
+
+    def _scrubbed(self) -> bool:
+        connection = self._writing()
+        try:
+            return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
+        except DRIVER_ERRORS as error:
+            self._discard_writer()
+            raise self.translated(error, "delete") from error
 
     def _scrub(self, connection: sqlite3.Connection, *, wait_ms: int) -> bool:
         connection.execute(f"PRAGMA busy_timeout={wait_ms}")
@@ -250,8 +263,7 @@ class Database:
         self._close_idle()
         if self._writer is not None:
             try:
-                with self.lock:
-                    self._discard_writer()
+                self.lock.hold(self._discard_writer)
             except HoldfastError:
                 pass  # the lock cannot be had: `leave` closes without a checkpoint, nothing is lost
         self.leave()
@@ -259,14 +271,13 @@ class Database:
     def leave(self) -> None:
         """Let go of everything at once, and leave the log to whoever comes next."""
         self._close_idle()
-        if self.lock.take_turn(_FORK_WAIT):
-            try:
-                self._leave_writer()
-            finally:
-                self.lock.end_turn()
-            self.lock.close()
-            self.heads.close()
+        self.lock.in_turn(self._leave_all, _FORK_WAIT)
         _enlisted.pop(id(self), None)
+
+    def _leave_all(self) -> None:
+        self._leave_writer()
+        self.lock.close()
+        self.heads.close()
 
     def __del__(self) -> None:
         if self._writer is not None or self._idle:
@@ -311,8 +322,8 @@ class Database:
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        self._alone = self.lock.take_turn(_FORK_WAIT)
-        if self._alone:
+        self._alone = not self.lock.is_mine
+        if self._alone and self.lock.take_turn(_FORK_WAIT):
             self._leave_writer()
         self._close_idle()
 

@@ -20,7 +20,7 @@ import fcntl
 import os
 import stat
 import sys
-from _thread import allocate_lock, get_ident
+from _thread import RLock
 
 from holdfast import files
 from holdfast.errors import Busy, StoreFailed
@@ -28,7 +28,12 @@ from holdfast.files import failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from holdfast.clock import Clock
+
+    T = TypeVar("T")
 
 _LINE = 160
 # The first pause in seconds, and by what it grows: who is next looks more often than the rest.
@@ -41,7 +46,9 @@ _LOOK_EVERY = 1.0
 class WriterLock:
     """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
 
-    `left` is what is left, now, of the time that whoever has it may spend on waiting.
+    `left` is what is left, now, of the time that whoever has it may spend on waiting. Whose turn
+    it is among threads is known to a lock that knows its owner: an interrupt may come between
+    taking it and noting that it was taken.
     """
 
     def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
@@ -52,51 +59,85 @@ class WriterLock:
         self._inode = 0
         self._looked = 0.0
         self._name = b""
-        self._turn = allocate_lock()
-        self._owner = 0
+        self._turn = RLock()
         self._deadline = 0.0
+
+    def hold(self, act: Callable[[], T]) -> T:
+        """Run `act` alone. Whatever interrupts it, and when, the lock is let go.
+
+        A `with` would keep it if the interrupt came just before its end began.
+        """
+        self._require_outside()
+        try:
+            with self:
+                return act()
+        finally:
+            self._free()
 
     def __enter__(self) -> None:
         deadline = self._clock.monotonic() + self._timeout
-        if self._owner == get_ident():
-            raise RuntimeError("this thread is in the middle of a write; it cannot begin another")
-        if not self.take_turn(self._timeout):
-            raise self._busy("another thread of this process")
+        self._require_outside()
         try:
+            if not self._turn.acquire(timeout=self._timeout):
+                raise self._busy("another thread of this process")
             self._acquire(deadline)
             self._deadline = deadline
             self._leave_our_name()
         except BaseException:
-            self.__exit__()
+            if self.is_mine:
+                self._let_go(self._queue)  # unless an interrupt came first, it is let go already
+            self._free()
             raise
+
+    def _require_outside(self) -> None:
+        if self.is_mine:
+            raise RuntimeError("this thread is in the middle of a write; it cannot begin another")
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has the turn."""
+        return bool(self._turn._is_owned())  # type: ignore[attr-defined]
 
     @property
     def left(self) -> float:
         return max(0.0, self._deadline - self._clock.monotonic())
 
     def __exit__(self, *_: object) -> None:
-        try:
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of whatever this thread has; of what another has, of nothing."""
+        if self.is_mine:
             self._let_go(self._fd)
+            self._turn.release()  # last: it tells that the rest is done
+
+    def in_turn(self, act: Callable[[], object], timeout: float) -> None:
+        """Run `act` while no other thread of this process writes; not if one is at it too long."""
+        if self.is_mine:
+            return
+        try:
+            try:
+                if self.take_turn(timeout):
+                    act()
+            finally:
+                self.end_turn()
         finally:
-            self.end_turn()
+            self.end_turn()  # an interrupt may have kept the first from beginning
 
     def take_turn(self, timeout: float) -> bool:
         """Keep the other threads of this process from writing; False if one is at it too long."""
-        if self._owner == get_ident() or not self._turn.acquire(timeout=timeout):
-            return False
-        self._owner = get_ident()
-        return True
+        return self._turn.acquire(timeout=timeout)
 
     def end_turn(self) -> None:
-        self._owner = 0
-        self._turn.release()
+        if self.is_mine:
+            self._turn.release()
 
     def start_anew(self) -> None:
         """In a forked child: nobody has a turn, and the inherited descriptor is let go.
 
         It shares its parent's lock, which stays locked until both have closed it.
         """
-        self._turn, self._owner = allocate_lock(), 0
+        self._turn = RLock()
         self.close()
 
     def close(self) -> None:
@@ -161,8 +202,7 @@ class WriterLock:
                 self._clock.sleep(min(pause * jitter, deadline - now))
                 pause = min(pause * growth, _LONGEST_PAUSE)
         finally:
-            if next_in_line:
-                self._let_go(self._queue)
+            self._let_go(self._queue)
 
     def _take(self, fd: int) -> bool:
         try:

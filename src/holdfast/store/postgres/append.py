@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Also = Callable[[Connection, PgView], None]
 
 _MOST_AT_HAND = 64
+NOTICED = 0.25
+"""So many seconds a process that writes on may take to notice that somebody waits."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 
@@ -69,7 +71,8 @@ class Appender:
 
     def __init__(self, store: PostgresStore, server: Server) -> None:
         self._store, self._server, self._sql = store, server, server.sql
-        self._known: dict[str, Sequence[Any]] = {}
+        # With until when it is taken for granted that nobody waits for the session to grow.
+        self._known: dict[str, tuple[Sequence[Any], float]] = {}
         self._planning: set[int] = set()
 
     def record(self, append: Append) -> PgView:
@@ -104,7 +107,7 @@ class Appender:
         What is decided so becomes true only if nobody wrote meanwhile. In any other case, also
         when the plan refuses, it is decided again under the lock: None.
         """
-        known = self._known.pop(known_text(append.session), None)
+        known, alone = self._known.pop(known_text(append.session), (None, 0.0))
         if known is None:
             return None
         device = self._store.device_lately()
@@ -120,30 +123,34 @@ class Appender:
             return None
         work = save.Saving(self._sql, view, batch)
         append.sent = work.doubt()
-        found = self._ask(work, known)
+        now = self._server.clock.monotonic()
+        tells = now >= alone
+        found = self._ask(work, known, tells=tells)
         if found is None:
             append.sent = None
             return None
-        self._keep(work, found)
+        if tells:
+            alone = 0.0 if found[2] else now + NOTICED
+        self._keep(work, found, alone)
         self._remember(view, batch)
         return view
 
-    def _ask(self, work: Saving, known: Sequence[Any]) -> tuple[int, ...] | None:
+    def _ask(self, work: Saving, known: Sequence[Any], *, tells: bool) -> tuple[int, ...] | None:
         place = self._server.place
         told, prepares = channel(place.schema), place.prepares
         try:
             return self._server.use(
-                lambda one: work.ask(one, told, known, prepares=prepares), "update"
+                lambda one: work.ask(one, told, known, prepares=prepares, tells=tells), "update"
             )
         except NotDone:
             return None
 
-    def _keep(self, work: Saving, answer: Sequence[Any]) -> None:
+    def _keep(self, work: Saving, answer: Sequence[Any], alone: float = 0.0) -> None:
         """Know a session as it is now, for whoever appends to it next."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
         key, found = work.found(answer[0], answer[1])
-        self._known[key] = found
+        self._known[key] = (found, alone)
 
     # -- under the lock ------------------------------------------------------------------------
 

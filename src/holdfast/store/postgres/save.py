@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from operator import itemgetter
 
 from holdfast.errors import Damaged
 from holdfast.store import SHOWN, sum_of_line
@@ -39,10 +40,11 @@ _COLUMNS = (
     *("event_sum", "fold", "core", "core_sum", "line_sum", "seq"),
     *SHOWN,
 )
+_SELDOM = ("fold", "status", "goal", "archived", "forgotten", "began")
+"""Of these, what most appends leave as it is: what need not be sent need not be unpacked."""
 _M = 1 << SUM_BITS
-_UPDATE = f"""
-    UPDATE @session SET {", ".join(f"{name} = %({name})s" for name in _COLUMNS)}, row_sum = {{}}
-    WHERE number = {{}} RETURNING number, row_sum
+_UPDATE = """
+    UPDATE @session SET {}, row_sum = {} WHERE number = {} RETURNING number, row_sum
 """
 # Where nobody has written since, and the store is open to us. Who has the row is waited for.
 _UNCHANGED = """
@@ -54,13 +56,15 @@ _UNCHANGED = """
 # The same for a connection that would wait without end: not if anybody has the row.
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
 _WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
-# A role or database may be set to answer before the disk has it: for us that would be no answer.
 # Telling that a session has grown is one at a time on the whole server, so only who waits is told.
+_TELL = """
+    CASE WHEN EXISTS (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
+        THEN 1 + length(pg_notify(%(channel)s, %(key)s)::text)::bigint END
+"""
+# A role or database may be set to answer before the disk has it: for us that would be no answer.
 _ANSWER = """
-    SELECT number, row_sum, CASE WHEN current_setting('synchronous_commit') = 'off'
-        THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN EXISTS
-        (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
-        THEN pg_notify(%(channel)s, %(key)s)::text END
+    SELECT number, row_sum, {}, CASE WHEN current_setting('synchronous_commit') = 'off'
+        THEN set_config('synchronous_commit', 'on', true) END
     FROM s
 """
 _INSERT = f"""
@@ -89,12 +93,14 @@ _ROWS = """
     SET open = excluded.open, rank = excluded.rank, sum = excluded.sum, value = excluded.value
 """
 _WAS = ("was_event_sum", "was_row_sum", "was_core_sum", "was_line_sum", "was_seq")
-_WAS_AT = (1, 2, 5, 6, 8)
-"""Where these are in what `LOAD` finds."""
-_LOADED = (
+_was = itemgetter(1, 2, 5, 6, 8)
+"""These, of what `LOAD` finds."""
+_loaded = itemgetter(
     *("number", "event_sum", "row_sum", "fold", "core", "core_sum", "line_sum", "id", "seq"),
     *SHOWN,
 )
+_shown = itemgetter(*SHOWN)
+_seldom, _was_seldom = itemgetter(*_SELDOM), itemgetter(3, 9, 10, 11, 12, 13)
 _NUMBER = "(SELECT number FROM @session WHERE key = %s)"
 _PUT_PARTS = """
     INSERT INTO @blob SELECT %s, u.* FROM unnest(%s::integer[], %b::bytea[]) u
@@ -157,32 +163,45 @@ class Saving:
         return connection.execute(sql, self._values(channel), binary=True)
 
     def ask(
-        self, connection: Connection, channel: str, known: Sequence[Any], *, prepares: bool
+        self,
+        connection: Connection,
+        channel: str,
+        known: Sequence[Any],
+        *,
+        prepares: bool,
+        tells: bool,
     ) -> tuple[int, ...] | None:
-        """The same in one round trip, if the row of the session is as it was `known`; or None."""
+        """The same in one round trip, if the row of the session is as it was `known`; or None.
+
+        The third number is whether somebody waited, and was told, where this `tells`.
+        """
         values = self._values(channel)
-        values |= dict(zip(_WAS, (known[i] for i in _WAS_AT), strict=True))
+        values.update(zip(_WAS, _was(known), strict=True))
         values["format"] = schema.FORMAT
-        sql = self._statement("UNCHANGED" if prepares else "FREE")
-        return connection.ask(sql, values, 2, prepares=prepares)
+        whole = _seldom(values) != _was_seldom(known)
+        sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, tells=tells)
+        return connection.ask(sql, values, 3, prepares=prepares)
 
     def _values(self, channel: str) -> dict[str, object]:
         self._line = self._new_line()
-        return {**self._line, **self._rows(), **self._events(), "channel": channel}
+        self._line["channel"] = channel
+        self._line |= self._rows()
+        self._line |= self._events()
+        return self._line
 
-    def _statement(self, head: str) -> str:
+    def _statement(self, head: str, *, whole: bool = True, tells: bool = True) -> str:
         batch = self.batch
         events, rows = min(len(batch.entries), 2), bool(batch.rows)
-        return self._sql(_statement(head, events, has_rows=rows, fresh_rows=batch.fresh_rows))
+        return self._sql(_statement(head, events, rows, batch.fresh_rows, whole, tells))
 
     def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
         """The key of the session, and its line as `LOAD` would find it now."""
-        line = {**self._line, "number": number, "row_sum": row_sum}
-        return str(line["key"]), tuple(line[name] for name in _LOADED)
+        self._line["number"], self._line["row_sum"] = number, row_sum
+        return str(self._line["key"]), _loaded(self._line)
 
     def _new_line(self) -> dict[str, object]:
         view, batch = self._view, self.batch
-        line = (view.seq, *(batch.listing[name] for name in SHOWN))
+        line = (view.session, view.seq, *_shown(batch.listing))
         return {
             "number": view.number,
             "id": view.session,
@@ -191,8 +210,9 @@ class Saving:
             "fold": batch.fold,
             "core": batch.core,
             "core_sum": zlib.crc32(batch.core, batch.fold),
-            "line_sum": sum_of_line((view.session, *line)),
-            **dict(zip(("seq", *SHOWN), line, strict=True)),
+            "line_sum": sum_of_line(line),
+            "seq": view.seq,
+            **batch.listing,
         }
 
     def _events(self) -> dict[str, object]:
@@ -220,21 +240,25 @@ class Saving:
 
 
 @lru_cache
-def _statement(head: str, events: int, *, has_rows: bool, fresh_rows: bool) -> str:
+def _statement(
+    head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool, tells: bool
+) -> str:
     """One statement for all of a batch: of no event, of one, or of several."""
-    parts = [f"s AS ({_head(head, has_rows, fresh_rows)})"]
+    parts = [f"s AS ({_head(head, has_rows, fresh_rows, whole)})"]
     if events:
         parts.append(f"e AS ({_EVENT if events == 1 else _EVENTS})")
     if has_rows:
         parts.append(f"r AS ({_ROWS})")
-    return f"WITH {', '.join(parts)} {_ANSWER}"
+    return f"WITH {', '.join(parts)} {_ANSWER.format(_TELL if tells else 'NULL')}"
 
 
-def _head(head: str, has_rows: bool, fresh_rows: bool) -> str:
+def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:
     if head == "INSERT":
         return _INSERT
+    names = [name for name in _COLUMNS if whole or name not in _SELDOM]
+    columns = ", ".join(f"{name} = %({name})s" for name in names)
     rows = "%(rows)s" if fresh_rows else _ROW_SUM if has_rows else "row_sum"
-    return _UPDATE.format(rows, _WHICH[head])
+    return _UPDATE.format(columns, rows, _WHICH[head])
 
 
 def put_blobs(

@@ -50,13 +50,12 @@ _PARTS = "SELECT data FROM @blob WHERE digest = %s ORDER BY part"
 
 def folded(id: str) -> str:
     """An id as it is found in any case: letters of ASCII only, as every adapter does."""
-    return id.translate(_SMALL)
+    return id.lower() if id.isascii() else id.translate(_SMALL)
 
 
 def sum_of_event(seq: int, entry: Entry) -> int:
-    whole = b"".join(
-        [f"{seq}:{entry.key or ''}".encode(), entry.header, entry.salt or b"", entry.data or b""]
-    )
+    place = f"{seq}:{entry.key or ''}".encode()
+    whole = place + entry.header + (entry.salt or b"") + (entry.data or b"")
     return int.from_bytes(sha256(whole).digest()[:7], "big")
 
 

@@ -3,7 +3,8 @@
 Not every server tells (a pooler that shares connections swallows it, some that speak the same
 protocol refuse to listen). So it is tried once whether one connection hears another; who does not
 looks again now and then, and so does, less often, who does. A *watcher* is written down while it
-waits: only then is a session's growth told at all.
+waits: only then is a session's growth told at all. Who writes on at a pace does not ask each time
+whether there is one, so who has just begun to wait looks again once they must have noticed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.errors import HoldfastError
+from holdfast.store.postgres.append import NOTICED, channel
 from holdfast.store.postgres.server import Lost
 
 TYPE_CHECKING = False
@@ -57,16 +59,17 @@ def _wait(
     deadline: float,
     connection: Connection | None,
 ) -> bool:
-    pause = 0.02
+    pause, wait = 0.02, 2 * NOTICED
     while True:
         if store.length(key) > after:
             return True
         left = deadline - server.clock.monotonic()
         if left <= 0:
             return False
-        if connection is None or not _heard(connection, min(left, _RARELY)):
+        if connection is None or not _heard(connection, min(left, wait)):
             server.clock.sleep(min(pause, left))
             pause = min(pause * 1.5, _OFTEN)
+        wait = _RARELY
 
 
 def _heard(connection: Connection, seconds: float) -> bool:
@@ -82,8 +85,6 @@ def _heard(connection: Connection, seconds: float) -> bool:
 def _listening(
     store: PostgresStore, server: Server, watcher: tuple[str, str, float]
 ) -> Connection | None:
-    from holdfast.store.postgres.append import channel
-
     name = channel(server.place.schema)
     connection = server.borrow()
     try:

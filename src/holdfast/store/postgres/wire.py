@@ -11,6 +11,7 @@ import re
 import select
 import struct
 from functools import lru_cache
+from operator import itemgetter
 
 import psycopg
 from psycopg import pq
@@ -54,10 +55,10 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         `NotDone` if the server refuses; an error of the driver if it waited too long for a lock,
         or if the connection breaks.
         """
-        text, names = _numbered(sql)
-        given = [values[name] for name in names]
+        text, taken = _numbered(sql)
+        given = taken(values)
         try:
-            sent = list(map(_encoded, given))
+            sent = [_ENCODED[type(value)](value) for value in given]
         except (struct.error, KeyError) as error:
             raise NotDone from error
         formats = [1] * len(sent)
@@ -118,11 +119,11 @@ def _code(found: pq.abc.PGresult | None) -> str:
 
 
 @lru_cache(64)
-def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """A statement with `$1` for the first name in it and so on, and the names."""
+def _numbered(sql: str) -> tuple[bytes, Callable[[Mapping[str, object]], Sequence[object]]]:
+    """A statement with `$1` for the first name in it and so on, and how to take their values."""
     names = tuple(dict.fromkeys(_PLACE.findall(sql)))
     places = {name: f"${number}" for number, name in enumerate(names, start=1)}
-    return _PLACE.sub(lambda found: places[found[1]], sql).encode(), names
+    return _PLACE.sub(lambda found: places[found[1]], sql).encode(), itemgetter(*names)
 
 
 @lru_cache(64)
@@ -137,14 +138,10 @@ def _types(given: Sequence[object]) -> list[int]:
     return [_OID.get(type(value), 0) for value in given]
 
 
-def _encoded(value: Any) -> bytes | None:
-    return _ENCODED[type(value)](value)
-
-
 def _array(values: Any) -> bytes:
     oid = next((_OID[type(value)] for value in values if value is not None), _TEXT)
     parts = [_array_head(1, int(None in values), oid, len(values), 1)]
-    for value in map(_encoded, values):
+    for value in (_ENCODED[type(value)](value) for value in values):
         parts += (_size(-1),) if value is None else (_size(len(value)), value)
     return b"".join(parts)
 

@@ -352,10 +352,20 @@ def _change(
     home: Holdfast, act: Callable[[Circle, Key], Circle], about: str = "", *, recovery: str = ""
 ) -> Changed:
     with alone(home):
-        key, circle = own(home)
-        circle = circles.keep(folder(home), act(circle, key), key)
+        key, before = own(home)
+        circle = kept(home, act(before, key), key, before)
     found = circle.device(about or key.id) or _myself(circle, key)
     return Changed(circle, found, spread(home, circle, key), recovery)
+
+
+def kept(home: Holdfast, circle: Circle, key: Key, before: Circle) -> Circle:
+    """Keep what a circle has become; what its devices are called now is told from now on."""
+    circle = circles.keep(folder(home), circle, key)
+    was = {each.key_id: each.name for each in before.devices()}
+    pairs = ((was.get(each.key_id, each.name), each.name) for each in circle.devices())
+    if names := {old: new for old, new in pairs if old != new}:
+        home.store.remotes.renamed(names, circle.id)
+    return circle
 
 
 def meant(circle: Circle, which: str, *, active: bool = False) -> Device:

@@ -637,3 +637,28 @@ def test_importing_ones_own_export_again_makes_nothing_hearsay(world: World, ann
     ann.import_(exported(world, ann))
     assert ann.store.remotes.hearsay() == set()
     assert synced(ann).problems == []
+
+
+def test_a_device_that_is_called_otherwise_is_so_in_the_log_at_once(
+    world: World, ann: Holdfast
+) -> None:
+    desk = world.device("desk", by=ann)
+    for hf in (ann, desk):
+        synced(hf)
+    desk.session("login").note("at the desk")
+    for hf in (desk, ann):
+        synced(hf)
+    chain = desk.store.device
+
+    def names(hf: Holdfast) -> dict[str, str]:
+        return hf.store.remotes.names()
+
+    was, mine = identity(desk).name, identity(ann).name
+    assert (names(ann)[chain], names(desk)[ann.store.device]) == (was, mine)
+    ann.devices_rename(was, "kitchen")
+    assert names(ann)[chain] == "kitchen"
+    ann.devices_rename(mine, was)  # its name is free now
+    for hf in (ann, desk):
+        synced(hf)
+    assert names(ann)[chain] == "kitchen"
+    assert names(desk)[ann.store.device] == was

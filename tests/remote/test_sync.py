@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import (
+    Busy,
     Downgraded,
     Forked,
     HoldfastError,
+    Outdated,
     RemoteFailed,
     Replayed,
     RolledBack,
@@ -22,11 +24,14 @@ from holdfast.errors import (
 )
 from holdfast.home import Holdfast
 from holdfast.model.event import NoteAdded
-from holdfast.remote import Object
+from holdfast.remote import FORMAT, Object
 from holdfast.remote import names as named
 from holdfast.remote.careful import Careful
 from holdfast.testing.storage import MemoryRemote
 from holdfast.travel import parcels
+from holdfast.travel.alone import alone
+from holdfast.travel.remotes import require_format
+from holdfast.travel.visit import Manner, visit
 from tests.remote.travelling import Travellers, hashes, known, travel
 
 
@@ -539,3 +544,35 @@ def test_someone_elses_sessions_in_the_same_place_are_let_be(
 
 def remembered(home: Holdfast, id: str) -> list[tuple[str, int, str]]:
     return [(one.device, one.n, one.hash) for one in home.store.remotes.chains(known(home), id)]
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "error"),
+    [
+        (b"holdfast remote 2\n", Outdated),
+        (b"holdfast remote 10\n", Outdated),
+        (b"holdfast remote 1\n\n", Downgraded),
+        (b"holdfast remote 1", Downgraded),
+        (b"holdfast remote 01\n", Downgraded),
+        (b"holdfast remote 2\nmore\n", Downgraded),
+        (b"", Downgraded),
+    ],
+)
+def test_only_a_mark_of_a_higher_number_is_newer(mark: bytes, error: type[HoldfastError]) -> None:
+    remote = MemoryRemote()
+    remote.put(FORMAT, mark)
+    with pytest.raises(error):
+        require_format(remote, make=False)
+
+
+def test_a_sync_that_meets_another_says_what_that_means_for_it(travellers: Travellers) -> None:
+    laptop = travellers.make("laptop")
+    (known,) = laptop.store.remotes.all()
+    again = Holdfast(laptop.settings, cwd=laptop.settings.home)
+    with alone(again), pytest.raises(Busy) as caught:
+        visit(laptop, known, Manner(wait=0))
+    again.close()
+    assert "moved nothing" in caught.value.why and "next sync" in caught.value.hint

@@ -199,7 +199,7 @@ remote check N
 push
 push R --again
 pull R
-sync R --watch --every 5 --soon
+sync R --watch --every 5
 move --to U --dry-run
 move --unseal
 share S --with K --email A --read --yes

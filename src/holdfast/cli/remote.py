@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
+
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago, iso
 from holdfast.errors import DONE, UNREACHABLE, HoldfastError
@@ -173,7 +175,7 @@ def _sync_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--every", type=count, default=0, metavar="SECONDS", help="with --watch: how often"
     )
-    parser.add_argument("--soon", action="store_true", help="in the background; for Holdfast's use")
+    parser.add_argument("--soon", action="store_true", help=SUPPRESS)  # for the background alone
 
 
 def run_push(options: Namespace, hf: Holdfast, screen: Screen) -> int:

@@ -291,6 +291,19 @@ class Remotes:
         rows = self._read("SELECT DISTINCT device, name FROM remote_chain WHERE name != ''")
         return {str(device): str(name) for device, name in rows}
 
+    def renamed(self, names: Mapping[str, str], circle: str) -> None:
+        """Devices of a circle are called otherwise from now on: all of these at once."""
+        cases = " ".join("WHEN ? THEN ?" for _ in names)
+        pairs = [word for pair in names.items() for word in pair]
+        marks = ", ".join("?" for _ in names)
+        self._store.write_soon(
+            lambda connection: connection.execute(
+                f"UPDATE remote_chain SET name = CASE name {cases} END"
+                f" WHERE circle = ? AND name IN ({marks})",
+                (*pairs, circle, *names),
+            )
+        )
+
     def objects(self, remote: Known, session: str) -> list[Packed]:
         """The packs of a session that were found sound there, by name."""
         rows = self._read(

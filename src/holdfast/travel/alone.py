@@ -29,9 +29,14 @@ def alone(home: Holdfast, wait: float | None = None) -> Iterator[None]:
         try:
             held.enter_context(files.locked(path, timeout=timeout, clock=home.clock, create=True))
         except Busy:
-            raise Busy(
-                "a sync of this home is under way",
-                why="it goes on with the keys that it began with, so nothing was changed",
-                hint="when it is done, or stopped, try again",
-            ) from None
+            raise _under_way(changes_keys=wait is None, seconds=timeout) from None
         yield
+
+
+def _under_way(*, changes_keys: bool, seconds: float) -> Busy:
+    why = f"another one was still at it after {seconds:g} seconds, so this one moved nothing"
+    hint = "nothing is lost: whatever is not there by then goes with the next sync"
+    if changes_keys:
+        why = "it goes on with the keys that it began with, so nothing was changed"
+        hint = "when it is done, or stopped, try again"
+    return Busy("a sync of this home is under way", why=why, hint=hint)

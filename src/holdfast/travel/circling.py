@@ -53,7 +53,7 @@ class Circling:
             # Two that were put out at once may each hold what replaced the keys of the other.
             circle = circles.refreshed(circle, me.key, made=self._home.clock.now())
         if circle is not me.circle:
-            circle = circles.keep(keychain.folder(self._home), circle, me.key)
+            circle = keychain.kept(self._home, circle, me.key, me.circle)
         told = {one.after for name, one in seen.items() if name in listed}
         told |= {one.after for one in fresh}
         if push and _all(circle) not in told and circle.may_speak(me.key.id):

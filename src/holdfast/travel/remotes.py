@@ -13,6 +13,7 @@ from holdfast.remote import FORMAT, Object, Oddity, Probe, Remote, names, open_r
 from holdfast.store.remotes import Known
 from holdfast.travel.reach import told
 
+_NEWER = re.compile(rb"holdfast remote (?!1\n)[1-9][0-9]{0,8}\n")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
@@ -97,7 +98,7 @@ def require_format(remote: Remote, *, make: bool) -> bool:
         return make
     if mark == names.MARK:
         return True
-    if mark.startswith(b"holdfast remote ") and mark[16:].strip().isdigit() and mark > names.MARK:
+    if _NEWER.fullmatch(mark):
         what = "a newer Holdfast keeps things there in another form"
         raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
     raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")

@@ -13,7 +13,6 @@ import os
 import sqlite3
 import zlib
 from functools import partial
-from itertools import chain
 
 from holdfast import files
 from holdfast.clock import short_id
@@ -104,6 +103,7 @@ _ERASE_CONTENT = ("DELETE FROM blob_use WHERE session = :number", _ERASE_UNUSED)
 _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
+_COLUMNS = 5
 _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
 _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
 _ERASE_BESIDE = (
@@ -766,20 +766,39 @@ def _unsound(run: Read) -> list[tuple[int, str]]:
 
 
 def _add_events(connection: sqlite3.Connection, view: SqliteView, entries: Sequence[Entry]) -> None:
-    base, total = view.number << SHIFT, view.event_sum
-    for entry in entries:
-        salt, data = entry.salt or b"", entry.data or b""
-        total = zlib.crc32(b"".join(((entry.key or "").encode(), entry.header, salt, data)), total)
-    rows = [
-        (place, one.key, one.header, one.salt, one.data)
-        for place, one in enumerate(entries, base + view.seq + 1)
-    ]
-    view.seq, view.event_sum = view.seq + len(entries), total
-    # Many by one statement: what a statement costs is then felt no more.
-    together = len(rows) - len(rows) % _TOGETHER
-    for start in range(0, together, _TOGETHER):
-        connection.execute(_ADD_MANY, [*chain.from_iterable(rows[start : start + _TOGETHER])])
-    connection.executemany(_ADD, rows[together:])
+    next = (view.number << SHIFT) + view.seq + 1
+    for start in range(0, len(entries), _TOGETHER):
+        some = entries[start : start + _TOGETHER]
+        view.event_sum = zlib.crc32(_summed(some), view.event_sum)
+        values = _values(some, next + start)
+        if len(some) == _TOGETHER:
+            # Many by one statement: what a statement costs is then felt no more.
+            connection.execute(_ADD_MANY, values)
+        else:
+            connection.executemany(_ADD, zip(*[iter(values)] * _COLUMNS, strict=True))
+    view.seq += len(entries)
+
+
+def _summed(entries: Sequence[Entry]) -> bytes:
+    """The bytes that the sum over all events covers, of these."""
+    parts: list[bytes] = []
+    for one in entries:
+        parts += ((one.key or "").encode(), one.header, one.salt or b"", one.data or b"")
+    return b"".join(parts)
+
+
+def _values(entries: Sequence[Entry], first: int) -> list[object]:
+    """What is kept of events from a position on, column after column.
+
+    Not as `bytes`: the driver looks for someone who adapts each of them, which takes longer than
+    to copy them.
+    """
+    values: list[object] = []
+    for place, one in enumerate(entries, first):
+        salt, data = one.salt, one.data
+        kept = None if salt is None else bytearray(salt), None if data is None else bytearray(data)
+        values += (place, one.key, bytearray(one.header), *kept)
+    return values
 
 
 def _whose(view: SqliteView) -> dict[str, object]:

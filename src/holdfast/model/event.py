@@ -656,9 +656,12 @@ def _decoder(kind: str) -> Callable[[bytes], Any]:
 # Compiled when first needed: seldom is there enough to look at.
 _STRING = rb'(?s)"(?:[^"\\]|\\.)*+"?'
 _BRACKET = rb"[\[\]{}]"
+_LIST, _MAP = b"[{"
 
 
 def _nests_too_deep(data: bytes) -> bool:
+    if _LIST not in data and data.find(_MAP, 1) < 0:
+        return False  # as with most of them, and this is found out at once
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0

@@ -306,7 +306,7 @@ def test_a_tombstone_is_never_taken_in_passing(home: Home, other: Home) -> None:
     other.absorb(home.export())
     home.journal.forget("s-1", actor="user")
     stone = home.events()[-1]
-    assert not other.journal.go_on("s-1", [(stone, ev.read(stone))])
+    assert not other.journal.go_on("s-1", [(stone, ev.parse_header(stone.header), stone.hash)])
     assert holds(other) and len(other.events()) == 7
 
 

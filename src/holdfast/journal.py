@@ -26,7 +26,7 @@ from holdfast.model import event as ev
 from holdfast.model import tombstone
 from holdfast.model.chain import check_link, next_of
 from holdfast.model.event import Body, Event, Sealed
-from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
+from holdfast.model.fold import FOLD_VERSION, advance, comes_after, extend, fold, follows
 from holdfast.model.merge import in_order
 from holdfast.model.rules import allow, decide, report, weigh
 from holdfast.model.state import Core, State
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Rule = Callable[[State, Body], list[Body]]
 Maker = Callable[[State], Sequence[Body]]
+Arrived = tuple[Sealed, ev.Header, str]
+"""An event from elsewhere that was checked by itself, its header, and its hash."""
 
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
@@ -438,7 +440,7 @@ class Journal:
     def go_on(
         self,
         session: str,
-        arrived: Sequence[tuple[Sealed, Event]],
+        arrived: Sequence[Arrived],
         blobs: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """Take events, in merge order, that simply go on from what is held; True if it was so.
@@ -448,19 +450,14 @@ class Journal:
         tombstones too, which may have to erase something.
         """
         taken: list[bool] = [False]
-        if not tombstone.KINDS.isdisjoint({event.head.kind for _, event in arrived}):
+        if not tombstone.KINDS.isdisjoint({head.kind for _, head, _ in arrived}):
             return False
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
             state, fresh = self._state(view)
-            is_over = state.core.forgotten
-            if is_over or not _goes_on(view, state.core, [event for _, event in arrived]):
+            if not _goes_on(view, state.core, arrived):
                 return None
-            for _, event in arrived:
-                if not follows(state, event):
-                    return None
-                extend(state, event)
             taken[0] = True
             return _continued(state, arrived, fresh=fresh)
 
@@ -855,13 +852,15 @@ def _rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
     )
 
 
-def _continued(state: State, arrived: Sequence[tuple[Sealed, Event]], *, fresh: bool) -> Batch:
-    """The batch of events that came from elsewhere, after they took effect."""
+def _continued(state: State, arrived: Sequence[Arrived], *, fresh: bool) -> Batch:
+    """The batch of events that came from elsewhere and go on from a state, which they extend."""
+    for sealed, head, hash in arrived:
+        extend(state, Event(head, hash, ev.decode_body(head.kind, sealed.data)))
     shown, rows = listing(state), state.rows
     changed = rows.take_changes() if isinstance(rows, StoredRows) else all_rows(state)
     return Batch(
         # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
-        entries=[Entry(s.header, s.salt, s.data, event.head.id) for s, event in arrived],
+        entries=[Entry(one.header, one.salt, one.data, head.id) for one, head, _ in arrived],
         core=encode(state.core),
         fold=FOLD_VERSION,
         rows=changed,
@@ -870,22 +869,26 @@ def _continued(state: State, arrived: Sequence[tuple[Sealed, Event]], *, fresh: 
     )
 
 
-def _goes_on(view: View, core: Core, arrived: Sequence[Event]) -> bool:
-    """Whether events have links that only lead to heads and to each other, and are all new."""
-    if core.forgotten or (arrived and arrived[0].head.session != (core.session or view.session)):
+def _goes_on(view: View, core: Core, arrived: Sequence[Arrived]) -> bool:
+    """Whether events are all new and simply go on: each from everything before it.
+
+    Their links lead only to heads that are held and to each other.
+    """
+    if core.forgotten or (arrived and arrived[0][1].session != (core.session or view.session)):
         return False
     known = {
-        head[1]: _head_of(arrived[0].head, device, head)
+        head[1]: _head_of(arrived[0][1], device, head)
         for device, chain in core.chains.items()
         for head in chain.heads
     }
     own, get = view.device, known.get
-    for event in arrived:
-        head = event.head
-        if head.device == own or check_link(head, get):
+    tips, clock = core.tips, core.clock
+    for _, head, hash in arrived:
+        if head.device == own or check_link(head, get) or not comes_after(tips, clock, head):
             return False
-        known[event.hash] = head
-    ids = {event.head.id for event in arrived}
+        known[hash] = head
+        tips, clock = [hash], head.clock
+    ids = {head.id for _, head, _ in arrived}
     return len(ids) == len(arrived) and ids.isdisjoint(_ids(view))
 
 

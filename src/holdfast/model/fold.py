@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.choice import ROLES, STATUSES
 from holdfast.model import event as ev
-from holdfast.model.event import Body, Event
+from holdfast.model.event import Body, Event, Header
 from holdfast.model.merge import (
     SESSION,
     Contests,
@@ -99,15 +99,19 @@ def fold(events: Iterable[Event]) -> State:
 
 def follows(state: State, event: Event) -> bool:
     """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
-    head, core = event.head, state.core
-    if type(event.body) in _REACHING_BACK or head.clock <= core.clock:
+    return comes_after(state.core.tips, state.core.clock, event.head)
+
+
+def comes_after(tips: list[str], clock: int, head: Header) -> bool:
+    """The same by what matters of a state: its tips and its clock, which are then the event's."""
+    if head.kind in _REACHING_BACK or head.clock <= clock:
         return False
     if not head.seen:
-        return not core.tips or core.tips == [head.prev]
-    return set(core.tips) <= set(parents(event))
+        return not tips or tips == [head.prev]
+    return set(tips) <= {head.prev, *(digest for _, _, digest in head.seen_heads())}
 
 
-_REACHING_BACK = (ev.EventRetracted, ev.EventForgotten)
+_REACHING_BACK = frozenset({ev.KIND_OF[ev.EventRetracted], ev.KIND_OF[ev.EventForgotten]})
 
 
 def extend(state: State, event: Event) -> None:
@@ -225,11 +229,12 @@ _ACTIVE: dict[str, str | int | bool] = {
 
 
 def _line(state: State, event: Event, text: str, most: int = _LINE) -> Line:
-    return Line(event.id, event.head.at, event.head.actor, text[:most], state.writer)
+    head = event.head
+    return Line(head.id, head.at, head.actor, text[:most], state.writer)
 
 
 def _remember(lines: list[Line], line: Line) -> list[Line]:
-    return [*lines, line][-RECENT:]
+    return [*lines[1 - RECENT :], line]
 
 
 def _started(state: State, event: Event, body: ev.SessionStarted) -> None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from holdfast.model import event as ev
-from holdfast.model.event import Body, Event
+from holdfast.model.event import Body, Event, Header
 from holdfast.model.tombstone import Tombstones
 
 Position = tuple[int, str, int, str]
@@ -33,7 +33,12 @@ Position = tuple[int, str, int, str]
 
 def position(event: Event) -> Position:
     """Where the event stands in merge order, the order of every fold."""
-    return (event.head.clock, event.head.device, event.head.n, event.hash)
+    return place(event.head, event.hash)
+
+
+def place(head: Header, hash: str) -> Position:
+    """The same of an event that nobody has read yet."""
+    return (head.clock, head.device, head.n, hash)
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

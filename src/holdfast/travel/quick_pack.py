@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from holdfast import pack
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.model import event as ev
 from holdfast.model.content import digests_in
-from holdfast.model.event import Event, Header, Sealed
+from holdfast.model.event import Header, Sealed
 from holdfast.model.travel import Stretch
 from holdfast.pack import MAGIC, Blob, Manifest, Range
 
@@ -51,11 +51,9 @@ class Row(NamedTuple):
     def kinds(self) -> set[str]:
         return {head.kind for head in self.headers}
 
-    def events(self) -> list[Event]:
-        """The events as values; what they say is read only now."""
-        read = ev.decode_body
-        whole = zip(self.headers, self.hashes, self.range.events, strict=True)
-        return [Event(head, hash, read(head.kind, sealed.data)) for head, hash, sealed in whole]
+    def events(self) -> Iterator[tuple[Sealed, Header, str]]:
+        """The events with their headers and hashes; nobody has read what they say."""
+        return zip(self.range.events, self.headers, self.hashes, strict=True)
 
 
 _ODD = (zlib.error, struct.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

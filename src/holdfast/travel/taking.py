@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from holdfast import restore
 from holdfast.derived import as_sealed
-from holdfast.model.event import Event, Sealed
-from holdfast.model.merge import position
+from holdfast.model.event import Header
+from holdfast.model.merge import place
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import WHOLE
 from holdfast.model.travel import Stretch
@@ -95,29 +95,29 @@ class Taking:
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
         """Give events to the journal; returns the hashes of those that wait for others."""
         content = list({blob.digest: blob.data for blob in blobs}.items())
-        arrived = [pair for row in rows for pair in _pairs(row)]
+        arrived = [one for row in rows for one in row.events()]
         kinds = set[str]().union(*(row.kinds for row in rows))
         if WHOLE in kinds:
-            arrived = [pair for pair in arrived if not self._is_foreign_end(pair[1])]
-            kinds = {event.kind for _, event in arrived}
+            arrived = [one for one in arrived if not self._is_foreign_end(one[1])]
+            kinds = {head.kind for _, head, _ in arrived}
         self._heed(kinds)
         if len({row.range.device for row in rows}) > 1:
-            arrived.sort(key=lambda pair: position(pair[1]))
+            arrived.sort(key=lambda one: place(*one[1:]))
         journal = self._trip.journal
         if journal.go_on(self._session, arrived, content):
             self._moved.down += len(arrived)
             return set()
-        entitled, sealed = self._exchange.may_erase, [one for one, _ in arrived]
+        entitled, sealed = self._exchange.may_erase, [one for one, _, _ in arrived]
         taken = restore.take(journal, self._session, sealed, content, entitled=entitled)
         self._moved.down += taken.new
         return {one.hash for one in taken.left}
 
-    def _is_foreign_end(self, event: Event) -> bool:
+    def _is_foreign_end(self, head: Header) -> bool:
         """Whether someone forgot their copy of a session of others: for these it goes on.
 
         Nothing comes after it in its chain, so nothing else is left out with it.
         """
-        return event.kind == WHOLE and not self._exchange.may_erase(event.head.device, "")
+        return head.kind == WHOLE and not self._exchange.may_erase(head.device, "")
 
     def _heed(self, kinds: set[str]) -> None:
         if not STONES.isdisjoint(kinds):
@@ -172,7 +172,3 @@ def _lots(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
         count += one.claim.last - one.claim.first + 1
         weight += one.weight
     yield lot
-
-
-def _pairs(row: Row) -> Iterator[tuple[Sealed, Event]]:
-    return zip(row.range.events, row.events(), strict=True)

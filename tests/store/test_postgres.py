@@ -293,6 +293,38 @@ def test_a_server_that_restarts_is_waited_for(tmp_path: Path, pg_server: PgServe
     store.close()
 
 
+def test_a_process_that_begins_while_the_server_restarts_waits_for_it(
+    tmp_path: Path, pg_server: PgServer
+) -> None:
+    place = PostgresPlace(pg_server.url, tmp_path / "home")
+    first = opened(place)
+    put(first, "s1", batch("a"))
+    first.close()
+    pg_server.stop()
+    later = opened(place)
+    try:
+        writing = threading.Thread(target=lambda: put(later, "s1", batch("b")))
+        writing.start()
+        time.sleep(0.2)
+    finally:
+        pg_server.start()
+    writing.join(60)
+    assert texts(later, "s1") == ["a", "b"]
+    later.close()
+
+
+def test_a_server_that_stays_away_is_told_as_one_that_cannot_be_reached(
+    place: PostgresPlace,
+) -> None:
+    first = opened(place)
+    put(first, "s1", batch("a"))
+    first.close()
+    away = PostgresPlace("postgresql://me@127.0.0.1:1/db", place.home)
+    with pytest.raises(StoreFailed, match="cannot be reached") as told:
+        texts(opened(away, timeout=0.1), "s1")
+    assert "holdfast config store" in told.value.hint
+
+
 def test_a_view_that_lost_its_connection_says_so(
     store: PostgresStore, place: PostgresPlace
 ) -> None:

@@ -10,6 +10,7 @@ import os
 
 import psycopg
 
+from holdfast import files
 from holdfast.store import Capabilities, Flaw, Head, Repaired, Store, listings, moved
 from holdfast.store.kept import packed, unpacked
 from holdfast.store.local import settle
@@ -94,7 +95,8 @@ class PostgresStore(Store):
         self.home = os.path.abspath(home)
         self.capabilities = Capabilities(search=True, notifies=True, files=False)
         self._clock, self._timeout, self._machine = clock, busy_timeout, machine
-        self._server = Server(Place(url), clock=clock, timeout=busy_timeout)
+        known = os.path.isdir(os.path.join(self.home, files.STORES))
+        self._server = Server(Place(url), clock=clock, timeout=busy_timeout, is_known=known)
         self.shown = self._server.place.shown
         self._beside: Beside | None = None
         self._numbers: dict[str, int] = {}

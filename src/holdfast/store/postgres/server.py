@@ -148,8 +148,13 @@ def _shown(given: dict[str, Any], schema: str) -> str:
 class Server:
     """The connections of this process to one place."""
 
-    def __init__(self, place: Place, *, clock: Clock, timeout: float) -> None:
+    def __init__(
+        self, place: Place, *, clock: Clock, timeout: float, is_known: bool = False
+    ) -> None:
+        """`is_known` says that this home has worked with a server: then one that is down is
+        likely to come up again, and is waited for."""
         self.place = place
+        self._is_known = is_known
         self.clock = clock
         self.timeout = timeout
         self.patience = max(1, int(timeout * 1000))
@@ -158,6 +163,7 @@ class Server:
         self._turn = allocate_lock()
         self._pid = os.getpid()
         self._was_there = False
+        _hush()
 
     # -- using it ------------------------------------------------------------------------------
 
@@ -212,10 +218,15 @@ class Server:
                 return act()
             except Lost as lost:
                 if self.clock.monotonic() >= deadline:
-                    raise self.gone(lost.__cause__) from lost.__cause__
+                    raise self._given_up(lost.__cause__) from lost.__cause__
             self.close_idle()
             self.clock.sleep(pause)
             pause = min(pause * 2, 0.5)
+
+    def _given_up(self, error: BaseException | None) -> HoldfastError:
+        if isinstance(error, psycopg.Error) and not self._was_there:
+            return self._unreachable(error)
+        return self.gone(error)
 
     def gone(self, error: BaseException | None) -> StoreFailed:
         return StoreFailed(
@@ -256,7 +267,7 @@ class Server:
             connection = self.place.connect(self.patience)
         except psycopg.Error as error:
             # A server that comes up again refuses for a while; one that never was there is told.
-            if self._was_there or _is_starting(error):
+            if self._was_there or _is_starting(error) or (self._is_known and _is_down(error)):
                 raise Lost from error
             raise self._unreachable(error) from error
         self._was_there = True
@@ -337,6 +348,19 @@ def _is_starting(error: psycopg.Error) -> bool:
     return (error.sqlstate or "") in _STARTING or any(
         sign in said for sign in ("is starting up", "is shutting down", "recovery")
     )
+
+
+def _hush() -> None:
+    """Of a connection that breaks the driver would tell on the screen; that is for us to say."""
+    from logging import NullHandler, getLogger  # the driver has loaded it
+
+    if not getLogger("psycopg").handlers:
+        getLogger("psycopg").addHandler(NullHandler())
+
+
+def _is_down(error: psycopg.Error) -> bool:
+    """Whether nobody listens where the server should, as while it restarts."""
+    return any(sign in str(error) for sign in ("Is the server running", "onnection refused"))
 
 
 _REACH = "see that the server runs and the URL is right: holdfast config store"

@@ -167,7 +167,7 @@ ALLOWED = {
     " layout.ai_session layout.contract"
     " arrival layout.translate live mirror pack orchestrator place process recover redact restore"
     " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
-    " workspace model.* move retell sealed_export",
+    " who workspace model.* move retell sealed_export",
     "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
     " place process rebuild recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",

@@ -147,7 +147,12 @@ _ALL = (
     Option("backup_every_minutes", 60, _integer(0, 525_600), "time between backups; 0: never"),
     Option("backup_keep", 3, _integer(1, 1_000), "how many backups are kept"),
     Option("redact_patterns", (), _PATTERNS, "secrets to remove before anything is stored"),
-    Option("device_name", "", _LINE, "the name of this device; empty: its host name"),
+    Option(
+        "device_name",
+        "",
+        _LINE,
+        "the name of this device until it is in a circle; empty: its host name",
+    ),
     Option("pager", "", _LINE, "the command that shows long output; empty: none"),
     Option("color", "auto", _choice("auto", "always", "never"), "colour on a terminal"),
     Option("session_root", "", _LINE, "where ai-session files are; empty: .ai-session"),

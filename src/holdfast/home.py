@@ -186,7 +186,7 @@ class Holdfast(TravelVerbs):
     def mirror(self) -> Mirror:
         if self._mirror is None:
             from holdfast.mirror import Mirror
-            from holdfast.process import device_name
+            from holdfast.who import own_name
 
             self._mirror = Mirror(
                 self.store,
@@ -194,7 +194,7 @@ class Holdfast(TravelVerbs):
                 self.clock,
                 self.workspace.tree,
                 naive=self.settings.naive_time,
-                device=self.settings.device_name or device_name(),
+                device=own_name(self),
                 roots={"ai-session": self.settings.session_root},
                 travel=self.travel,
             )

@@ -355,6 +355,8 @@ def _change(
         key, before = own(home)
         circle = kept(home, act(before, key), key, before)
     found = circle.device(about or key.id) or _myself(circle, key)
+    if found.key_id == key.id and home.store.remotes.circle():
+        home.store.remotes.is_of(circle.id, found.name)
     return Changed(circle, found, spread(home, circle, key), recovery)
 
 

@@ -25,8 +25,16 @@ def name_of(home: Holdfast, device: str) -> str:
 
 def names(home: Holdfast) -> dict[str, str]:
     """Every chain whose device has a name that is known here."""
-    mine = {home.store.device: home.settings.device_name or device_name()}
-    return {**home.store.remotes.names(), **mine}
+    remotes, own = home.store.remotes, own_name(home)
+    # An id from before the home was moved or copied may be that of another machine by now, and
+    # that one says what it is called.
+    before = dict.fromkeys(remotes.former_ids(), own)
+    return {**before, **remotes.names(), home.store.device: own}
+
+
+def own_name(home: Holdfast) -> str:
+    """What this device is called: in its circle, as the others know it, else by itself."""
+    return home.store.remotes.called() or home.settings.device_name or device_name()
 
 
 def whose(home: Holdfast) -> Callable[[str], tuple[str, str]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast import keychain
 from holdfast.home import Holdfast
 from holdfast.remote import circle as circles
 from holdfast.remote import keys
@@ -69,6 +72,42 @@ def test_the_briefing_says_what_was_done_on_which_device(two: Two) -> None:
     assert "laptop (here): 2 events" in text and "desktop: " in text
     there = two.desktop.session("login").brief(fenced=False).text
     assert "found it (on" not in there and "desktop (here): " in there
+
+
+@pytest.mark.req("S2-72")
+def test_two_machines_of_one_name_are_told_apart_by_their_names_in_the_circle(two: Two) -> None:
+    for home in (two.laptop, two.desktop):
+        home.config("device_name", "localhost")  # as the machines themselves would say
+    there = two.desktop.session("login")
+    there.layouts_add("craft")
+    assert section(there)["devices"] == sorted(["laptop", "desktop"], key=_by_id(two))
+    assert "desktop (here): " in there.brief(fenced=False).text
+    keychain.rename(two.desktop, "desktop", "study")
+    assert "study (here): " in there.brief(fenced=False).text
+    there.note("more")
+    assert "study" in section(there)["devices"]
+    two.meet()
+    assert "study: " in two.session.brief(fenced=False).text
+
+
+def _by_id(two: Two) -> Callable[[str], str]:
+    ids = {"laptop": two.laptop.store.device, "desktop": two.desktop.store.device}
+    return lambda name: ids[name]
+
+
+def test_what_a_home_wrote_under_an_earlier_id_is_called_by_its_name(
+    travellers: Travellers,
+) -> None:
+    home = travellers.make("laptop")
+    home.start("Fix the login", id="login")
+    before = home.store.device
+    home.close()
+    shutil.copytree(home.settings.home, travellers.folder / "copy")
+    copy = travellers.reopen("copy")
+    copy.session("login").note("here")
+    assert copy.store.device != before
+    names = {line.device: line.name for line in copy.session("login").log()}
+    assert set(names) == {before, copy.store.device} and len(set(names.values())) == 1
 
 
 def test_with_one_device_no_device_is_named(travellers: Travellers) -> None:

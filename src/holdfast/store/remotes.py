@@ -40,7 +40,9 @@ BESIDE = "beside"
 else's under one id, each with that id; true of the home, so kept under no remote."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
-_CIRCLE, _HEARSAY = "circle", "hearsay "
+_CIRCLE, _CALLED, _HEARSAY = "circle", "called", "hearsay "
+_WAS = "was "
+"""Begins the keys of ids that the store wrote under before."""
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
@@ -274,17 +276,28 @@ class Remotes:
 
     def circle(self) -> str:
         """The circle of this home, as it was when it last met a remote; "" if it never did."""
-        rows = self._read("SELECT value FROM meta WHERE key = ?", (_CIRCLE,))
+        return self._kept(_CIRCLE)
+
+    def called(self) -> str:
+        """What this device is called in its circle; "" if it never met a remote."""
+        return self._kept(_CALLED)
+
+    def is_of(self, circle: str, name: str) -> None:
+        """Keep which circle this home is of, and what it is called there."""
+        told = {_CIRCLE: circle, _CALLED: name}
+        new = [(key, value) for key, value in told.items() if self._kept(key) != value]
+        if new:
+            sql = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+            self._store.write(lambda connection: connection.executemany(sql, new))
+
+    def _kept(self, key: str) -> str:
+        rows = self._read("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
-    def is_of(self, circle: str) -> None:
-        """Keep which circle this home is of."""
-        if self.circle() != circle:
-            self._store.write(
-                lambda connection: connection.execute(
-                    "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CIRCLE, circle)
-                )
-            )
+    def former_ids(self) -> set[str]:
+        """Ids that this home wrote under before."""
+        rows = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", _span(_WAS))
+        return {str(key).removeprefix(_WAS) for (key,) in rows}
 
     def names(self) -> dict[str, str]:
         """What the devices behind chains are called, as far as a remote told it."""

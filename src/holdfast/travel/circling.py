@@ -60,7 +60,8 @@ class Circling:
             fresh.append(self._put(circle, me))
         if fresh:
             self._remotes.pushed(self._known, "", fresh)
-        return me._replace(circle=circle)
+        known = circle.device(me.key.id)
+        return me._replace(circle=circle, name=known.name if known else me.name)
 
     def _read(self, name: str, me: Identity, known: Circle) -> tuple[Circle | None, Circle]:
         """What an object tells, and that together with what is known."""

@@ -212,7 +212,7 @@ class _Visit:
         with nullcontext() if remote else closing(there):
             self.is_begun = require_format(there, make=self._manner.push)
             me = Circling(there, self._known, self._home).meet(me, push=self._manner.push)
-            self._remotes.is_of(me.circle.id)
+            self._remotes.is_of(me.circle.id, me.name)
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:

@@ -409,13 +409,19 @@ def _spoiled(name: str, why: str) -> HoldfastError:
 
 # --- the system's keyring ---------------------------------------------------------------------
 
+_LEAVE_IT = "leave it out: the key file is 0600, and a passphrase can wrap it"
+_UNLOCK = "unlock the keyring, or: holdfast key recover CODE"
+
 
 def _put_in_keyring(id: str, secrets: str) -> None:
     ring = _keyring()
     try:
         ring.set_password(_SERVICE, id, secrets)
+        kept = ring.get_password(_SERVICE, id)
     except Exception as error:  # backends raise what they like
-        raise _no_keyring(error) from None
+        raise _no_keyring(error, _LEAVE_IT) from None
+    if kept != secrets:  # one that is switched off answers, and forgets
+        raise Locked("the system keyring does not keep what is put there", hint=_LEAVE_IT)
 
 
 def _from_keyring(id: str) -> bytes:
@@ -423,10 +429,9 @@ def _from_keyring(id: str) -> bytes:
     try:
         found: str | None = ring.get_password(_SERVICE, id)
     except Exception as error:
-        raise _no_keyring(error) from None
+        raise _no_keyring(error, _UNLOCK) from None
     if found is None:
-        hint = "unlock the keyring, or: holdfast key recover CODE"
-        raise Locked(f"the system keyring does not have the key {id}", hint=hint)
+        raise Locked(f"the system keyring does not have the key {id}", hint=_UNLOCK)
     return found.encode()
 
 
@@ -437,9 +442,5 @@ def _forget_in_keyring(id: str) -> None:
         return  # the key is safe elsewhere by now; what stays is as guarded as it was
 
 
-def _no_keyring(error: Exception) -> HoldfastError:
-    return Locked(
-        "the system keyring does not answer",
-        why=type(error).__name__,
-        hint="leave it out: the key file is 0600, and a passphrase can wrap it",
-    )
+def _no_keyring(error: Exception, hint: str) -> HoldfastError:
+    return Locked("the system keyring does not answer", why=type(error).__name__, hint=hint)

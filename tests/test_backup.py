@@ -773,3 +773,37 @@ def test_the_memory_of_backups_names_what_was_saved(home: Home) -> None:
     home.save_new()
     kept = json.loads(Path(home.folder, "state.json").read_bytes())
     assert kept["holdfast"] == 1 and kept["saved"] == {"s-1": [1, home.events()[0].hash]}
+
+
+# --- what was filled in later -------------------------------------------------------------------
+
+
+def test_content_that_came_later_is_in_the_next_backup(home: Home, other: Home) -> None:
+    home.start()
+    digest = home.keep(b"some content")
+    whole = home.export()
+    home.store.write(lambda db: db.execute("DELETE FROM blob"))
+    first = home.save_new()
+    assert first is not None and first.left_out
+    assert home.save_new() is None
+    home.absorb(whole)
+    assert home.store.blob(digest) == b"some content"
+    part = home.save_new()
+    assert part is not None and not part.full and not part.left_out
+    assert home.save_new() is None
+    for path in backup.generations(home.folder)[-1]:
+        other.absorb(path)
+    assert other.store.blob(digest) == b"some content" and other.is_sound()
+
+
+def test_what_is_still_lacking_is_remembered_through_backups_of_what_is_new(home: Home) -> None:
+    home.start()
+    home.keep(b"some content")
+    whole = home.export()
+    home.store.write(lambda db: db.execute("DELETE FROM blob"))
+    home.save_new()
+    home.note("later")
+    assert home.save_new() is not None
+    home.absorb(whole)
+    part = home.save_new()
+    assert part is not None and part.events == 3 and home.save_new() is None

@@ -4,8 +4,9 @@ Words. A *generation* is one full pack and the packs of what was new since, its 
 the full one. Every pack is named `GENERATION-PART-TIME.hfpack`, so that names sort as the packs
 were made even when the clock did not. `state.json` beside them remembers how far each session
 has been saved, as the arrival number and hash of its last event; when it is lost or cannot be
-read, the next backup is a full one. Its modification time is when backups were last looked
-after: whether one is due costs a single stat.
+read, the next backup is a full one. It also remembers what was *lacking*: events and content that
+were not there when their session was saved, and that a remote may fill in later. Its modification
+time is when backups were last looked after: whether one is due costs a single stat.
 
 What is missing from the store is never rotated away: while a session that was saved is gone or
 cut short, old generations stay.
@@ -45,6 +46,10 @@ _TOOL = f"holdfast {__version__}"
 
 _LARGEST = 2**53
 Mark = tuple[int, str]
+Lacking = dict[str, list[int | str]]
+"""Of sessions: arrival numbers of events without content, and digests of content."""
+_MOST_LACKING = 100
+"""So much is remembered of a session; it is saved anew when any of it is there."""
 _ALL = 1 << 62
 
 
@@ -167,6 +172,7 @@ class _State(NamedTuple):
     began: int
     saved: dict[str, Mark]
     missing: dict[str, Mark]
+    lacking: Lacking
 
 
 def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) -> Saved:
@@ -277,7 +283,7 @@ def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> Saved
     gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
     if keep is not None:
         missing = _missing(store, old, there) if old else {}
-        state = _State(generation, 0, clock.now(), gathering.marks, missing)
+        state = _State(generation, 0, clock.now(), gathering.marks, missing, gathering.lacking({}))
         _remember(folder, state, clock.now())
         if not missing and not gathering.left_out:
             _rotate(folder, keep)
@@ -288,7 +294,9 @@ def _part(store: Store, folder: str, clock: Clock, state: _State, after: dict[st
     path = _path(folder, state.generation, state.parts + 1, clock)
     gathering = _write_gathered(store, path, after, clock)
     saved = {**state.saved, **gathering.marks}
-    _remember(folder, state._replace(parts=state.parts + 1, saved=saved), clock.now())
+    lacking = gathering.lacking(state.lacking)
+    state = state._replace(parts=state.parts + 1, saved=saved, lacking=lacking)
+    _remember(folder, state, clock.now())
     return gathering.saved(path, full=False)
 
 
@@ -336,7 +344,30 @@ def listed(store: Store) -> dict[str, int]:
 def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
     """Sessions with events that were not saved yet, and after which number those begin."""
     changed = {id: seq for id, seq in there.items() if seq != state.saved.get(id, (0, ""))[0]}
-    return {id: _start(store, id, state.saved.get(id, (0, "")), seq) for id, seq in changed.items()}
+    found = {id: _start(store, id, state.saved.get(id, (0, "")), s) for id, s in changed.items()}
+    for id, lacking in state.lacking.items():
+        if id in there and _is_filled(store, id, lacking):
+            found[id] = 0
+    return found
+
+
+def _is_filled(store: Store, session: str, lacking: Iterable[int | str]) -> bool:
+    """Whether any of what was lacking is there now."""
+    try:
+        with store.view(session) as view:
+            return any(_is_there(store, view, one) for one in lacking)
+    except HoldfastError:
+        return False
+
+
+def _is_there(store: Store, view: View, lacking: int | str) -> bool:
+    if isinstance(lacking, int):
+        found = view.events(after=lacking - 1, limit=1)
+        return any(stored.data is not None for stored in found)
+    try:
+        return store.blob(lacking) is not None
+    except Damaged:
+        return False
 
 
 def _start(store: Store, session: str, saved: Mark, seq: int) -> int:
@@ -397,6 +428,18 @@ class _Gathering:
         self._events: dict[str, int] = {}
         self.marks: dict[str, Mark] = {}
         self.left_out: dict[str, str] = {}
+        self._blank: dict[str, list[int]] = {}
+        self._gone: dict[str, list[str]] = {}
+
+    def lacking(self, before: Lacking) -> Lacking:
+        """What was not there, with what is remembered of sessions that were not read whole."""
+        found = dict(before)
+        for session, after in self._after.items():
+            known = before.get(session, []) if after else []
+            some: list[int | str] = [*known, *self._blank.get(session, [])]
+            some += self._gone.get(session, [])
+            found[session] = list(dict.fromkeys(some))[:_MOST_LACKING]
+        return {session: some for session, some in found.items() if some}
 
     def items(self) -> Iterator[Item]:
         for session, after in self._after.items():
@@ -425,10 +468,12 @@ class _Gathering:
             # Of the last one met, sound or not: what is damaged is not new every time.
             self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
         self._events[session] = len(good)
+        self._blank[session] = [stored.seq for stored in found if stored.data is None]
         return good
 
     def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
         gone = _lacking(self._store, events)
+        self._gone[session] = list(gone)
         for why in gone.values():
             self.left_out[session] = why
         for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):
@@ -502,13 +547,18 @@ def _recall(folder: str) -> _State | None:
         )
         kept = json.loads(raw or b"")
         generation, parts, began = (_whole(kept[n]) for n in ("generation", "parts", "began"))
-        return _State(generation, parts, began, _marks(kept["saved"]), _marks(kept["missing"]))
+        marks = _marks(kept["saved"]), _marks(kept["missing"])
+        return _State(generation, parts, began, *marks, _lacked(kept.get("lacking", {})))
     except (HoldfastError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _marks(kept: dict[str, list[object]]) -> dict[str, Mark]:
     return {id: (_whole(seq), str(hash)) for id, (seq, hash) in kept.items()}
+
+
+def _lacked(kept: dict[str, list[object]]) -> Lacking:
+    return {id: [s if isinstance(s, str) else _whole(s) for s in some] for id, some in kept.items()}
 
 
 def _whole(value: object) -> int:

@@ -394,9 +394,16 @@ def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann
     forget(bob, "from the desk")
     ann.import_(exported(world, bob, "without"))
     assert not holds(ann, "from the desk")
+    ann.backup()
+    assert not backup.is_behind(ann.store, ann.backup_folder)
     synced(desk)
     assert synced(ann).problems == []
     assert holds(ann, "from the desk") and ann.journal.verify("login").ok
+    part = backup.backup_if_due(ann.store, ann.backup_folder, clock=ann.clock, keep=3)
+    assert part is not None and not part.full
+    restored = world.home("restored")
+    restored.restore(part.path)
+    assert holds(restored, "from the desk")
     assert ann.search("from the desk")
     cat = world.device("cat", by=ann)
     assert synced(cat).problems == [] and holds(cat, "from the desk")

@@ -436,8 +436,8 @@ class _Gathering:
         found = dict(before)
         for session, after in self._after.items():
             known = before.get(session, []) if after else []
-            some: list[int | str] = [*known, *self._blank.get(session, [])]
-            some += self._gone.get(session, [])
+            some: list[int | str] = [*known, *self._gone.get(session, [])]
+            some += self._blank.get(session, [])
             found[session] = list(dict.fromkeys(some))[:_MOST_LACKING]
         return {session: some for session, some in found.items() if some}
 

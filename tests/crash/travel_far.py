@@ -82,6 +82,7 @@ def _to_bucket(events: int, *, push: bool, pull: bool, **before: Any) -> Scenari
 BUCKET_FIRST = _to_bucket(3, push=True, pull=True, meet=False)
 BUCKET_PUSH = _to_bucket(6, push=True, pull=False)
 BUCKET_PULL = _to_bucket(9, push=False, pull=True, there=3)
+BUCKET_BOTH = _to_bucket(9, push=True, pull=True, there=3)
 
 
 # -- homes on PostgreSQL ---------------------------------------------------------------------------

@@ -31,6 +31,8 @@ _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
 _IN_LINE = _ONE_LINE | _IDS
 _VERBATIM = frozenset({"argv"})
 """Words that are run again as they are: no space at their ends is one too many."""
+_NOTHING = "?"
+"""Stands for a text of which nothing can be kept."""
 _NUMBERS = (int, bool, float, int | None, float | None)
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
@@ -48,7 +50,7 @@ def admit(body: Body, redactor: Redactor, *, foreign: bool = False) -> Body:
     required = _required(type(body))
     for field in _texts(type(body)):
         value = getattr(body, field)
-        if not value and field not in required:
+        if not value and (field not in required or (foreign and field == "value")):
             continue
         clean, found = _redact(redactor, body, field, _checked(field, value, check))
         if foreign:
@@ -108,10 +110,16 @@ def _checked(field: str, value: Any, check: Callable[[str, str], str]) -> Any:
     if isinstance(value, str):
         return check(field, value)
     if isinstance(value, list):
-        return [_checked(field, item, check) for item in value]
+        return [_inner(field, item, check) for item in value]
     if isinstance(value, dict):
-        return {check("key", k): _checked(field, v, check) for k, v in value.items()}
+        return {check("key", k): _inner(field, v, check) for k, v in value.items()}
     return value
+
+
+def _inner(field: str, value: Any, check: Callable[[str, str], str]) -> Any:
+    """What is within another value may be empty if someone else wrote it so."""
+    is_blank = value == "" and check in (_whole_text, _tamed_text)
+    return value if is_blank else _checked(field, value, check)
 
 
 @cache
@@ -162,14 +170,14 @@ def _limit(field: str) -> int:
 
 
 def _whole_text(field: str, value: str) -> str:
-    return tame(value, limit=len(value) + 1, lines=field not in _IN_LINE) or "?"
+    return tame(value, limit=len(value) + 1, lines=field not in _IN_LINE) or _NOTHING
 
 
 def _tamed_text(field: str, value: str) -> str:
-    return tame(value, limit=_limit(field), lines=field not in _IN_LINE) or "?"
+    return tame(value, limit=_limit(field), lines=field not in _IN_LINE) or _NOTHING
 
 
 def remains(original: str, redactor: Redactor) -> list[str]:
     """What taming and redacting leave of a text, with its lines and on one; not cut."""
     tamed = (tame(original, limit=len(original) + 1, lines=lines) for lines in (True, False))
-    return [redactor.text(text)[0] for text in tamed]
+    return [redactor.text(text or _NOTHING)[0] for text in tamed]

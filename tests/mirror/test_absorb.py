@@ -414,6 +414,131 @@ def test_text_that_the_journal_tames_is_not_rewritten_in_the_file(make: Make, te
     assert len(project.titles()) == 2
 
 
+ODD = {**TAMED, "secret": f"with {SECRET} in it", "spaces": "  both sides \n", "crlf": "a\r\nb"}
+LISTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "choice": (
+        "craft",
+        {"decisions_made": {"context": ..., "timestamp": "2027-01-15T07:00:00.000Z"}},
+    ),
+    "file": (
+        "craft",
+        {
+            "files_modified": {
+                "path": ...,
+                "action": "modified",
+                "timestamp": "2027-01-15T07:00:00.000Z",
+            }
+        },
+    ),
+    "decision": (
+        "orchestrator",
+        {"decisions_made": {"decision": ..., "timestamp": "2027-01-15T07:00:00Z"}},
+    ),
+    "error": ("orchestrator", {"errors": {"message": ..., "timestamp": "2027-01-15T07:00:00Z"}}),
+    "claim": (
+        "essay",
+        {"deferred_verifications": {"claim_text": ..., "section": 1, "reason": "timeout"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+@pytest.mark.parametrize("what", LISTS)
+def test_what_could_not_be_kept_whole_is_not_said_once_more(
+    make: Make, what: str, text: str
+) -> None:
+    layout, ((key, element),) = LISTS[what][0], LISTS[what][1].items()
+    project = make(layout)
+    theirs = {name: text if each is ... else each for name, each in element.items()}
+    project.edit(lambda v: v[key].append(theirs))
+    project.session.note("one")
+    project.session.decide("Ours")
+    project.again().error("Ours")
+    now = project.read()[key]
+    assert now[0] == theirs
+    assert [each for each in now[1:] if "Ours" not in str(each)] == []
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+def test_a_line_that_could_not_be_kept_whole_is_not_added_once_more(make: Make, text: str) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    line = {"timestamp": "2027-01-15T07:00:00Z", "command": "plan", "arguments": text}
+    failed = line | {"arguments": "", "status": "failure", "error": f"!{text}"}
+    log.write_text("".join(json.dumps(each) + "\n" for each in (line, failed)))
+    before = log.read_bytes()
+    project.session.note("one")
+    project.again().note("two")
+    assert log.read_bytes() == before
+    assert project.kinds().count("command.ran") == 2
+
+
+def test_a_line_of_no_known_time_is_not_added_once_more(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    log.write_text(
+        '{"timestamp": "yesterday", "command": "plan", "arguments": "", "status": "success"}\n'
+    )
+    before = log.read_bytes()
+    project.session.note("one")
+    project.again().note("two")
+    assert log.read_bytes() == before
+
+
+def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
+    project = make("praxis")
+    artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}
+
+    def passed(v: Any) -> None:
+        v["phase_artifacts"]["0"] = {**artifact, "timestamp": "2027-01-15T07:00:00Z"}
+        v["checkpoints"]["0"], v["completed_phases"], v["current_phase"] = "passed", [0], 1
+
+    project.edit(passed)
+    project.session.note("one")
+    project.again().note("two")
+    found = project.read()["phase_artifacts"]["0"]
+    assert found["evidence"] == {"k": SECRET} and found["outputs"] == {"o": SECRET}
+
+
+def test_an_empty_text_stays_empty(make: Make) -> None:
+    project = make("craft")
+    project.edit(lambda v: v["metadata"].update(notes="", mine=""))
+    choice = {"timestamp": "2027-01-15T07:00:00.000Z", "context": "db", "options": ["", "b"]}
+    project.edit(lambda v: v["decisions_made"].append(choice))
+    project.session.note("one")
+    project.again().decide("Ours")
+    assert project.read()["metadata"]["notes"] == project.read()["metadata"]["mine"] == ""
+    assert project.read()["decisions_made"][0] == choice
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+def test_a_plan_keeps_its_own_words_when_tasks_are_added(make: Make, text: str) -> None:
+    project = make(AI_SESSION)
+    plan = project.ai("implementation-plan.yaml")
+    project.edit(lambda v: v["feature"].update(name=text, description=f"!{text}"), plan)
+    project.session.note("one")
+    project.session.task_add("Ours")
+    project.session.task_add("Ours too")
+    feature = project.read(plan)["feature"]
+    assert (feature["name"], feature["description"]) == (text, f"!{text}")
+
+
+def test_files_of_a_task_that_is_not_done_stay(make: Make) -> None:
+    project = make(AI_SESSION)
+    plan = project.ai("implementation-plan.yaml")
+    first = {"task_id": "t1", "description": "First", "status": "pending", "artifacts": ["a.md"]}
+    second = {**first, "task_id": "t2", "description": "Second", "status": "in_progress"}
+    phase = {"phase_id": "p", "name": "P", "tasks": [first, second]}
+    project.edit(lambda v: v["phases"].append(phase), plan)
+    project.session.note("one")
+    project.session.task_start("t1")
+    project.again().task_add("Ours")
+    tasks = project.read(plan)["phases"][0]["tasks"]
+    assert [task["artifacts"] for task in tasks] == [["a.md"], ["a.md"]]
+    project.session.task_done("t1", files=[str(project.folder / "b.md")])
+    assert project.read(plan)["phases"][0]["tasks"][0]["artifacts"] == ["b.md"]
+
+
 @pytest.mark.parametrize("layout", ALL)
 def test_writing_again_with_nothing_new_touches_no_file(make: Make, layout: str) -> None:
     project = make(layout)

@@ -200,15 +200,14 @@ def written(
     `was` is what was written last, if the files say just that. What stays is the very part of
     `old`.
     """
-    if old and (was is None or lens.id == "praxis"):  # which looks at all of them each time
+    # Praxis looks at all of them each time.
+    if old and (was is None or lens.id == "praxis" or _has_moved(was, facts)):
         facts = _untold(facts, lens.get(old, where))
     made = carry.write(lens, old or None, facts, where, full=False, was=was)
     if not old:
         return made
     made = _sharing(old, made)
-    if not _substitutes(*_strings_apart(old, made), kept):
-        return made
-    words = _substitutes(_strings(old), _strings(made), kept)
+    words = _substitutes(*_strings_apart(old, made), kept)
     if not words:
         return made
     shown = _said_in(old, words)
@@ -223,6 +222,11 @@ def _sharing(old: Tree, new: Tree) -> Tree:
     return {name: trees.shared(old.get(name), value) for name, value in new.items()}
 
 
+def _has_moved(was: Facts, facts: Facts) -> bool:
+    """Whether a step or an agent that was there is not as it was."""
+    return was.agents != facts.agents or was.steps != facts.steps[: len(was.steps)]
+
+
 def _untold(facts: Facts, said: Facts) -> Facts:
     """The facts without times that the files leave out of what they say already.
 
@@ -232,7 +236,7 @@ def _untold(facts: Facts, said: Facts) -> Facts:
     judged = {check.step: check for check in said.checkpoints}
     return replace(
         facts,
-        steps=[_bare(step, steps.get(step.id)) for step in facts.steps],
+        steps=[_with_files(_bare(s, steps.get(s.id)), steps.get(s.id)) for s in facts.steps],
         agents=[_bare(agent, agents.get(agent.id)) for agent in facts.agents],
         checkpoints=[_as_judged(check, judged.get(check.step)) for check in facts.checkpoints],
     )
@@ -243,6 +247,13 @@ def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
         return fact
     gone = [name for name in _TIMES if getattr(said, name) is None and getattr(fact, name)]
     return replace(fact, **dict.fromkeys(gone)) if gone else fact
+
+
+def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
+    """With the files that a step has made so far: the journal hears of them when it is done."""
+    if said is None or fact.files or not said.files or fact.status in _CLOSED:
+        return fact
+    return replace(fact, files=said.files)
 
 
 def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:
@@ -269,7 +280,10 @@ def _strings(value: Any) -> dict[str, None]:
 
 
 def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]]:
-    """The texts in those parts of two values that are not one and the same."""
+    """The texts in those parts of two values that are not one and the same.
+
+    From a list that grew nothing has to be gone, but what came may be one of its texts again.
+    """
     gone: dict[str, None] = {}
     came: dict[str, None] = {}
     todo = [(old, new)]
@@ -282,23 +296,23 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
             todo += [(one[key], None) for key in one.keys() - other.keys()]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
+            gone |= _strings(one) if len(one) < len(other) else {}
         else:
             gone |= _strings(one)
             came |= _strings(other)
     return gone, came
 
 
-def _substitutes(old: dict[str, None], new: dict[str, None], kept: Kept) -> dict[str, str]:
-    """Text that went → text that came and is all that could be kept of it."""
-    gone, came = [text for text in old if text not in new], [t for t in new if t not in old]
+def _substitutes(gone: dict[str, None], came: dict[str, None], kept: Kept) -> dict[str, str]:
+    """Text that went, or stays in a list → text that came and is all that could be kept of it."""
     # Most texts that change are stamps and statuses: a quick look at both sides first.
     marked = [text for text in came if text.endswith(_CUT) or "[redacted:" in text]
     odd = frozenset(text for text in gone if not text.isprintable() or text != text.strip())
     if not marked and not odd:
         return {}
-    of_odd, of_others = _Came(came), _Came(marked)
+    of_odd, of_others = _Came(list(came)), _Came(marked)
     asked = ((text, of_odd if text in odd else of_others) for text in gone if marked or text in odd)
-    pairs = ((text, among.left_of(kept(text))) for text, among in asked)
+    pairs = ((text, among.left_of(text, kept(text))) for text, among in asked)
     return {text: left for text, left in pairs if left is not None}
 
 
@@ -309,10 +323,10 @@ class _Came:
         self._places = {text: place for place, text in enumerate(texts)}
         self._lengths = {len(text) for text in texts if text.endswith(_CUT)}
 
-    def left_of(self, wholes: Sequence[str]) -> str | None:
+    def left_of(self, original: str, wholes: Sequence[str]) -> str | None:
         """The last one that is a whole text, or one that was cut."""
         cut = (whole[: length - 1] + _CUT for whole in wholes for length in self._lengths)
-        found = [text for text in (*wholes, *cut) if text in self._places]
+        found = [text for text in (*wholes, *cut) if text in self._places and text != original]
         return max(found, key=self._places.__getitem__, default=None)
 
 

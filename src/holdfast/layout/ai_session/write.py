@@ -55,7 +55,7 @@ def put(old: Tree | None, facts: Facts, where: Where, put_last: Facts | None = N
     if not read.has_session(tree):
         tree = _created(tree, _fitting_id(tree, facts, where), facts, where)
         was = get(tree, where)
-    _put_all(tree, was, facts, where)
+    _put_all(tree, was, facts, where, planned=planned)
     if added:
         _add_tasks(tree, added)
     return tree
@@ -104,9 +104,12 @@ def _own(old: Tree, planned: bool, facts: Facts) -> Tree:
     return tree
 
 
-def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
-    for write in (_put_state, _put_plan, _put_log, _put_index):
-        write(tree, was, facts, where)
+def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where, *, planned: bool = True) -> None:
+    _put_state(tree, was, facts, where)
+    if planned:
+        _put_plan(tree, was, facts, where)
+    _put_log(tree, was, facts, where)
+    _put_index(tree, was, facts, where)
 
 
 def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
@@ -609,4 +612,4 @@ def _late_pairs(
 
 
 def _is_late(line: CommandFact, command: CommandFact) -> bool:
-    return command.at is None or (line.at is not None and line.at > command.at)
+    return command.at is None or line.at is None or line.at > command.at

@@ -157,8 +157,8 @@ ALLOWED = {
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
-    "verb.travel": "holdfast arrival home keychain layout remote.circle remote.code sharing"
-    " store.remotes travel travel.background travel.remotes travel.visit who",
+    "verb.travel": "holdfast arrival home keychain layout layout.customs remote.circle"
+    " remote.code sharing store.remotes travel travel.background travel.remotes travel.visit who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.* who",
     "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"

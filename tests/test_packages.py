@@ -82,7 +82,7 @@ def test_the_extension_starts_the_server_over_the_local_journal() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == "['mcp']"
+    assert done.stdout.strip() == "['mcp', '--desktop']"
 
 
 def test_the_plugin_hears_what_install_asks_for() -> None:

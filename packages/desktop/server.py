@@ -4,5 +4,5 @@ import sys
 
 from holdfast.cli import entry
 
-sys.argv[1:] = ["mcp"]
+sys.argv[1:] = ["mcp", "--desktop"]
 entry()

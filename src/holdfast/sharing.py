@@ -121,6 +121,7 @@ def _everywhere(
         raise failed[0][1]
     told = _told(session, found, spread)
     home.store.remotes.share(session, [title(each) for each in told.members])
+    home.reflect(session)  # its files tell with whom it is shared
     return told
 
 

@@ -58,10 +58,17 @@ def person_of(home: Holdfast, circle: str) -> str:
 
 
 def travel(home: Holdfast, session: str) -> Travel:
-    """How a session stands with the remotes of this home; the one asked last counts."""
+    """How a session stands with the remotes of this home; the one asked last counts.
+
+    Where there is none it goes nowhere, unless Claude Desktop reaches it here.
+    """
     from holdfast.layout import Travel
 
     remotes = home.store.remotes
+    if not remotes.any():
+        is_in = remotes.in_desktop()
+        backend = "claude-desktop" if is_in else "local"
+        return Travel(enabled=is_in, devices=tuple(_devices(home, session)), backend=backend)
     last = max(remotes.all(), key=lambda one: one.synced)
     waiting = remotes.waiting(session) or 0
     there = remotes.session(last, session)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import keychain
+from holdfast.errors import RemoteFailed, Unreachable
 from holdfast.home import Holdfast
 from holdfast.remote import circle as circles
 from holdfast.remote import keys
@@ -164,6 +165,11 @@ def test_a_carried_chain_keeps_the_name_of_who_wrote_it(two: Two, travellers: Tr
     assert names == {two.desktop.store.device: "desktop", two.laptop.store.device: "laptop"}
 
 
+class Away(MemoryRemote):
+    def get(self, name: str) -> bytes:
+        raise Unreachable("it is away")
+
+
 # -- what a craft file tells -------------------------------------------------------------------
 
 
@@ -223,3 +229,32 @@ def test_a_file_is_written_again_only_when_something_is_new(two: Two) -> None:
     for _ in range(3):
         two.laptop.reflect("login", force=True)
     assert (place.stat().st_ino, place.read_bytes()) == before
+
+
+@pytest.mark.req("S2-68", "S2-70", "S2-71")
+def test_a_craft_file_tells_at_once_that_a_sync_failed_or_the_remote_is_gone(two: Two) -> None:
+    two.session.layouts_add("craft")
+    with pytest.raises(RemoteFailed):
+        travel(two.laptop, remote=Away())
+    told = section(two.session)
+    assert (told["sync_status"], told["sync_error"]) == ("error", "it is away")
+    two.laptop.remote_remove(known(two.laptop).name)
+    told = section(two.session)
+    assert (told["enabled"], told["encrypted"]) == (False, False)
+    assert (told["last_sync"], told["sync_status"], told["sync_error"]) == (None, None, None)
+
+
+@pytest.mark.req("S2-3", "S2-73")
+def test_without_a_remote_a_craft_file_tells_that_claude_desktop_reaches_the_session(
+    travellers: Travellers,
+) -> None:
+    travellers.make("laptop").close()
+    home = travellers.reopen("laptop")
+    home.remote_remove(known(home).name)
+    session = home.start("Fix the login")
+    session.layouts_add("craft")
+    assert section(session)["storage_backend"] == "local"
+    home.reached_from_desktop()
+    told = section(session)
+    assert (told["enabled"], told["storage_backend"]) == (True, "claude-desktop")
+    assert (told["encrypted"], told["sync_status"]) == (False, None)

@@ -29,6 +29,7 @@ def _arguments(parser: Parser) -> None:
     add("--new-token", action="store_true", help="with --http: another token; the old one ends")
     add("--project", default="", metavar="DIR", help="the project, if not this folder")
     add("--no-prove", action="store_true", help="without the tool that runs commands")
+    add("--desktop", action="store_true", help="for the extension of Claude Desktop")
 
 
 def run_mcp(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -36,6 +37,8 @@ def run_mcp(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         raise InvalidInput("--port and --new-token go with --http", hint="holdfast mcp --http")
     _require_sdk()
     desk = _desk(options, hf)
+    if options.desktop:
+        desk.home.reached_from_desktop()
     server = _server(desk)
     _when_told_to_end(desk)
     try:

@@ -40,7 +40,7 @@ BESIDE = "beside"
 else's under one id, each with that id; true of the home, so kept under no remote."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
-_CIRCLE, _CALLED, _HEARSAY = "circle", "called", "hearsay "
+_CIRCLE, _CALLED, _DESKTOP, _HEARSAY = "circle", "called", "desktop", "hearsay "
 _WAS = "was "
 """Begins the keys of ids that the store wrote under before."""
 _NAMED = "session = ? COLLATE NOCASE"
@@ -284,7 +284,17 @@ class Remotes:
 
     def is_of(self, circle: str, name: str) -> None:
         """Keep which circle this home is of, and what it is called there."""
-        told = {_CIRCLE: circle, _CALLED: name}
+        self._keep({_CIRCLE: circle, _CALLED: name})
+
+    def in_desktop(self) -> bool:
+        """Whether Claude Desktop was seen to reach this home."""
+        return bool(self._kept(_DESKTOP))
+
+    def is_in_desktop(self) -> None:
+        """Keep that Claude Desktop reaches this home."""
+        self._keep({_DESKTOP: "1"})
+
+    def _keep(self, told: Mapping[str, str]) -> None:
         new = [(key, value) for key, value in told.items() if self._kept(key) != value]
         if new:
             sql = "INSERT OR REPLACE INTO meta VALUES (?, ?)"

@@ -184,11 +184,19 @@ def visit_alone(
     for one in report.sessions:
         if one.up:
             home.reflect(one.session)  # its files tell when it was synced
+    _tell_change(home, known, result, wrong)
     return report
+
+
+def _tell_change(home: Holdfast, before: Known, result: str, wrong: str) -> None:
+    """Files tell how the last sync went, also those of sessions of which nothing moved."""
+    if (before.result, before.error) != (result, wrong):
+        home.tell_files()
 
 
 def _failed(home: Holdfast, known: Known, error: HoldfastError) -> None:
     home.store.remotes.failed(known, home.clock.now(), str(error))
+    _tell_change(home, known, "failed", str(error))
     _add_count(error, home)
 
 

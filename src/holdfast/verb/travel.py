@@ -58,12 +58,27 @@ class TravelVerbs:
         return name_of(self._home, id)
 
     def travel(self, session: str) -> Travel | None:
-        """How a session stands with other devices; None while there is no remote."""
-        if not self._home.store.remotes.all():
+        """How a session stands with other devices; None where none was ever heard of."""
+        remotes = self._home.store.remotes
+        if not (remotes.any() or remotes.circle() or remotes.in_desktop()):
             return None
         from holdfast.who import travel
 
         return travel(self._home, session)
+
+    def tell_files(self) -> None:
+        """Have the files that tell how their sessions travel say it as it is now."""
+        from holdfast.layout.customs import custom
+
+        every = self._home.store.bound.bindings()
+        for session in dict.fromkeys(one.session for one in every if custom(one.layout).travels):
+            self._home.reflect(session)
+
+    def reached_from_desktop(self) -> None:
+        """Remember that Claude Desktop reaches this home: files of sessions tell it."""
+        if not self._home.store.remotes.in_desktop():
+            self._home.store.remotes.is_in_desktop()
+            self.tell_files()
 
     def arrive(self, session: str = "") -> Pulled:
         """Take what other devices put on remotes before a session is taken up; offline is fine."""
@@ -169,7 +184,9 @@ class TravelVerbs:
         """Remember a remote by a name, once it was tried: `folder:PATH` or `s3://BUCKET/…`."""
         from holdfast.travel import remotes
 
-        return remotes.add(self._home, name, address)
+        added = remotes.add(self._home, name, address)
+        self.tell_files()
+        return added
 
     def remote_list(self) -> Remotes:
         """The remotes of this home, with how the last sync went."""
@@ -179,7 +196,9 @@ class TravelVerbs:
         """Forget a remote, and what it has shown; nothing there is changed."""
         from holdfast.travel import remotes
 
-        return remotes.remove(self._home, name)
+        removed = remotes.remove(self._home, name)
+        self.tell_files()
+        return removed
 
     def remote_check(self, name: str) -> Checked:
         """Try a remote again: what it can do, and what lies there that is none of ours."""

@@ -21,7 +21,7 @@ from holdfast.errors import InvalidInput, NoSession
 from holdfast.hidden import is_harmless
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, State
-from holdfast.place import absolute
+from holdfast.place import absolute, relative
 from holdfast.sha import digest_of
 from holdfast.text import plural
 from holdfast.verb import Recorder
@@ -355,17 +355,28 @@ def _allowed(stored: str, root: str) -> str:
 
 
 def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
-    """Write what is kept of an artifact to a place that the user names; returns its size."""
+    """Write what is kept of an artifact to a place that the user names; returns its size.
+
+    `path` is as it was recorded, or leads there from here.
+    """
     with session.home.store.view(session.id) as view:
         rows = list(session.home.journal.state(view).rows.select("artifact"))
     kept = {row.path: row.digest for row in rows if isinstance(row, Artifact) and row.kept}
-    data = session.home.store.blob(kept[path]) if path in kept else None
+    digest = kept.get(path) or kept.get(_recorded_as(path, session.home.workspace.tree.root))
+    data = session.home.store.blob(digest) if digest else None
     if data is None:
         what = f"session {session.id} keeps no content of {path}"
         why = f"it keeps {', '.join(list(kept)[:_FEW]) or 'none'}"
         raise InvalidInput(what, why=why, session=session.id)
     (files.replace if overwrite else files.create)(to, [data])
     return len(data)
+
+
+def _recorded_as(path: str, root: str) -> str:
+    try:
+        return relative(path, root)
+    except InvalidInput:
+        return ""
 
 
 def _put(session: Recorder, row: Artifact, force: bool) -> Put:

@@ -186,6 +186,8 @@ def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_pa
     settings.parent.mkdir()
     settings.write_text("{}")
     session.artifact(str(settings))
+    assert session.artifact_write(str(settings), str(to)) == 2
+    to.unlink()
     assert session.artifact_write(".claude/settings.json", str(to)) == 2
     assert to.read_text() == "{}"
     with pytest.raises(InvalidInput, match="exist"):

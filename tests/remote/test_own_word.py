@@ -529,7 +529,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
         assert (report.worst, report.sessions[0].loose) == (None, 0)
         assert sorted(notes(hf, "login")) == ALL
         assert hf.journal.verify("login").ok
-        assert hf.store.remotes.persons()[taken] == "unknown, two persons wrote under its id"
+        assert hf.store.remotes.persons()[taken] == "unknown (id used by two)"
         assert hf.store.remotes.owners("login")[taken] == identity(bob).circle.id
     for hf in (ann, desk, ann):
         assert synced(hf).worst is None

@@ -190,7 +190,11 @@ def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         said = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
         return hf.pull(remote, sessions=sessions, **said, on_bytes=on_bytes)
 
-    return _travel(travel, options, hf, screen)
+    code = _travel(travel, options, hf, screen)
+    for who in options.doubt if code == DONE else ():
+        screen.done("what they tell to be there does not count from now on")
+        screen.hint("to end that: ", f"holdfast pull --session {hf.current().id} --believe {who}")
+    return code
 
 
 def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:

@@ -26,7 +26,7 @@ from holdfast.travel.trip import Trip
 MOST_NAME = 60
 IMPORTED = "unknown, imported"
 """Who wrote a chain that came in a file."""
-DISPUTED = "unknown, two persons wrote under its id"
+DISPUTED = "unknown (id used by two)"
 """Who wrote a chain that has a branch beside that of whoever holds its id."""
 _ENDED = "no longer shared with you"
 
@@ -81,6 +81,8 @@ class Exchange:
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
         self.doubted = set(self.noted.get(DOUBT, ()))
+        self.doubted_now = False
+        """Whether the user said so in this visit, and need not be told why."""
         self._elsewhere = remotes.owners(session)
         self.beside = remotes.beside(session)
         self._own, self._mine = trip.own, trip.identity.circle.id
@@ -284,7 +286,9 @@ class Exchange:
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
         """Remember whose word of what is there does not count any more, and whose does again."""
-        self.doubted |= {self._circle_of(one) for one in who}
+        found = {self._circle_of(one) for one in who}
+        self.doubted |= found
+        self.doubted_now = bool(found)
         self.doubted -= {self._circle_of(one) for one in believe}
         told = dict.fromkeys(sorted(self.doubted), "")
         self.trip.store.remotes.note(self.trip.known, self.session, DOUBT, told)

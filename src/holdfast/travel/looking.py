@@ -80,7 +80,7 @@ class Looking:
         sound = self._vouched(opened.values())
         self._exchange.set_aside(self._refused)
         self._exchange.moved.aside += self._for_now.values()
-        if self._doubtful:
+        if self._doubtful and not self._exchange.doubted_now:
             claims = [one.claim for one in opened.values()]
             self._exchange.moved.noticed.append(self._lie(self._doubtful, claims, doubted=True))
         return sound

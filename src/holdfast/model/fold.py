@@ -118,7 +118,7 @@ def extend(state: State, event: Event) -> None:
     """Add one event with a new id that follows everything folded so far, in place."""
     advance(state.core, event)
     apply(state, event)
-    if state.count("dispute.open"):
+    if "dispute.open" in state.core.counts:
         # It has seen all sides, so whatever it speaks about is settled.
         _note_disputes(state, event, [(stance.subject, []) for stance in stances(event)])
 

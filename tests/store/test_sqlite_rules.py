@@ -36,7 +36,7 @@ from holdfast.errors import (
 )
 from holdfast.journal import Journal
 from holdfast.model.event import NoteAdded, SessionStarted
-from holdfast.store import database
+from holdfast.store import Entry, database
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.contracts import batch, found, head, put, text_of, texts
 from tests.store.support import (
@@ -378,6 +378,37 @@ def test_the_log_does_not_grow_without_bound(store: SqliteStore, home: Path) -> 
     for number in range(16):
         put(store, "s1", batch(str(number)), blobs=[noise(number)])
     assert size(home / "holdfast.db-wal") < 8_000_000
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+
+def test_many_events_at_once_lie_there_as_if_they_came_one_by_one(store: SqliteStore) -> None:
+    every = [Entry(f"h{n}".encode(), b"salt", b"data", f"key {n}") for n in range(1_017)]
+    every[3], every[1_016] = Entry(b"erased", None, None, "key 3"), Entry(b"keyless", b"s", b"")
+    for session, some in (("together", [every]), ("apart", [[one] for one in every])):
+        for entries in some:
+            what = batch()
+            what.entries = entries
+            put(store, session, what)
+    columns = "position & 0xffffffff, key, header, salt, data"
+    together, apart = (
+        store.read(f"SELECT {columns} FROM event WHERE position >> 32 = ?", (number,))
+        for number in (1, 2)
+    )
+    assert together == apart and len(apart) == 1_017
+    (sum_of_one, sum_of_other) = store.read("SELECT event_sum FROM session ORDER BY number")
+    assert sum_of_one == sum_of_other
+
+
+def test_room_for_a_large_transaction_is_given_up_with_the_next(store: SqliteStore) -> None:
+    def room(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA cache_size").fetchone()[0])
+
+    usual = store.write(room)
+    put(store, "s1", batch(*map(str, range(1_100))))
+    assert store._database._writer is not None and room(store._database._writer) != usual
+    assert store.write(room) == usual
 
 
 # --- erasing ------------------------------------------------------------------------------------

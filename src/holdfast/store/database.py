@@ -52,6 +52,8 @@ _MOST_IDLE = 4
 _FORK_WAIT = 1.0
 _AT_ONCE = 0.05
 _SCRUB_WAIT_MS = 1000
+_MUCH_ROOM = 16_384
+"""In KiB: as much as twenty thousand events take."""
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What the driver raises; the second when its message quotes bytes of a damaged schema."""
 
@@ -91,6 +93,7 @@ class Database:
         self._prepared = False
         self._writer: sqlite3.Connection | None = None
         self._patience = 0
+        self._room: int | None = None
         self._inode: Inode = (0, 0)
         self._idle: list[Reader] = []
         self._lent: dict[int, Inode] = {}
@@ -129,6 +132,7 @@ class Database:
         try:
             connection.execute(f"PRAGMA synchronous={synchronous}")
             self._share_patience(connection)
+            self._give_up_room(connection)
             connection.execute("BEGIN IMMEDIATE")
             if not checks:
                 self.require_current(_meta(connection, "min_writer"))
@@ -141,6 +145,20 @@ class Database:
             self._roll_back(connection, error)
             raise
         return result
+
+    def make_room(self, connection: sqlite3.Connection) -> None:
+        """Keep the pages of a large transaction in memory until it ends, or the next one begins.
+
+        What is written before that, for lack of room, is often written again.
+        """
+        if self._room is None:
+            self._room = int(connection.execute("PRAGMA cache_size").fetchone()[0])
+            connection.execute(f"PRAGMA cache_size=-{_MUCH_ROOM}")
+
+    def _give_up_room(self, connection: sqlite3.Connection) -> None:
+        if self._room is not None:
+            connection.execute(f"PRAGMA cache_size={self._room}")
+            self._room = None
 
     def mend(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Like `write`, on a database whose tables or values keep every other writer out."""

@@ -104,6 +104,7 @@ _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
 _COLUMNS = 5
+_MANY = 1000
 _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
 _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
 _ERASE_BESIDE = (
@@ -383,6 +384,8 @@ class SqliteStore(Store):
     def _save(self, connection: sqlite3.Connection, view: SqliteView, batch: Batch) -> None:
         if not view.exists:
             self._create(connection, view)
+        if len(batch.entries) > _MANY:
+            self._database.make_room(connection)
         _add_events(connection, view, batch.entries)
         for seq in batch.erased or ():
             connection.execute(_ERASE_EVENT, ((view.number << SHIFT) + seq,))

@@ -432,6 +432,7 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
     (problem,) = [moved for moved in report.sessions if moved.error or moved.aside]
     assert type(report.worst) is kind
     assert report.worst.exit_code == 8
+    assert report.worst.hint, "what helps is said"
     if problem.error:
         assert not hashes(b, problem.session)
     # Else nothing needs what was put there, and the rest is true.
@@ -441,6 +442,26 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
     # Once it is honest again all is as if nothing had been.
     remote.objects.clear()
     remote.objects.update(honest)
+    assert not travel(b, remote=remote).problems
+    assert all(hashes(b, one.id) == hashes(a, one.id) for one in sessions)
+
+
+@pytest.mark.parametrize(("lie", "kind"), LIES, ids=lambda one: getattr(one, "__name__", ""))
+def test_what_a_storage_damaged_is_put_there_again_by_whoever_has_it(
+    travellers: Travellers,
+    remote: MemoryRemote,
+    lie: Callable[[MemoryRemote], None],
+    kind: type[HoldfastError],
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    sessions = [a.start(goal) for goal in ("one", "two")]
+    for n in range(3):
+        for session in sessions:
+            session.note(f"note {n}")
+        travel(a, remote=remote)
+    lie(remote)
+    assert type(travel(b, remote=remote).worst) is kind
+    travel(a, remote=remote, again=True)
     assert not travel(b, remote=remote).problems
     assert all(hashes(b, one.id) == hashes(a, one.id) for one in sessions)
 

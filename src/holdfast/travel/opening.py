@@ -29,6 +29,10 @@ from holdfast.travel.exchange import Exchange
 from holdfast.travel.quick_pack import Row, load
 
 LOOK_THERE = "nothing of it was taken; look at the storage"
+_MEND = (
+    "nothing of it was taken; what it held is put there anew, on a device that has it, by:"
+    " holdfast push {remote} --again"
+)
 
 
 class Opened(NamedTuple):
@@ -87,11 +91,11 @@ class Opening:
         return again.row, again.blobs
 
     def opened(self, name: PackName, data: bytes) -> Opened:
-        claim, body = self._unsealed(name, data)
-        self._require_place(name, claim)
-        if names.hash_of(data) != name.hash:
-            why = name.name
-            raise Replayed("an old pack lies under a new name", why=why, session=self._session)
+        is_kept = names.hash_of(data) == name.hash
+        claim, body = self._unsealed(name, data, is_kept)
+        self._require_place(name, claim, is_kept)
+        if not is_kept:
+            raise self._replayed(name.name, is_kept)
         row, blobs = self._loaded(claim, body)
         stones, erased = [], []
         if not STONES.isdisjoint(row.kinds) or any(one.data is None for one in row.range.events):
@@ -104,35 +108,44 @@ class Opening:
         weight += sum(len(blob.data) for blob in blobs)
         return Opened(name.name, len(data), weight, claim, row, blobs, stones, erased)
 
-    def _unsealed(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
+    def _unsealed(self, name: PackName, data: bytes, is_kept: bool) -> tuple[Claim, bytes]:
         try:
             return self._exchange.keys.open(name, data)
         except Locked:
-            if names.hash_of(data) == name.hash and not self._exchange.trip.is_elsewhere(name):
+            if is_kept and not self._exchange.trip.is_elsewhere(name):
                 raise
             why = f"{name.name} is sealed to the key of another session"
-            what = "a pack lies where another belongs"
-            raise Swapped(what, why=why, hint=LOOK_THERE, session=self._session) from None
+            raise self._swapped(why, is_kept) from None
         except Tampered as error:
-            if type(error) is Tampered and names.hash_of(data) != name.hash:
+            if type(error) is Tampered and not is_kept:
                 raise Tampered(
                     "a pack is not as it was put there",
-                    why=f"its bytes changed; {error}",
-                    hint=LOOK_THERE,
+                    why=f"the bytes of {name.name} changed; {error}",
+                    hint=self._hint(is_kept),
                     session=self._session,
                 ) from error
             raise
 
-    def _require_place(self, name: PackName, claim: Claim) -> None:
+    def _require_place(self, name: PackName, claim: Claim, is_kept: bool) -> None:
         if claim.session != self._session:
-            why = "it belongs to another session"
-            raise Swapped("a pack lies where another belongs", why=why, session=self._session)
+            raise self._swapped(f"{name.name} belongs to another session", is_kept)
         if self._exchange.keys.chain(claim.device) != name.chain:
-            why = f"it is of device {claim.device}"
-            raise Swapped("a pack lies in another chain's place", why=why, session=self._session)
+            raise self._swapped(f"{name.name} is of device {claim.device}", is_kept)
         if (claim.first, claim.last) != (name.first, name.last):
-            why = f"events {claim.first} to {claim.last} under the name of others"
-            raise Replayed("an old pack lies under a new name", why=why, session=self._session)
+            why = f"{name.name} has the events {claim.first} to {claim.last}"
+            raise self._replayed(why, is_kept)
+
+    def _swapped(self, why: str, is_kept: bool) -> Swapped:
+        what = "a pack lies where another belongs"
+        return Swapped(what, why=why, hint=self._hint(is_kept), session=self._session)
+
+    def _replayed(self, why: str, is_kept: bool) -> Replayed:
+        what = "an old pack lies under a new name"
+        return Replayed(what, why=why, hint=self._hint(is_kept), session=self._session)
+
+    def _hint(self, is_kept: bool) -> str:
+        """What helps: whose bytes are not those that got its name, can be put there anew."""
+        return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.trip.known.name)
 
     def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
         try:

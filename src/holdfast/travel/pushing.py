@@ -14,7 +14,7 @@ from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
 from holdfast.model.tombstone import Tombstones
 from holdfast.model.travel import heads_of, root
-from holdfast.remote import code
+from holdfast.remote import code, names
 from holdfast.store import Stored, View
 from holdfast.store.remotes import Packed
 from holdfast.travel import parcels
@@ -50,6 +50,8 @@ class Pushing:
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
         exchange = self._exchange
+        if self._trip.again:
+            self._drop_changed()
         if self._has_more_of_ours() or exchange.plan().gone:
             self._taking.pull()
         self._unsigned = exchange.unsigned()
@@ -76,6 +78,19 @@ class Pushing:
         sent = [one for one in exchange.sent if one.name in exchange.known]
         exchange.remember(mark, found=sent, gone=exchange.gone)
         self._require_own_place()
+
+    def _drop_changed(self) -> None:
+        """Packs of ours that are not as they were put there go: what they held goes there anew."""
+        exchange = self._exchange
+        known = [exchange.known[name] for name in exchange.packs if name in exchange.known]
+
+        def changed(one: Packed) -> Packed | None:
+            return None if names.is_of(one.name, self._trip.get(one.name)) else one
+
+        ours = [one for one in known if exchange.is_ours(one.device)]
+        for bad in self._trip.side_by_side(changed, ours):
+            if bad is not None:
+                exchange.delete(bad)
 
     def _require_own_place(self) -> None:
         """What this device wrote and cannot push must not wait in silence."""

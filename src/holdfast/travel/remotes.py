@@ -101,4 +101,9 @@ def require_format(remote: Remote, *, make: bool) -> bool:
     if _NEWER.fullmatch(mark):
         what = "a newer Holdfast keeps things there in another form"
         raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
-    raise Downgraded("the mark of the remote is not as it was written", why=f"{mark[:20]!r}")
+    raise Downgraded(
+        "the mark of the remote is not as it was written",
+        why=f"{FORMAT} begins with {mark[:20]!r}, not with {names.MARK!r}",
+        hint="if someone damaged it, write that line there again; if it is no remote of Holdfast,"
+        " choose another place",
+    )

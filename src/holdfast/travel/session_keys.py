@@ -24,6 +24,11 @@ from holdfast.remote.ring import Member, Ring
 from holdfast.remote.sealed import Claim
 from holdfast.sha import digest_of
 
+ELSEWHERE = (
+    "what is here is kept; put the storage right, or let all devices use another:"
+    " holdfast remote add NEW ADDRESS, holdfast sync"
+)
+
 Get = Callable[[str], bytes]
 Put = Callable[[str, bytes], object]
 
@@ -181,7 +186,8 @@ class SessionKeys:
         if not names.is_of(name, data):
             raise Downgraded(
                 f"the keys of session {self.session} are not what their name says",
-                why="an older object, or a damaged one, lies under it",
+                why=f"an older object, or a damaged one, lies at {name}",
+                hint=ELSEWHERE,
                 session=self.session,
             )
         return data

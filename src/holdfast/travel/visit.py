@@ -23,6 +23,7 @@ from holdfast.errors import (
     Outdated,
     RemoteFailed,
     Swapped,
+    Tampered,
     Unreachable,
 )
 from holdfast.home import Holdfast
@@ -36,7 +37,7 @@ from holdfast.travel.joining import Joining
 from holdfast.travel.pushing import Pushing
 from holdfast.travel.reach import Answer, as_they_answer, reached
 from holdfast.travel.remotes import by_place, meant, require_format
-from holdfast.travel.session_keys import Identity, SessionKeys
+from holdfast.travel.session_keys import ELSEWHERE, Identity, SessionKeys
 from holdfast.travel.taking import Taking
 from holdfast.travel.trip import PATIENCE, Trip
 from holdfast.travel.turning import Turning
@@ -283,6 +284,8 @@ class _Visit:
             trip.stopped = True
             raise
         except HoldfastError as error:
+            if isinstance(error, Tampered) and not error.hint:
+                error.hint = ELSEWHERE
             moved.error = error
         return moved
 

@@ -133,8 +133,8 @@ ALLOWED = {
     " travel.quick_pack travel.session_keys travel.trip",
     "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
     " travel.opening travel.parcels",
-    "travel.pushing": "derived errors model.* remote remote.code store store.remotes travel"
-    " travel.exchange travel.parcels travel.replacing travel.taking",
+    "travel.pushing": "derived errors model.* remote remote.code remote.names store store.remotes"
+    " travel travel.exchange travel.parcels travel.replacing travel.taking",
     "travel.turning": "remote remote.ring store.remotes travel.exchange travel.taking",
     "travel.reach": "errors remote remote.careful remote.names store.remotes",
     "travel.alone": "holdfast errors files home",
@@ -146,7 +146,7 @@ ALLOWED = {
     "travel.visit": "holdfast erasure errors files home remote remote.names store.remotes text"
     " travel.*",
     "travel.background": "holdfast errors config files home verb.travel",
-    "sealed_export": "holdfast errors files home keychain remote remote.*",
+    "sealed_export": "holdfast errors files home keychain remote remote.* text",
     "sharing": "errors home keychain remote remote.* store.remotes text travel.alone"
     " travel.circling travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,16 @@ Open = Callable[[str], Holdfast]
 
 
 @pytest.fixture
-def homes(tmp_path: Path) -> Open:
-    def make(name: str) -> Holdfast:
-        return holdfast.open(str(tmp_path / name), cwd=str(tmp_path), trust_env=False)
+def homes(tmp_path: Path) -> Iterator[Open]:
+    made: list[Holdfast] = []
 
-    return make
+    def make(name: str) -> Holdfast:
+        made.append(holdfast.open(str(tmp_path / name), cwd=str(tmp_path), trust_env=False))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture
@@ -45,14 +50,17 @@ def test_file_for_a_person_opens_for_that_person_alone(
     path = str(tmp_path / "login.hfpack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
-    assert data.startswith(b"HOLDFAST EXPORT 1\nage-") and b"canary" not in data
+    circle = bob.key_show()["circle_fingerprint"]
+    first = f"HOLDFAST EXPORT 2 circle:{circle.replace('-', '')}\nage-"
+    assert data.startswith(first.encode()) and b"canary" not in data
     bob.key_rotate()  # what was sealed to an earlier epoch still opens
     assert taken(bob, path) == ["login"]
     with pytest.raises(Locked, match="sealed to other keys") as caught:
         carol.import_(path)
-    assert caught.value.hint == "holdfast key init"
+    assert f"it opens for the circle {circle}; this device has no key" in str(caught.value)
+    assert "holdfast key init" in caught.value.hint
     carol.key_init()
-    with pytest.raises(Locked) as caught:
+    with pytest.raises(Locked, match=f"it opens for the circle {circle}") as caught:
         carol.import_(path)
     assert str(carol.key_show()["person"]) in caught.value.hint
     assert carol.list(all=True) == []
@@ -68,8 +76,23 @@ def test_file_for_a_device_and_for_an_age_recipient(
     path = str(tmp_path / "login.hfpack")
     ann.session("login").export(path, to=[asking.code, other.recipient])
     assert taken(desk, path) == ["login"]
-    pack = other.open(Path(path).read_bytes()[len(sealed_export.MAGIC) :])
-    assert pack.startswith(b"HOLDFAST PACK 1\n")
+    first, _, age = Path(path).read_bytes().partition(b"\n")
+    assert other.open(age).startswith(b"HOLDFAST PACK 1\n")
+    assert f"device:{asking.key_id} age:" in first.decode()
+    with pytest.raises(Locked, match=f"the device {asking.key_id}, the age key "):
+        homes("bob").import_(path)
+
+
+def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
+    ann: Holdfast, homes: Open, tmp_path: Path
+) -> None:
+    bob, path = homes("bob"), tmp_path / "login.hfpack"
+    ann.session("login").export(str(path), to=[str(bob.key_init().circle.person)])
+    _, _, age = path.read_bytes().partition(b"\n")
+    path.write_bytes(sealed_export.MAGIC + age)
+    with pytest.raises(Locked, match="this device has no key"):
+        homes("carol").import_(str(path))
+    assert taken(bob, str(path)) == ["login"]
 
 
 def test_file_in_a_passphrase(
@@ -97,10 +120,10 @@ def test_damaged_or_newer_files_are_refused(ann: Holdfast, homes: Open, tmp_path
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(Tampered):
         bob.import_(str(path))
-    path.write_bytes(data.replace(b"EXPORT 1", b"EXPORT 2", 1))
+    path.write_bytes(data.replace(b"EXPORT 2", b"EXPORT 3", 1))
     with pytest.raises(Outdated):
         bob.import_(str(path))
-    path.write_bytes(data.replace(b"EXPORT 1", b"EXPRT 11", 1))
+    path.write_bytes(data.replace(b"EXPORT 2", b"EXPRT 22", 1))
     with pytest.raises(InvalidInput):
         bob.import_(str(path))
 

@@ -1,6 +1,11 @@
 """An exported file that only those can read whom it is for.
 
-    file = "HOLDFAST EXPORT 1" LF, then a pack under age: to recipients, or to a passphrase
+    file = "HOLDFAST EXPORT 1" LF, then a pack under age to a passphrase
+         | "HOLDFAST EXPORT 2 " whom LF, then a pack under age to recipients
+    whom = "circle:" digits | "device:" digits | "age:" digits, with a space between
+
+Age does not tell to whom something is sealed, so the first line does: else whoever cannot open a
+file could not know where it would open. Files of form 1 may be sealed to recipients, too.
 
     !! Such files are kept for years. A change is a new number in the first line.
 
@@ -18,8 +23,10 @@ from holdfast.home import Holdfast
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys
 from holdfast.remote.keys import Key, Secret
+from holdfast.text import tame
 
 MAGIC = b"HOLDFAST EXPORT 1\n"
+_NAMED = b"HOLDFAST EXPORT 2 "
 _ANY = b"HOLDFAST EXPORT "
 _BY_PASSPHRASE = b"\n-> scrypt "
 _LIMIT = 2 << 30
@@ -33,7 +40,18 @@ def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "
     data = b"".join(pack)
     if passphrase:
         return MAGIC + keys.seal_with_passphrase(data, passphrase)
-    return MAGIC + keys.seal(data, [recipient(each) for each in to])
+    first = _NAMED + " ".join(map(_whom, to)).encode() + b"\n"
+    return first + keys.seal(data, [recipient(each) for each in to])
+
+
+def _whom(text: str) -> str:
+    """Whom a key is of, by the digits that `holdfast key show` shows there."""
+    kind = text.strip()[:4].lower()
+    if kind == code.PERSON:
+        return f"circle:{code.read_person_key(text).circle[:20]}"
+    if kind == code.DEVICE:
+        return f"device:{keys.key_id(code.read_device_code(text).verify)}"
+    return f"age:{keys.key_id(code.recipient_bytes(recipient(text)))}"
 
 
 def recipient(text: str) -> str:
@@ -51,15 +69,23 @@ def recipient(text: str) -> str:
 
 def opened(home: Holdfast, path: str) -> str | bytes:
     """The pack in a sealed file; the path itself if it is not sealed."""
-    start = next(iter(files.read_chunks(path)), b"")[: len(MAGIC)]
+    start = next(iter(files.read_chunks(path)), b"")
     if not start.startswith(_ANY):
         return path
-    if start != MAGIC:
+    if not start.startswith((MAGIC, _NAMED)):
         raise Outdated(f"a newer Holdfast wrote {path}", hint="use that version", file=path)
-    data = files.read_bounded(path, _LIMIT)[len(MAGIC) :]
+    end = start.find(b"\n") + 1
+    data = files.read_bounded(path, _LIMIT)[end:]
     if _BY_PASSPHRASE in data[:200]:
         return keys.open_with_passphrase(data, _passphrase(home, path), path)
-    return _by_keys(home, data, path)
+    whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
+    return _by_keys(home, data, path, [_as_shown(one) for one in whom])
+
+
+def _as_shown(whom: str) -> str:
+    kind, _, digits = tame(whom, limit=60, lines=False).partition(":")
+    named = {"circle": f"the circle {code.grouped(digits)}", "device": f"the device {digits}"}
+    return named.get(kind, f"the age key {digits}")
 
 
 def _passphrase(home: Holdfast, path: str) -> str:
@@ -70,12 +96,13 @@ def _passphrase(home: Holdfast, path: str) -> str:
     return given
 
 
-def _by_keys(home: Holdfast, data: bytes, path: str) -> bytes:
+def _by_keys(home: Holdfast, data: bytes, path: str, whom: Sequence[str]) -> bytes:
     from holdfast import keychain
 
     place = keychain.folder(home)
     if not keys.exists(place):
-        raise _not_for_us(path, "this device has no key", "holdfast key init")
+        hint = "open it there; for a key of your own: holdfast key init, holdfast key show"
+        raise _not_for_us(path, whom, "this device has no key", hint)
     key = keychain.own_key(home)
     circle = circles.load_circle(place, key)
     held: list[Key | Secret] = [key, *(circle.epochs if circle else [])]
@@ -84,9 +111,13 @@ def _by_keys(home: Holdfast, data: bytes, path: str) -> bytes:
             return one.open(data)
         except Locked:
             continue
+    here = f"this is the device {key.id}"
+    here += f" of the circle {circle.fingerprint}" if circle else ", of no circle"
     yours = f"give who sends it: {circle.person}" if circle else "holdfast key init"
-    raise _not_for_us(path, f"this device is {key.id}", yours)
+    raise _not_for_us(path, whom, here, f"open it there, or {yours}" if whom else yours)
 
 
-def _not_for_us(path: str, why: str, hint: str) -> HoldfastError:
-    return Locked(f"{path} is sealed to other keys than those here", why=why, hint=hint, file=path)
+def _not_for_us(path: str, whom: Sequence[str], here: str, hint: str) -> HoldfastError:
+    what = f"{path} is sealed to other keys than those here"
+    why = f"it opens for {', '.join(whom)}; {here}" if whom else here
+    return Locked(what, why=why, hint=hint, file=path)

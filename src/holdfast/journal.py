@@ -390,7 +390,7 @@ class Journal:
             remotes.owners(session),
             circle=remotes.circle(),
             owner=remotes.owner(session),
-            disputed=remotes.beside(session).values(),
+            disputed=remotes.disputed(session),
         )
 
     def _says(self, session: str) -> bool:

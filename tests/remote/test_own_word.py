@@ -151,7 +151,8 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
         ("desk", "other", False),
         ("both", "both", False),
         ("other", "both", False),
-        ("both", "other", True),
+        ("both", "other", False),
+        ("both", "", False),
         ("owner", "both", True),
         ("mine", "both", True),
     ],
@@ -592,6 +593,48 @@ def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
     ann.import_(exported(world, cat))
     assert synced(ann).problems == []
     assert sorted(notes(ann, "login")) == ALL
+
+
+def test_what_someone_else_put_under_an_id_of_ours_is_signed_by_us_nowhere(
+    world: World, ann: Holdfast
+) -> None:
+    desk = world.device("desk", by=ann)
+    forestalled(world, ann, desk)
+    chain = desk.store.device
+    synced(desk)
+    for folder, hf in (("two", desk), ("two", world.device("laptop", by=ann))):
+        (usb,) = hf.store.remotes.all()
+        if hf is not desk:
+            hf.store.remotes.remove(usb)
+        hf.store.remotes.add(folder, f"folder:{world.folder / folder}", "", 1)
+    laptop = world.homes[-1]
+    assert [one.worst for one in desk.sync()] == [None, None]
+    report = synced(laptop)
+    assert (report.worst, report.sessions[0].loose) == (None, 0)
+    assert sorted(notes(laptop, "login")) == ["made up", "precious", "worked apart"]
+    assert laptop.store.remotes.persons()[chain] == "unknown (id used by two)"
+    assert not laptop.journal.rights("login").may_erase(chain, chain)
+    desk.session("login").note("goes on")
+    desk.sync()
+    assert synced(laptop).worst is None and "goes on" in notes(laptop, "login")
+
+
+def test_a_member_signs_nothing_that_someone_else_put_under_their_id(
+    world: World, ann: Holdfast
+) -> None:
+    cat = world.person("cat")
+    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    forestalled(world, ann, cat)
+    synced(cat)
+    for hf in (ann, cat):
+        hf.store.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    ann.share("login", person_of(cat), mode=rings.CONTINUE)  # there too
+    (report,) = cat.sync("two")
+    assert report.up == 1 and report.waiting == 1
+    (there,) = ann.pull("two")
+    assert (there.worst, sorted(notes(ann, "login"))) == (None, ALL[1:])
+    packs = [path for path in (world.folder / "two").rglob("*") if "/p/" in str(path)]
+    assert sum(path.is_file() for path in packs) == 2
 
 
 def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_restored_on(

@@ -33,7 +33,7 @@ class Rights:
     Whatever this home wrote itself, under any id, is the word of its user and holds here for all
     of it. Others have a say in their own chains, persons in those of their devices, and the owner
     of a session in all of it. Whose a chain is that nobody showed to be theirs, is unknown.
-    Where two persons wrote under one id it tells nothing, and only the owner has a say.
+    An id that two persons wrote under speaks for nobody, and only the owner has a say in it.
     """
 
     def __init__(
@@ -51,8 +51,10 @@ class Rights:
         self._disputed = frozenset(disputed)
 
     def may_erase(self, device: str, of: str) -> bool:
-        if device in self._mine or (device == of and of not in self._disputed):
+        if device in self._mine:
             return True
+        if device in self._disputed or device == of:
+            return device not in self._disputed
         circle = self._of(device)
         of_one = "" if of in self._disputed else self._of(of)
         return bool(circle) and circle in (self._owner, of_one)

@@ -38,6 +38,8 @@ LEFT = "left"
 BESIDE = "beside"
 """The word for the first events of branches that the owner of a session brought beside someone
 else's under one id, each with that id; true of the home, so kept under no remote."""
+FOREIGN = "foreign"
+"""The word for events under an id of this home that someone else signed; kept so too."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
 _CIRCLE, _CALLED, _DESKTOP, _HEARSAY = "circle", "called", "desktop", "hearsay "
@@ -231,16 +233,22 @@ class Remotes:
         )
         return {str(device): str(circle) for device, circle in rows}
 
-    def beside(self, session: str) -> dict[str, str]:
-        """Branches that lie under an id which someone else holds: first events, with the id."""
+    def at_home(self, session: str, word: str) -> dict[str, str]:
+        """What is noted of a session under a word and no remote: hashes, each with an id."""
         rows = self._read(
-            f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}", (session,)
+            f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}"
+            " AND name >= ? AND name < ?",
+            (session, *_span(f"{word} ")),
         )
-        return {str(name).removeprefix(f"{BESIDE} "): str(device) for name, device in rows}
+        return {str(name).removeprefix(f"{word} "): str(device) for name, device in rows}
 
-    def stand_beside(self, session: str, branches: Mapping[str, str]) -> None:
-        """Keep that there are such branches, all of them."""
-        self._store.write(lambda db: _note(db, 0, session, BESIDE, branches))
+    def disputed(self, session: str) -> set[str]:
+        """Ids under which two persons wrote in a session."""
+        return set(self.at_home(session, BESIDE).values())
+
+    def note_at_home(self, session: str, word: str, told: Mapping[str, str]) -> None:
+        """Keep this, in place of all that was noted so."""
+        self._store.write(lambda db: _note(db, 0, session, word, told))
 
     def shared_at(self, mine: str) -> dict[str, str]:
         """Where the sessions that others own lie, on any remote: it is the same on all."""

@@ -12,14 +12,14 @@ from typing import TypeVar
 from holdfast.errors import HoldfastError, InvalidInput, NoSession
 from holdfast.model import event as ev
 from holdfast.model.tombstone import KINDS as STONES
-from holdfast.model.travel import Plan, Stretch, by_chain, plan, whole
+from holdfast.model.travel import Plan, Stretch, back, by_chain, plan, whole
 from holdfast.remote import Object, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import DOUBT, REFUSED, TURN, Packed, Reach, There
+from holdfast.store.remotes import BESIDE, DOUBT, FOREIGN, REFUSED, TURN, Packed, Reach, There
 from holdfast.text import tame
-from holdfast.travel.parcels import Ready
+from holdfast.travel.parcels import Ready, links_of
 from holdfast.travel.session_keys import SessionKeys
 from holdfast.travel.trip import Trip
 
@@ -84,7 +84,9 @@ class Exchange:
         self.doubted_now = False
         """Whether the user said so in this visit, and need not be told why."""
         self._elsewhere = remotes.owners(session)
-        self.beside = remotes.beside(session)
+        self.beside = remotes.at_home(session, BESIDE)
+        self.foreign = remotes.at_home(session, FOREIGN)
+        self._not_signed: set[str] = set()
         self._own, self._mine = trip.own, trip.identity.circle.id
         self.holds_erased: dict[str, bool] = {}
         """Of packs that were read: whether they hold what is erased here."""
@@ -136,11 +138,18 @@ class Exchange:
             now=now,
             tombstone=tombstone,
             name=told,
-            imported=self.is_imported(one.stretch.device) or self.is_beside(one.stretch.device),
+            imported=self._is_unsigned(one.stretch),
         )
         self.trip.put(name, data)
         self.trip.done("up", one.stretch.last - one.stretch.first + 1)
         return Packed(name, *one.stretch, len(data), tombstone)
+
+    def _is_unsigned(self, stretch: Stretch) -> bool:
+        """Whether a pack goes there without a word of whose it is."""
+        device = stretch.device
+        if self.is_imported(device) or self.is_beside(device):
+            return True
+        return stretch.after in self._not_signed
 
     def _author(self, device: str) -> str:
         """The name of the device that wrote a chain: a carried one is not written by this."""
@@ -211,7 +220,7 @@ class Exchange:
 
     def is_imported(self, device: str) -> bool:
         """Whether a chain came in a file, and it is on us to carry it: the session is ours."""
-        return not self.whose(device) and self.keys.owner in ("", self._mine)
+        return not self.whose(device) and self.is_own_session
 
     def unsigned(self) -> set[str]:
         """Chains of this person that are there only as someone else imported them.
@@ -245,17 +254,40 @@ class Exchange:
         """Keep branches, by their first events, that lie beside others under the same ids."""
         if branches.keys() - self.beside.keys():
             self.beside |= branches
-            self.trip.store.remotes.stand_beside(self.session, self.beside)
+            self.trip.store.remotes.note_at_home(self.session, BESIDE, self.beside)
             self.trip.store.remotes.met(dict.fromkeys(branches.values(), DISPUTED))
+
+    def find_foreign(self, new: Mapping[str, str]) -> None:
+        """Keep events that someone else signed under ids of ours, where each row of them begins."""
+        if new.keys() - self.foreign.keys():
+            self.foreign |= new
+            self.trip.store.remotes.note_at_home(self.session, FOREIGN, self.foreign)
+
+    def is_foreign(self, stretch: Stretch, view: View) -> bool:
+        """Whether a stretch of a chain of ours has, or follows, what someone else signed.
+
+        Such a one is never signed by us; where the session is ours it travels as imported.
+        """
+        if stretch.device not in self.foreign.values() or stretch.device not in self._own:
+            return False
+        links = links_of(view, {stretch.device})
+        is_it = not self.foreign.keys().isdisjoint(back(stretch._replace(first=1), links))
+        self._not_signed |= {stretch.after} if is_it else set()
+        return is_it
+
+    @property
+    def is_own_session(self) -> bool:
+        return self.keys.owner in ("", self._mine)
 
     def may_erase(self, device: str, of: str) -> bool:
         """Whether a device may have events of another erased: of its own person, or its session.
 
         Anyone can write under an id of ours, but only we sign as ourselves: who signed counts.
         """
-        whose = self.owners.get(device) or self.whose(device)
+        disputed = self.beside.values()
+        whose = "" if device in disputed else self.owners.get(device) or self.whose(device)
         owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
-        of_one = "" if not of or of in self.beside.values() else self.whose(of)
+        of_one = "" if not of or of in disputed else self.whose(of)
         return bool(whose) and whose in (owner, of_one)
 
     def meet(self, claims: Iterable[Claim]) -> None:

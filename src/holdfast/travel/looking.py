@@ -272,15 +272,27 @@ class Looking:
         every, late = list(opened), set[str]()
         for one in every if any(one.claim.imported for one in every) else ():
             device = one.claim.device
-            owner = self._exchange.owners.get(device, one.claim.circle)
-            if one.claim.imported and owner != one.claim.circle:
+            owner = self._exchange.owners.get(device, "")
+            if one.claim.imported and owner:
                 signed = [p for p in every if p.claim.device == device and not p.claim.imported]
                 known = {hash for p in signed for hash in self._opening.content(p)[0].hashes}
                 if set(self._opening.content(one)[0].hashes) <= known | self._links.keys():
                     continue
                 if not self._stands_beside(one, every, known, owner):
                     late.add(one.name)
-        return [one for one in every if one.name not in late]
+        sound = [one for one in every if one.name not in late]
+        self._find_foreign(sound)
+        return sound
+
+    def _find_foreign(self, sound: Iterable[Opened]) -> None:
+        """What others put under an id of this home is not for it to sign, on any remote."""
+        mine, found = self._trip.identity.circle.id, dict[str, str]()
+        for one in sound:
+            if one.claim.device in self._trip.own and one.claim.circle != mine:
+                hashes = self._opening.content(one)[0].hashes
+                new = [hash for hash in hashes if hash not in self._links]
+                found |= dict.fromkeys(new[:1], one.claim.device)
+        self._exchange.find_foreign(found)
 
     def _stands_beside(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
@@ -297,7 +309,9 @@ class Looking:
             return False
         is_held = first in self._links and first not in self._exchange.beside
         if is_held or first in signed or links[first][2]:
-            raise self._foreign(one, owner)  # nobody goes on with what someone else signed
+            if owner != one.claim.circle:
+                raise self._foreign(one, owner)  # nobody goes on with what someone else signed
+            return True
         self._exchange.stand_beside({first: one.claim.device})
         return True
 

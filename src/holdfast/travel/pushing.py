@@ -46,6 +46,7 @@ class Pushing:
         self._doubtful = 0
         self._imported: set[str] = set()
         self._unsigned: set[str] = set()
+        self._is_of_others = not exchange.is_own_session
 
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
@@ -153,6 +154,10 @@ class Pushing:
         stay = self._stay
         for one in found:
             device = one.stretch.device
+            is_foreign = self._exchange.is_foreign(one.stretch, view)
+            if is_foreign and self._is_of_others:
+                self._left += len(one.events)
+                continue
             if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):
                 stay.add(device)
             elif self._is_hearsay(one):

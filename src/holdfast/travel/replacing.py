@@ -65,6 +65,7 @@ class Replacing:
         exchange.keys.prepare(exchange.trip.put, now)
         heads = heads_of(exchange.stretches)
         for one in list(parcels.stretch_of(exchange.trip.store, self._view, covered)):
+            exchange.is_foreign(one.stretch, self._view)
             exchange.note(exchange.put(one.ready(), heads, self._stone, now), again=True)
         for pack in old:
             exchange.delete(pack)

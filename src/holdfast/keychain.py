@@ -233,8 +233,11 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
     """
     recovery = keys.recovery_key(typed)
     place = folder(home)
-    if circles.is_kept(place):
-        raise Refused("this device is in a circle already", hint="holdfast devices list")
+    if circles.is_kept(place) and _is_in(home):
+        hint = (
+            "holdfast devices list; if it was put out: holdfast devices add --new-key, then again"
+        )
+        raise Refused("this device is in a circle already", hint=hint)
     # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
     found = [one for one in _gathered(home, recovery) if one.verify_key(recovery.id)]
     circle = circles.sealing(_the_only(found, "the recovery code opens"), recovery)
@@ -244,8 +247,12 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
             why=f"in the circle {circle.fingerprint}",
             hint="use the newer code, or approve this device on another one: holdfast devices add",
         )
+    if circles.kept_id(place) not in ("", circle.id):
+        raise Refused("this device is in another circle", why=code.grouped(circles.kept_id(place)))
     if agree is not None:
         agree(circle)
+    if circles.is_kept(place) or is_locked(home):
+        _set_aside(home)  # nobody opens that key any more, else there were no need for the code
     key = _key_made(home)
     told = DeviceCode(own_name(home), key.recipient, key.verify)
     if not circle.is_active(key.id):
@@ -253,6 +260,17 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
     with alone(home):
         circle = circles.keep(place, circle, key)
     return Changed(circle, _myself(circle, key), spread(home, circle, key))
+
+
+def _is_in(home: Holdfast) -> bool:
+    """Whether this device can speak in its circle, as far as it knows: its key opens."""
+    if is_locked(home):
+        return False
+    try:
+        key, circle = own(home)
+    except HoldfastError:
+        return False  # a keyring that is gone, a file that is damaged
+    return circle.is_active(key.id)
 
 
 # --- the devices ------------------------------------------------------------------------------

@@ -146,6 +146,16 @@ def test_a_session_that_one_device_forgets_is_gone_everywhere(
     assert WORD.encode() not in on_remote(us.make("c"))
 
 
+def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
+    us: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
+    a, _ = both
+    a.session("s-1").forget()
+    travel(a)
+    (moved,) = travel(us.make("c")).sessions
+    assert moved.down and not moved.new
+
+
 @pytest.fixture
 def late(both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same message, taken up on both devices: one forgets it and says so, the other does not

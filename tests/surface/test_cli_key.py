@@ -271,6 +271,27 @@ def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> 
     assert twice.code == 4 and "already" in twice.err
 
 
+@pytest.mark.usefixtures("quick_passphrase")
+def test_with_the_recovery_code_one_is_back_though_the_passphrase_is_forgotten(
+    on: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = on.begin("laptop")
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", PASSPHRASE)
+    on.ok("laptop", "key", "init", "--passphrase")
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", "wrong")
+    wrong = on("laptop", "devices", "list")
+    assert wrong.code == 8 and "without it: holdfast key recover" in wrong.err
+    monkeypatch.delenv("HOLDFAST_PASSPHRASE")
+    on.ok("laptop", "key", "recover", *code.split(), "--yes")
+    assert on.names("laptop") == {"laptop": True, "laptop 2": True}
+    on.ok("laptop", "devices", "revoke", "laptop", "--yes")
+    kept = {one.name for one in (on.folder / "laptop" / "keys").iterdir()}
+    assert len([name for name in kept if name.startswith("device.key.")]) == 1, "the old one stays"
+    other = on.begin("stranger")
+    again = on("laptop", "key", "recover", *other.split(), "--yes")
+    assert again.code == 4 and "already" in again.err and "--new-key" in again.err
+
+
 def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
     code = on.begin("laptop")
     on.connect("blank")

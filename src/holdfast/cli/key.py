@@ -184,7 +184,8 @@ def _agree(circle: Circle, options: Namespace, screen: Screen) -> None:
 
     if options.confirm and not same_fingerprint(options.confirm, circle.fingerprint):
         why = f"it opens {circle.fingerprint}"
-        raise InvalidInput("the recovery code opens another circle", why=why)
+        hint = "compare both with what was written beside the code; holdfast remote list"
+        raise InvalidInput("the recovery code opens another circle", why=why, hint=hint)
     names = ", ".join(each.name for each in circle.devices() if each.active)
     asked = f"the code opens the circle {circle.fingerprint}, of these devices: {names}"
     if options.confirm or options.yes or agreed(asked, "this is yours", screen):

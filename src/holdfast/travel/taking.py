@@ -44,6 +44,8 @@ class Taking:
         seq = self._seq()
         disputes = self._disputes()
         left = self._take(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
+        if self._moved.new and self._is_forgotten():
+            self._moved.new = False  # there is nothing that could be taken up
         taken = [one for one in opened if one.name not in left]
         self._moved.packs_down = len(taken)
         self._moved.bytes_down = sum(one.size for one in taken)
@@ -63,6 +65,10 @@ class Taking:
         seq = self._exchange.here(lambda view: view.seq, 0)
         self._moved.new = self._moved.new or not seq
         return seq
+
+    def _is_forgotten(self) -> bool:
+        where = {"id": self._session, "forgotten": 1}
+        return bool(self._trip.store.catalogue(where=where, limit=1))
 
     def _disputes(self) -> int:
         state = self._trip.journal.state

@@ -243,7 +243,7 @@ def _check_fields(body: Body) -> None:
                 _check_not_blank(name, value)
         elif name == "fraction":
             _check_fraction(value)
-        elif value is not None:
+        elif isinstance(value, int):
             _check_count(name, value)
 
 
@@ -269,8 +269,8 @@ def _check_not_blank(name: str, value: object) -> None:
         raise InvalidInput(f"{name} is empty", hint=f"give the {name} as text")
 
 
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, int) and not 0 <= value < MAX_NUMBER:
+def _check_count(name: str, value: int) -> None:
+    if not 0 <= value < MAX_NUMBER:
         raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
 
 

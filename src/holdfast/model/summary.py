@@ -307,17 +307,16 @@ def summary(state: State) -> dict[str, Any]:
     core, count = state.core, state.core.counts.get
     agents = _open_agents(state) if _asks_for_agents(state) else []
     fraction, origin = _progress(state, lambda _: agents)
-    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
-    lost = [agent.id for agent in agents if died(agent)]
-    return {
+    running, lost = _at_work(agents) if agents else ([], [])
+    found = {
         "status": core.status,
         "goal": _cut(core.goal),
         "project": _cut(core.project, 40),
         "progress": round(fraction, 4),
         "progress_from": origin,
         "next": _cut(next_step(state)),
-        "running": [_cut(name, 40) for name in running[:_RUNNING]],
-        "unknown": [_cut(name, 40) for name in sorted(lost)[:_RUNNING]],
+        "running": running,
+        "unknown": lost,
         "steps": {
             "done": state.tasks("done"),
             "skipped": state.tasks("skipped"),
@@ -336,8 +335,17 @@ def summary(state: State) -> dict[str, Any]:
         "paused_ms": core.paused_ms,
         "paused_reason": core.pause_reason,
         "resumes": core.resumes,
-        **({"plan": plan(state)} if core.is_phased else {}),
     }
+    if core.is_phased:
+        found["plan"] = plan(state)
+    return found
+
+
+def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:
+    """Some that are running, the first ones first, and some of which nobody knows."""
+    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
+    lost = sorted(agent.id for agent in agents if died(agent))
+    return [_cut(id, 40) for id in running[:_RUNNING]], [_cut(id, 40) for id in lost[:_RUNNING]]
 
 
 def plan(state: State) -> dict[str, Any]:

@@ -128,8 +128,8 @@ class Doubt:
 
 def is_plain(batch: Batch) -> bool:
     """Whether a batch only adds events and rows, so that one statement is all of it."""
-    more = (batch.fresh_rows, batch.resum, batch.device, batch.lost, batch.erased is not None)
-    return bool(batch.entries) and not any(more)
+    more = batch.fresh_rows or batch.resum or batch.device or batch.lost
+    return bool(batch.entries) and not more and batch.erased is None
 
 
 class Saving:

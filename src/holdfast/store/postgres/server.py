@@ -276,11 +276,10 @@ class Server:
     def give_back(self, connection: Connection) -> None:
         with self._turn:
             self._lent = max(self._lent - 1, 0)
-        if not connection.closed:
-            if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-            else:
-                connection.close()
+        if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()  # it may be closed already
 
     def close_idle(self) -> None:
         while self._idle:

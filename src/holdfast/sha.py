@@ -1,7 +1,7 @@
 """SHA-256 without OpenSSL, for the paths on which start-up is felt.
 
 `hashlib` loads OpenSSL, which costs a quarter of a bare Python start; the interpreter's own
-implementation costs nothing and is as fast for the few hundred bytes of an event.
+implementation costs nothing. Who has much to hash says so (`expect_much`), and gets the other.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ except ImportError:
 __all__ = ["digest_of", "expect_much", "hmac_sha256", "sha256", "uuid_of"]
 
 _BLOCK = 64
-_SHORT = 2048
-_long = sha256
+_chosen = sha256
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def digest_of(data: bytes) -> str:
     """The SHA-256 of some bytes as 64 hexadecimal digits."""
-    digest: str = (sha256 if len(data) <= _SHORT else _long)(data).hexdigest()
+    digest: str = _chosen(data).hexdigest()
     return digest
 
 
 def expect_much() -> None:
-    """Many megabytes are to come: from now on OpenSSL is worth what it costs to load."""
-    global _long
+    """Many events are to come: from now on OpenSSL is worth what it costs to load.
+
+    Where the processor has instructions for it, it is twice as fast for a header already.
+    """
+    global _chosen
     import hashlib
 
-    _long = hashlib.sha256
+    _chosen = hashlib.sha256
 
 
 def uuid_of(text: str) -> str:

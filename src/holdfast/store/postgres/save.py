@@ -180,7 +180,10 @@ class Saving:
         values["format"] = schema.FORMAT
         whole = _seldom(values) != _was_seldom(known)
         sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, tells=tells)
-        return connection.ask(sql, values, 3, prepares=prepares)
+        # Else nothing is in the answer that is not known.
+        count = 3 if tells or self.batch.rows else 0
+        found = connection.ask(sql, values, count, prepares=prepares)
+        return found if found or found is None else (known[0], known[2], 0)
 
     def _values(self, channel: str) -> dict[str, object]:
         self._line = self._new_line()

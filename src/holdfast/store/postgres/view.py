@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 
 from holdfast.errors import Damaged
-from holdfast.sha import sha256
+from holdfast.sha import digest_of
 from holdfast.store import Head, Stored, View, listings, sum_of_line
 from holdfast.store.kept import are_as_kept
 
@@ -56,12 +56,12 @@ def folded(id: str) -> str:
 def sum_of_event(seq: int, entry: Entry) -> int:
     place = f"{seq}:{entry.key or ''}".encode()
     whole = place + entry.header + (entry.salt or b"") + (entry.data or b"")
-    return int.from_bytes(sha256(whole).digest()[:7], "big")
+    return int(digest_of(whole)[:14], 16)
 
 
 def sum_of_row(kind: str, key: str, is_open: bool, rank: int, value: bytes) -> int:
     whole = repr((kind, key, bool(is_open), rank)).encode() + value
-    return int.from_bytes(sha256(whole).digest()[:7], "big")
+    return int(digest_of(whole)[:14], 16)
 
 
 def within(total: int) -> int:

@@ -16,6 +16,8 @@ from operator import itemgetter
 import psycopg
 from psycopg import pq
 
+from holdfast.sha import digest_of, expect_much
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,6 +75,7 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         """Whether a statement is prepared; one that comes often becomes so."""
         times = self._times[sql] = self._times.get(sql, 0) + 1
         if times == _TIMES_UNPREPARED + 1:
+            expect_much()
             made = self.pgconn.prepare(_name(sql), text, _types(given))
             # Its name is made of its text, so one that is there already is the same.
             if made.status != pq.ExecStatus.COMMAND_OK and _code(made) != _THERE_ALREADY:
@@ -128,9 +131,7 @@ def _numbered(sql: str) -> tuple[bytes, Callable[[Mapping[str, object]], Sequenc
 
 @lru_cache(64)
 def _name(sql: str) -> bytes:
-    from hashlib import sha256
-
-    return f"holdfast_{sha256(sql.encode()).hexdigest()[:16]}".encode()
+    return f"holdfast_{digest_of(sql.encode())[:16]}".encode()
 
 
 def _types(given: Sequence[object]) -> list[int]:

@@ -502,12 +502,13 @@ class Journal:
         as they were: none the second time.
         """
         done: list[Event] = []
+        entitled = self.rights(session).may_erase
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
             _require_intact(view)
             events = list(map(read, view.events()))
-            done[:], named = _to_forget(events, hashes)
+            done[:], named = _to_forget(events, hashes, entitled)
             if not done and not named:
                 return None
             self._let_go(view.session)
@@ -690,14 +691,17 @@ def _require_intact(view: View) -> None:
         )
 
 
-def _to_forget(events: Sequence[Event], hashes: Sequence[str]) -> tuple[list[Event], list[Event]]:
-    """Of the events meant and their copies, those with content and those without a tombstone."""
+def _to_forget(
+    events: Sequence[Event], hashes: Sequence[str], entitled: Entitled
+) -> tuple[list[Event], list[Event]]:
+    """Of the events meant and their copies, those with content, and those without a tombstone of
+    someone who is entitled to it: that of another has nothing erased elsewhere."""
     ids = {event.id for event in events if event.hash in set(hashes)}
     meant = [event for event in events if event.id in ids and event.kind not in tombstone.KINDS]
     known = Tombstones(events)
     return (
         [event for event in meant if not isinstance(event.body, ev.Erased)],
-        [event for event in meant if not known.name(event.head, event.hash)],
+        [event for event in meant if not known.erase(event.head, event.hash, entitled)],
     )
 
 

@@ -236,6 +236,25 @@ def test_words_of_the_owner_are_not_a_guests_to_erase(
     assert "from bob" not in notes(bob, "login")
 
 
+def test_what_a_guest_forgot_before_the_owner_is_erased_for_all_by_the_owner(
+    world: World, pair: tuple[Holdfast, Holdfast]
+) -> None:
+    ann, bob = pair
+    seq = number(ann, "canary one")
+    bob.session("login").forget(number(bob, "canary one"))
+    for one in (bob, ann):
+        assert synced(one).problems == []
+    erased = [ann.session("login").forget(seq).events for _ in range(2)]
+    assert [len(events) for events in erased] == [1, 0]
+    assert synced(ann).problems == []
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    assert synced(desk).problems == []
+    with desk.store.view("login") as view:
+        assert [stored.data for stored in view.events() if stored.seq == seq] == [None]
+    assert desk.session("login").verify().ok
+
+
 def test_a_guest_who_forgets_a_session_forgets_it_alone(
     pair: tuple[Holdfast, Holdfast],
 ) -> None:

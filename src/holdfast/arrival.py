@@ -226,7 +226,7 @@ def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> l
         *_project(session, state),
         *_commit(session, state),
         *_tools(session, state),
-        *_files(state, drift),
+        *_files(session, state, drift),
     ]
 
 
@@ -313,11 +313,11 @@ def record_tools(session: Recorder) -> list[Body]:
     return [AttributeSet(key=TOOLS, value=text)]
 
 
-def _files(state: State, drift: list[tuple[str, str]]) -> list[Finding]:
-    missing = [path for path, word in drift if word == "missing"]
+def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
+    kept = _restorable(session, state)
+    missing = list(dict.fromkeys([path for path, word in drift if word == "missing"] + kept))
     if not missing:
         return []
-    kept = [path for path in missing if _is_kept(state, path)]
     shown = ", ".join(missing[:_FEW]) + (f" and {len(missing) - _FEW} more" * (len(missing) > _FEW))
     found = [Finding("file", f"missing here: {shown}")]
     if kept:
@@ -326,9 +326,13 @@ def _files(state: State, drift: list[tuple[str, str]]) -> list[Finding]:
     return found
 
 
-def _is_kept(state: State, path: str) -> bool:
-    row = state.rows.get("artifact", path) if state.count("artifact") else None
-    return isinstance(row, Artifact) and row.kept
+def _restorable(session: Recorder, state: State) -> list[str]:
+    """Artifacts that are not here and could be written; of very many only some are looked at."""
+    root, most = session.home.workspace.tree.root, session.home.settings.drift_files
+    rows = state.rows.select("artifact") if state.count("artifact") else ()
+    kept = [row.path for row in rows if isinstance(row, Artifact) and row.kept][:most]
+    places = {path: _allowed(path, root) for path in kept}
+    return [path for path, place in places.items() if place and not os.path.lexists(place)]
 
 
 # -- artifacts ---------------------------------------------------------------------------------

@@ -68,6 +68,19 @@ def lacking(home: Holdfast) -> dict[str, str]:
     return {what: text for what, text, _ in home.session("login").brief().lacking}
 
 
+def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
+    session = move.begin()
+    (Path(move.laptop.workspace.tree.root) / "report.md").write_text("all is well")
+    session.artifact(str(Path(move.laptop.workspace.tree.root) / "report.md"))
+    travel(move.laptop)
+    move.desktop.arrive()
+    told = lacking(move.desktop)
+    assert told["file"] == "missing here: a.py, report.md"
+    assert told["artifact"] == "2 of them came with the session"
+    move.desktop.session("login").artifact_restore()
+    assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
+
+
 @pytest.mark.req("S2-2", "X2-5", "X2-8")
 def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
     move.begin()

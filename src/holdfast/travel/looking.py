@@ -102,26 +102,27 @@ class Looking:
         if order:
             self._exchange.keys.ready()
             self._trip.expect("down", sum(packs[name].events for _, name in order))
-
-        def act(name: str) -> Opened | Refusal | NotThere:
-            try:
-                found = self._opening.judged(packs[name])
-            except NotThere as gone:
-                return gone  # whoever made it put several together meanwhile
-            self._trip.done("down", packs[name].events)
-            return found
-
-        for one in self._trip.side_by_side(act, [name for _, name in order]):
-            if isinstance(one, NotThere):
+        for name, data in self._trip.side_by_side(self._got, [packs[name] for _, name in order]):
+            if data is None:
                 late = True
-            elif isinstance(one, Refusal):
+                continue
+            # Not in the threads that get it: all of them would wait for Python's lock.
+            one = self._opening.judged(name, data)
+            self._trip.done("down", name.events)
+            if isinstance(one, Refusal):
                 self._refused[one.name] = one.error
-            elif self._is_to_be_heeded(one, packs[one.name]):
+            elif self._is_to_be_heeded(one, name):
                 opened[one.name] = self._kept(one)
-        for name in opened.keys() - set(found.fetch):
-            del opened[name]
+        for gone in opened.keys() - set(found.fetch):
+            del opened[gone]
         self._judge(opened)
         return late
+
+    def _got(self, name: PackName) -> tuple[PackName, bytes | None]:
+        try:
+            return name, self._trip.get(name.name)
+        except NotThere:
+            return name, None  # whoever made it put several together meanwhile
 
     def _judge(self, opened: dict[str, Opened]) -> None:
         """Refuse what does not go with all the others."""

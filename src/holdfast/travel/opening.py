@@ -70,9 +70,8 @@ class Opening:
         """The pack that lies under a name."""
         return self.opened(name, self._exchange.trip.get(name.name))
 
-    def judged(self, name: PackName) -> Opened | Refusal:
-        """The same, or why it is refused; raises where the storage did not keep what was put."""
-        data = self._exchange.trip.get(name.name)
+    def judged(self, name: PackName, data: bytes) -> Opened | Refusal:
+        """What came under it, or why it is refused; raises where the storage did not keep it."""
         try:
             return self.opened(name, data)
         except (Tampered, NotEntitled) as error:

@@ -60,6 +60,27 @@ def test_reader_is_told_what_stays_here_and_once_that_it_ended(
     assert "no longer" not in cli.ok(*there, "sync").out
 
 
+def test_a_guest_who_forgets_is_told_that_others_keep_what_they_wrote(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    there = ("--home", str(tmp_path / "bob"))
+    cli.ok("note", "by the owner")
+    cli.ok("share", "login", "--with", bob, "--continue", "--yes")
+    cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.ok(*there, "sync")
+    cli.ok(*there, "note", "mine", "--session", "login")
+    cli.ok(*there, "use", "login")
+    own = cli.ok(*there, "forget", "#3", "--dry-run").out
+    assert "usb: replaced there" in own and "stays with them" not in own
+    both = cli.ok(*there, "forget", "#2", "#3", "--dry-run").out
+    assert "usb: replaced there" in both and "stays with them" in both
+    for which in ("#2", "login"):
+        foreign = cli.ok(*there, "forget", which, "--yes").out
+        assert "stays with them" in foreign and "erases it there" not in foreign
+    kept = cli.ok("forget", "login", "--yes").out
+    assert "usb: the next sync erases it there" in kept and "stays with them" not in kept
+
+
 @pytest.mark.parametrize(
     "line, says",
     [

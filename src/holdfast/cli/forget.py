@@ -14,6 +14,7 @@ from holdfast.text import one_line, plural
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
     from typing import Any
 
     from holdfast.cli.screen import Screen
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.session import Session
 
 _NOT_TOUCHED = "exports, backups that were written or copied elsewhere, remotes that were removed"
+_STAYS = "what others wrote stays with them: only they, or who owns the session, can have it erased"
 _SHOWN = 20
 _TEXT = 60
 
@@ -123,24 +125,44 @@ def _forget_again(session: Session, options: Namespace, screen: Screen) -> int:
     return 0
 
 
-def _tell_rest(session: Session, removed: list[str], left: list[str], screen: Screen) -> None:
+def _tell_rest(
+    session: Session,
+    removed: list[str],
+    left: list[str],
+    screen: Screen,
+    events: Sequence[Event] = (),
+) -> None:
     for path in removed:
         screen.line(f"removed: {path}")
     screen.line(f"not touched: {_NOT_TOUCHED}")
     for path in left:
         screen.line(f"may still hold some of it, look yourself: {path}")
-    if there := _remotes(session):
+    if there := _remotes(session, events):
         screen.line(f"still on {', '.join(there)}: the next sync erases it there")
         screen.hint("on your other devices, when they sync too: ", "holdfast sync")
+    if _of_others(session, events):
+        screen.line(_STAYS)
 
 
-def _elsewhere(session: Session) -> dict[str, Any]:
+def _elsewhere(session: Session, events: Sequence[Event] = ()) -> dict[str, Any]:
     """Where the next sync erases it, and what nobody can reach."""
-    return {"remotes": _remotes(session), "not_touched": _NOT_TOUCHED}
+    return {"remotes": _remotes(session, events), "not_touched": _NOT_TOUCHED}
 
 
-def _remotes(session: Session) -> list[str]:
+def _remotes(session: Session, events: Sequence[Event]) -> list[str]:
+    """Where the next sync erases something of it."""
+    if len(_of_others(session, events)) == max(len(events), 1):
+        return []  # a guest forgets a session, and what others said, alone
     return [one.name for one in session.home.store.remotes.all()]
+
+
+def _of_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Session]:
+    """What of it is not this person's to have erased elsewhere: others keep it."""
+    home = session.home
+    if not home.owner(home.store.remotes.owner(session.id)):
+        return []
+    others = home.store.remotes.persons()
+    return [one for one in events if one.head.device in others] if events else [session]
 
 
 def what_goes(session: Session) -> dict[str, int]:
@@ -196,9 +218,11 @@ def _tell_reach(
     _tell_out_of_reach(session, screen)
 
 
-def _tell_out_of_reach(session: Session, screen: Screen) -> None:
-    for name in _remotes(session):
+def _tell_out_of_reach(session: Session, screen: Screen, events: Sequence[Event] = ()) -> None:
+    for name in _remotes(session, events):
         screen.line(f"  remote    {name}: replaced there by the next sync")
+    if _of_others(session, events):
+        screen.line(_STAYS)
     screen.line(f"out of reach: {_NOT_TOUCHED}, what others have read, an agent's own transcripts")
 
 
@@ -243,7 +267,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
             "left": done.left,
             "removed": done.removed,
             "cleaned": done.cleaned,
-            **_elsewhere(session),
+            **_elsewhere(session, found),
         }
     )
     if not done.events:
@@ -253,7 +277,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         screen.done(("Forgotten: ", "green"), numbers, ". What was said there is gone for good.")
     for path in done.cleaned:
         screen.line(f"cleaned: {path}")
-    _tell_rest(session, done.removed, done.left, screen)
+    _tell_rest(session, done.removed, done.left, screen, found)
     return 0
 
 
@@ -280,7 +304,7 @@ def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
             "events": _plain(found),
             "backups": reach.backups,
             "aside": reach.aside,
-            **_elsewhere(session),
+            **_elsewhere(session, found),
         }
     )
     screen.line(("Nothing was erased. What these say would go for good:", "bold"))
@@ -288,7 +312,7 @@ def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
         screen.line(_line(event))
     for path in (*reach.backups, *reach.aside):
         screen.line(f"  looked through: {path}")
-    _tell_out_of_reach(session, screen)
+    _tell_out_of_reach(session, screen, found)
 
 
 def _agreed_to_events(session: Session, found: list[Event], screen: Screen) -> bool:

@@ -21,7 +21,7 @@ from holdfast import files, found
 from holdfast.errors import HoldfastError
 from holdfast.found import Find
 from holdfast.home import Holdfast
-from holdfast.layout import Where, carry
+from holdfast.layout import Reading, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts, plain
 from holdfast.layout.translate import Move, adoption, facts_of, match_steps, moves
@@ -53,6 +53,8 @@ class Adopted(Struct):
     is_new: bool = False
     bound: bool = False
     problems: list[str] = []
+    reading: Reading | None = None
+    """How the files were read; None if that failed."""
 
 
 class Manner(Struct, frozen=True):
@@ -103,6 +105,7 @@ class _Taking:
         where = self.where(one)
         facts, problems = facts_in(one, where)
         told = Adopted(one.path, one.layout, one.native, problems=problems)
+        told.reading = found.reading_of(one, where)
         if facts is None:
             return told
         told.native = facts.native_id = facts.native_id or one.native

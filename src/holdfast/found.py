@@ -136,11 +136,17 @@ class Report(Struct):
 def check(find: Find, where: Where, *, strict: bool = False) -> Report:
     """Every deviation of one session's files from its document."""
     findings = [*find.faults]
-    reading = Reading(layout=find.layout)
     if find.documents and find.layout:
         findings += find.lens.check(find.tree, where, strict=strict)
-        reading = find.lens.reading(find.tree, where)
-    return Report(find.path, reading, [_placed(find, finding) for finding in findings])
+    placed = [_placed(find, finding) for finding in findings]
+    return Report(find.path, reading_of(find, where), placed)
+
+
+def reading_of(find: Find, where: Where) -> Reading:
+    """How a session's files are read; of what is no session, or unreadable, only the layout."""
+    if find.documents and find.layout:
+        return find.lens.reading(find.tree, where)
+    return Reading(layout=find.layout)
 
 
 def _placed(find: Find, finding: Finding) -> Finding:

@@ -230,9 +230,14 @@ def _verb(outcome: str, options: Namespace) -> str:
 
 
 def _adopted_values(one: Adopted) -> dict[str, Any]:
+    reading = one.reading
     return {
         "path": one.path,
         "layout": one.layout or None,
+        "generation": (reading.generation if reading else "") or None,
+        "complete": reading.complete if reading else None,
+        "status": (reading.status if reading else "") or None,
+        "progress": reading.progress if reading else None,
         "native_id": one.native or None,
         "session": one.session or None,
         "outcome": one.outcome,

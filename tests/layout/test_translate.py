@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -163,3 +164,10 @@ def test_facts_that_follow_the_rows_that_changed_are_those_made_anew(home: Holdf
         told += since is not None
         assert facts == anew
     assert told > 100
+
+
+@pytest.mark.parametrize("titles", [["Same"] * 20_000, [f"Task {n}" for n in range(20_000)]])
+def test_thousands_of_tasks_get_their_ids_at_once(titles: list[str]) -> None:
+    began = time.process_time()
+    ids = [step.id for _, step in match_steps([], [StepFact(title=title) for title in titles])]
+    assert len(set(ids)) == len(ids) and time.process_time() - began < 2

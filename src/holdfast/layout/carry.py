@@ -295,8 +295,8 @@ def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]
         old = said.get(name)
         if isinstance(new, list) and isinstance(old, list):
             pairs = sorted(tree.align(old, new))
-            placed = [place for _, place in pairs]
-            rest = [place for place in range(len(new)) if place not in set(placed)]
+            placed = dict.fromkeys(place for _, place in pairs)
+            rest = [place for place in range(len(new)) if place not in placed]
             made[name] = [new[place] for place in [*placed, *rest]]
     return made
 

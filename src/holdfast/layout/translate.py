@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -422,6 +423,7 @@ def match_steps(
     for step in base:
         by_title.setdefault(step.title, []).append(step)
     taken = set(by_id) | {step.id for step in new if step.id}
+    last: dict[str, int] = {}
     pairs: list[tuple[StepFact | None, StepFact]] = []
     for step in new:
         old = by_id.get(step.id) if step.id else next(iter(by_title.get(step.title, ())), None)
@@ -429,7 +431,7 @@ def match_steps(
             by_title[step.title].remove(old)
             step = replace(step, id=old.id, unit=old.unit, parent=old.parent)
         if not step.id:
-            step = replace(step, id=_free(step_id(step.title), taken))
+            step = replace(step, id=_free(step_id(step.title), taken, last))
             taken.add(step.id)
         pairs.append((old, step))
     return pairs
@@ -441,9 +443,12 @@ def step_id(title: str) -> str:
     return slug or f"t-{digest_of(title.encode())[:8]}"
 
 
-def _free(id: str, taken: set[str]) -> str:
-    names = (id, *(f"{id}-{n}" for n in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)
+def _free(id: str, taken: set[str], last: dict[str, int]) -> str:
+    """The id, or the first with a number behind it that is free; `last` is how far that went."""
+    if id not in taken:
+        return id
+    last[id] = next(n for n in count(last.get(id, 1) + 1) if f"{id}-{n}" not in taken)
+    return f"{id}-{last[id]}"
 
 
 def _step_moves(pairs: Sequence[tuple[StepFact | None, StepFact]]) -> Iterator[Move]:

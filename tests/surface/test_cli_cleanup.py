@@ -266,6 +266,20 @@ def test_update_sets_task_model_and_status_in_the_files(cli: Cli) -> None:
     assert _entry()["status"] == "active"
 
 
+@pytest.mark.req("S0-60")
+def test_every_update_adds_a_line_to_the_log(cli: Cli) -> None:
+    ours(cli)
+    cli.ok("task", "add", "Write it", "--id", "t1")
+    log = ROOT / "login-2026-01-31" / "history.jsonl"
+    for words in ("--task=t1 --model=opus", "--status=paused", "--status=active"):
+        before = log.read_bytes()
+        cli.ok("layouts", "update", *words.split())
+        assert log.read_bytes().startswith(before)
+        line = json.loads(log.read_bytes()[len(before) :])
+        assert (line["command"], line["arguments"], line["status"]) == ("update", words, "success")
+        assert line["model"] == "opus"
+
+
 def _entry() -> dict[str, str]:
     rows = yaml.safe_load((ROOT / "active-features.yaml").read_text())["active_features"]
     return dict(rows[0])

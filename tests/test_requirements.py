@@ -208,6 +208,7 @@ def test_every_verb_that_records_is_among_them() -> None:
         "disputes",
         "devices",
         "artifact_restore",
+        "artifact_write",
         "size",
         "forgettable",
         "reach",

@@ -8,6 +8,10 @@ from holdfast.hidden import is_harmless
 
 MAY = [
     "a.py",
+    "a~",
+    "notes.txt.~1~",
+    "overhead/ahead.c",
+    "HEAD/a.py",
     ".gitignore",
     "sub/.gitignore",
     ".editorconfig",
@@ -45,6 +49,15 @@ MAY_NOT = [
     ".github/copilot-instructions.md",
     ".github/agents/a.md",
     ".unheard-of",
+    ".nvmrc",
+    ".node-version",
+    ".ruby-version",
+    ".java-version",
+    "GIT~1/hooks/post-checkout",
+    "sub/gi7eba~1/config",
+    "MCP~1.JSO",
+    "sub/HEAD",
+    "sub/head",
     "..",
 ]
 

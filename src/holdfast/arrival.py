@@ -17,7 +17,7 @@ from msgspec import Struct
 from holdfast import __version__, files, git
 from holdfast.clock import ago
 from holdfast.config import child_environment
-from holdfast.errors import InvalidInput, NoSession
+from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.hidden import is_harmless
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, State
@@ -68,7 +68,8 @@ class Pulled(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """What became of an artifact: written, same, differs, unknown (no content) or refused."""
+    """What became of an artifact: written, same, differs, unknown (no content), refused, or
+    blocked by something else in its place."""
 
     path: str
     word: str
@@ -350,12 +351,13 @@ def restore(session: Recorder, *, force: bool = False) -> list[Put]:
 
 def _allowed(stored: str, root: str) -> str:
     """Where an artifact may be written, "" if nowhere."""
-    if not is_harmless(stored):
-        return ""
     try:
-        return absolute(stored, root)
+        path = absolute(stored, root)
     except InvalidInput:
         return ""
+    # A link in the project may lead to what is hidden in it.
+    led = os.path.relpath(os.path.realpath(path), root)
+    return path if is_harmless(stored) and is_harmless(led) else ""
 
 
 def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
@@ -390,12 +392,19 @@ def _put(session: Recorder, row: Artifact, force: bool) -> Put:
     data = session.home.store.blob(row.digest) if row.kept else None
     if data is None:
         return Put(row.path, "unknown")
+    try:
+        return Put(row.path, _written(path, data, row.digest, force))
+    except (InvalidInput, Refused):  # a folder, a link, a pipe: that is no matter of the others
+        return Put(row.path, "blocked")
+
+
+def _written(path: str, data: bytes, digest: str, force: bool) -> str:
     there = files.read_optional(path, _KNOWN, follow=False)
-    if there is not None and digest_of(there) == row.digest:
-        return Put(row.path, "same")
+    if there is not None and digest_of(there) == digest:
+        return "same"
     if there is not None and not force:
-        return Put(row.path, "differs")
+        return "differs"
     files.require_no_link(os.path.dirname(path))
     files.make_folder(os.path.dirname(path))
     files.replace(path, data, mode=0o644)
-    return Put(row.path, "written")
+    return "written"

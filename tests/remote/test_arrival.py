@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -191,6 +193,37 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     place.write_text("mine\n")
     assert restored()["a.py"] == "differs" and place.read_text() == "mine\n"
     assert restored(force=True)["a.py"] == "written" and place.read_text() == "a = 1\n"
+
+
+def test_no_link_in_the_project_leads_an_artifact_to_what_is_hidden(move: Move) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    (place / "docs" / "hooks").mkdir(parents=True)
+    saved = place / "docs" / "hooks" / "post-checkout"
+    saved.write_text("#!/bin/sh\n")
+    session.artifact(str(saved))
+    rmtree(place / "docs")
+    (place / ".git" / "hooks").mkdir(exist_ok=True)
+    (place / "docs").symlink_to(".git")
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words["docs/hooks/post-checkout"] == "refused"
+    assert not (place / ".git" / "hooks" / "post-checkout").exists()
+
+
+def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(move: Move) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    for name in ("folder", "link", "pipe", "sub/file", "z.txt"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text("1")
+        session.artifact(str(place / name))
+        (place / name).unlink()
+    (place / "folder").mkdir()
+    (place / "link").symlink_to("a.py")
+    os.mkfifo(place / "pipe")
+    (place / "sub").rmdir()
+    (place / "sub").write_text("mine")
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words.pop("z.txt") == "written" and words.pop("a.py") == "same"
+    assert set(words.values()) == {"blocked"} and len(words) == 4
 
 
 def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_path: Path) -> None:

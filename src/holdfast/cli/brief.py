@@ -162,6 +162,7 @@ _RESTORED = {
     "written": "written",
     "same": "there already",
     "differs": "differs here, left as it is; to write it anyway: --force",
+    "blocked": "a folder, a link or something else is in its place",
     "unknown": "only its digest came with the session",
     "refused": "left out: tools may run something by it unasked, or it lies outside the project",
 }

@@ -19,6 +19,7 @@ from holdfast.derived import searchable
 from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Refused, StoreFailed
 from holdfast.journal import Journal
 from holdfast.model import event as ev
+from holdfast.model.chain import next_event
 from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, fold
 from holdfast.model.state import State
@@ -413,6 +414,26 @@ def test_devices_that_exchange_everything_come_to_one_state(two: tuple[Home, Hom
         assert image(a.journal.state(one)) == image(b.journal.state(other))
     assert {e.hash for e in a.events()} == {e.hash for e in b.events()}
     assert [e.seq for e in b.events()] == list(range(1, 6))
+
+
+def test_an_event_under_an_id_that_is_held_does_not_simply_go_on(
+    make: Callable[..., Home],
+) -> None:
+    home = make().started()
+    own = home.note("written here").id
+
+    def arrives(id: str) -> bool:
+        with home.store.view("s1") as view:
+            core = home.journal.state(view).core
+        told = {"session": "s1", "device": "elsewhere", "id": id, "at": 1, "actor": "agent"}
+        note = ev.NoteAdded(text=f"under {id}")
+        sealed, event = next_event(core, note, salt=b"s" * ev.SALT_BYTES, **told)  # type: ignore[arg-type]
+        return home.journal.go_on("s1", [(sealed, event.head, event.hash)])
+
+    assert not arrives(own)
+    assert arrives("new")
+    assert not arrives("new")
+    assert [event.id for event in home.events()][1:] == [own, "new"]
 
 
 def test_an_event_whose_past_is_missing_is_refused_and_none_is_taken(

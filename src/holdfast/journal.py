@@ -892,8 +892,8 @@ def _goes_on(view: View, core: Core, arrived: Sequence[Arrived]) -> bool:
             return False
         known[hash] = head
         tips, clock = [hash], head.clock
-    ids = {head.id for _, head, _ in arrived}
-    return len(ids) == len(arrived) and ids.isdisjoint(_ids(view))
+    ids = [head.id for _, head, _ in arrived]
+    return len(set(ids)) == len(ids) and not (view.exists and _holds_any(view, ids))
 
 
 def _head_of(like: ev.Header, device: str, head: tuple[int, str, int]) -> ev.Header:
@@ -904,11 +904,14 @@ def _head_of(like: ev.Header, device: str, head: tuple[int, str, int]) -> ev.Hea
 _ID = re.compile(rb'\{"v":[0-9]+,"id":"([^"\\]+)",')
 
 
-def _ids(view: View) -> Iterator[str]:
-    """The ids of all events that are held."""
-    for stored in view.events() if view.exists else ():
-        found = _ID.match(stored.header)
-        yield found[1].decode() if found else ev.parse_header(stored.header).id
+def _holds_any(view: View, ids: Sequence[str]) -> bool:
+    """Whether an event is held under one of these ids; only those without a key must be read."""
+    return view.has_any(ids) or not set(ids).isdisjoint(map(_id_of, view.keyless()))
+
+
+def _id_of(stored: Stored) -> str:
+    found = _ID.match(stored.header)
+    return found[1].decode() if found else ev.parse_header(stored.header).id
 
 
 def own_head(view: View, core: Core) -> Head | None:

@@ -207,6 +207,14 @@ class View:
         """The event that was appended under this key, or None."""
         raise NotImplementedError
 
+    def has_any(self, keys: Sequence[str]) -> bool:
+        """Whether an event was appended under one of these keys."""
+        raise NotImplementedError
+
+    def keyless(self) -> Iterator[Stored]:
+        """The events that were appended without a key, by arrival number."""
+        raise NotImplementedError
+
     def events(self, *, after: int = 0, limit: int = -1, newest: bool = False) -> Iterator[Stored]:
         """Events by arrival number, from the one after `after`; `newest` reads backwards."""
         raise NotImplementedError

@@ -104,6 +104,7 @@ _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
 _COLUMNS = 5
+_ASKED = 500
 _MANY = 1000
 _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
 _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
@@ -236,12 +237,28 @@ class SqliteView(View):
         )
         return self._stored(found[0]) if found else None
 
+    def has_any(self, keys: Sequence[str]) -> bool:
+        for start in range(0, len(keys), _ASKED):
+            some = keys[start : start + _ASKED]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT 1 FROM event WHERE key IN ({marks}) AND position >> ? = ? LIMIT 1"
+            if self._all(sql, (*some, SHIFT, self.number)):
+                return True
+        return False
+
+    def keyless(self) -> Iterator[Stored]:
+        return self._events("AND key IS NULL ORDER BY position", self.number << SHIFT)
+
     def events(self, *, after: int = 0, limit: int = -1, newest: bool = False) -> Iterator[Stored]:
         low = (self.number << SHIFT) + min(max(after, 0), _LAST_SEQ)
+        order = f"ORDER BY position {'DESC' if newest else ''} LIMIT ?"
+        return self._events(order, low, min(limit, _MOST))
+
+    def _events(self, which: str, low: int, *values: int) -> Iterator[Stored]:
         cursor = self._execute(
-            "SELECT position, header, salt, data FROM event WHERE position > ? AND position < ?"
-            f" ORDER BY position {'DESC' if newest else ''} LIMIT ?",
-            (low, (self.number + 1) << SHIFT, min(limit, _MOST)),
+            "SELECT position, header, salt, data FROM event"
+            f" WHERE position > ? AND position < ? {which}",
+            (low, (self.number + 1) << SHIFT, *values),
         )
         self._cursors.append(cursor)
         return self._stream(cursor)

@@ -154,18 +154,26 @@ class PgView(View):
         )
         return Stored(*found[0]) if found else None
 
+    def has_any(self, keys: Sequence[str]) -> bool:
+        sql = "SELECT 1 FROM @event WHERE session = %s AND key = ANY(%s::text[]) LIMIT 1"
+        return bool(self._all(sql, (self.number, list(keys))))
+
+    def keyless(self) -> Iterator[Stored]:
+        return self._stream(0, _MOST, False, "AND key IS NULL")
+
     def events(self, *, after: int = 0, limit: int = -1, newest: bool = False) -> Iterator[Stored]:
         self._all("SELECT 1 WHERE false", ())
         return self._stream(max(after, 0), _MOST if limit < 0 else limit, newest)
 
-    def _stream(self, after: int, limit: int, newest: bool) -> Iterator[Stored]:
+    def _stream(self, after: int, limit: int, newest: bool, only: str = "") -> Iterator[Stored]:
         low, high = min(after, _MOST), _MOST
         order = "DESC" if newest else ""
         while limit > 0:
             some = min(limit, _FETCHED)
             found = self._all(
                 "SELECT seq, header, salt, data FROM @event"
-                f" WHERE session = %s AND seq > %s AND seq < %s ORDER BY seq {order} LIMIT %s",
+                f" WHERE session = %s AND seq > %s AND seq < %s {only}"
+                f" ORDER BY seq {order} LIMIT %s",
                 (self.number, low, high, some),
             )
             for row in found:

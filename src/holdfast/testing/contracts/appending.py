@@ -145,6 +145,16 @@ class Appending(Fixtures):
             again = view.find("k1")
             assert again is not None and again.seq == 1
 
+    def test_keys_are_asked_for_together_and_what_has_none_is_read(self, store: Store) -> None:
+        put(store, "s1", batch("a", key="k1"))
+        put(store, "s1", batch("b", "c"))
+        put(store, "s2", batch("d", key="k2"))
+        many = [f"no {n}" for n in range(1_200)]
+        with store.view("s1") as view:
+            assert view.has_any([*many, "k1"]) and not view.has_any([*many, "k2", ""])
+            assert not view.has_any([])
+            assert [(one.seq, said(one)) for one in view.keyless()] == [(2, "b"), (3, "c")]
+
     def test_an_id_that_is_too_long_is_refused(self, store: Store) -> None:
         with pytest.raises(InvalidInput):
             put(store, "s" * 300, batch("a"))

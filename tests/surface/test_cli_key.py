@@ -292,6 +292,20 @@ def test_with_the_recovery_code_one_is_back_though_the_passphrase_is_forgotten(
     assert again.code == 4 and "already" in again.err and "--new-key" in again.err
 
 
+def test_a_damaged_circle_is_named_and_comes_back_from_the_remote(on: Devices) -> None:
+    on.begin("laptop")
+    circle = str(on.json("laptop", "devices", "list")["fingerprint"])
+    kept = on.folder / "laptop" / "keys" / "circle"
+    data = kept.read_bytes()
+    for broken in (b"\0" * 50, data[:-1] + bytes([data[-1] ^ 1])):
+        kept.write_bytes(broken)
+        told = on("laptop", "devices", "list")
+        assert told.code == 5 and str(kept) in told.err and "devices add --confirm" in told.err
+        kept.rename(kept.with_suffix(".damaged"))
+        on.ok("laptop", "devices", "add", "--confirm", circle)
+        assert on.names("laptop") == {"laptop": True}
+
+
 def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
     code = on.begin("laptop")
     on.connect("blank")

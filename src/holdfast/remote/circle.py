@@ -40,6 +40,7 @@ from msgspec import Struct
 
 from holdfast import files
 from holdfast.errors import (
+    Damaged,
     HoldfastError,
     InvalidInput,
     Locked,
@@ -57,7 +58,10 @@ from holdfast.remote.said import Said, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 FILE = "circle"
 KIND = "CIRCLE"
@@ -723,14 +727,27 @@ def is_kept(folder: str) -> bool:
 
 def kept_id(folder: str) -> str:
     """The id of the circle that this device is in, without opening anything; "" for none."""
-    data = files.read_optional(os.path.join(folder, FILE), _LIMIT, follow=False, private=True)
-    return word_of(data, KIND) if data else ""
+    return _read_kept(folder, lambda data: word_of(data, KIND)) or ""
 
 
 def load_circle(folder: str, key: Key) -> Circle | None:
     """What this device knows of its circle; None before there is one."""
-    data = files.read_optional(os.path.join(folder, FILE), _LIMIT, follow=False, private=True)
-    return opened(data, key) if data else None
+    return _read_kept(folder, lambda data: opened(data, key))
+
+
+def _read_kept(folder: str, read: Callable[[bytes], T]) -> T | None:
+    path = os.path.join(folder, FILE)
+    data = files.read_optional(path, _LIMIT, follow=False, private=True)
+    try:
+        return read(data) if data else None
+    except Tampered as error:
+        raise Damaged(
+            f"{path} is damaged",
+            why=str(error),
+            hint="the remotes have what it held: move it away, then holdfast devices add --confirm"
+            " CIRCLE, with the fingerprint that stands beside the recovery code",
+            file=path,
+        ) from error
 
 
 def _packed(circle: Circle, key: Key, recipients: list[str]) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from _thread import LockType
@@ -105,6 +107,43 @@ def test_no_thread_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(meanwhile, "start_new_thread", refuse)
     assert meanwhile.begin(lambda: None) is None
+
+
+def test_when_the_interpreter_ends_threads_do_and_none_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread that is left breaks an interpreter that is one of several in its process."""
+    monkeypatch.setattr(meanwhile, "_ENDED", [])
+    before = set(sys._current_frames())
+    met = threading.Barrier(3, timeout=LONG)
+    for ended in [begun(lambda: use(met.wait())) for _ in range(3)]:
+        assert ended.acquire(timeout=LONG)
+    assert len(meanwhile._FREE) == 3
+    meanwhile._end()
+    until = time.monotonic() + 1  # less than they would stay
+    while set(sys._current_frames()) - before and time.monotonic() < until:
+        time.sleep(0.001)
+    assert set(sys._current_frames()) <= before
+    assert meanwhile.begin(lambda: None) is None
+
+
+LATE = """
+import sys
+from holdfast import meanwhile
+
+meanwhile.begin(int).acquire()
+
+class Late:
+    def __del__(self):
+        print(sys.is_finalizing(), meanwhile.begin(int))
+
+sys.modules["late"] = Late()
+"""
+
+
+def test_what_is_left_for_the_very_end_does_not_wait_for_a_thread_for_ever() -> None:
+    run = [sys.executable, "-c", LATE]
+    assert subprocess.check_output(run, text=True, timeout=LONG) == "True None\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

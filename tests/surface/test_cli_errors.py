@@ -51,6 +51,12 @@ def test_an_id_that_is_no_file_name_exits_2_and_makes_nothing(
     assert not home.exists()
 
 
+def test_an_option_at_the_end_that_takes_a_value_says_so(cli: Cli) -> None:
+    answer = cli("note", "x", "--session")
+    assert answer.code == 2
+    assert answer.err.startswith("error: --session is given without a value\n")
+
+
 @pytest.mark.parametrize("id", IDS)
 def test_ids_of_tasks_and_agents_are_checked(cli: Cli, id: str) -> None:
     cli.start()

@@ -261,6 +261,13 @@ def test_a_family_lists_its_actions(cli: Cli, family: str) -> None:
     assert "Examples\n  holdfast " in page
 
 
+@pytest.mark.parametrize("family", ["phase", "essay"])
+def test_a_family_page_fits_a_terminal_and_breaks_no_option(cli: Cli, family: str) -> None:
+    shown = cli.ok(family, "--help", "--no-color", terminal=True).out.splitlines()
+    assert all(len(line) <= 80 and line.count("[") == line.count("]") for line in shown), shown
+    assert " ".join(" ".join(shown).split()) == " ".join(cli.ok(family, "--help").out.split())
+
+
 def test_help_of_a_command_can_be_asked_in_two_ways(cli: Cli) -> None:
     assert cli.ok("help", "task", "add").out == cli.ok("task", "add", "-h").out
     assert cli("help", "nonsense").code == 2

@@ -34,7 +34,7 @@ def test_colour_can_be_refused(cli: Cli, how: str, monkeypatch: pytest.MonkeyPat
         cli.ok("config", "color", "never")
     elif how != "option":
         monkeypatch.setenv(how, "dumb")
-    for line in ("status", "use nowhere"):
+    for line in ("status", "use nowhere", *["task --help", "nonsense"] * (how == "option")):
         answer = cli(*line.split(), *argv, terminal=True)
         assert "\x1b" not in answer.out + answer.err
     if how in ("NO_COLOR", "TERM", "setting"):
@@ -64,6 +64,22 @@ def test_a_table_with_long_ids_fits_a_terminal_too(cli: Cli) -> None:
     lines = cli.ok("list", "--no-color", terminal=True).out.splitlines()
     assert all(len(line) <= 80 for line in lines), lines
     assert "workflow_default_005f838e-" in lines[1] and "Add login" in lines[1]
+
+
+def test_ways_that_do_not_fit_one_line_of_an_error_stand_below_each_other(cli: Cli) -> None:
+    cli.start()
+    cli.ok("agent", "start", "code-1")
+    lines = cli("agent", "start", "code-1", "--no-color", terminal=True).err.splitlines()
+    assert "  → holdfast agent done code-1" in lines
+    assert all(len(line) <= 80 for line in lines), lines
+    assert " · holdfast agent done code-1 · " in cli("agent", "start", "code-1").err
+
+
+def test_prose_goes_on_below_the_end_of_its_lead(home: Path) -> None:
+    out = Terminal()
+    Screen(out, out, None).prose("lead  ", "word " * 20)
+    assert [line[:10] for line in out.getvalue().splitlines()] == ["lead  word", "      word"]
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines())
 
 
 def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -> None:

@@ -108,6 +108,8 @@ class Parser(argparse.ArgumentParser):
             raise self._stray((words.split() or ["''"])[0])
         if kind == "the following arguments are required":
             message = f"{words} is missing"
+        if words == "expected one argument":
+            message = f"{kind.removeprefix('argument ')} is given without a value"
         raise InvalidInput(message, hint=self._see)
 
     @property

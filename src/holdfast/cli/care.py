@@ -113,9 +113,9 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 def _tell_advice(advice: Advice, screen: Screen) -> None:
     colour = {"error": "red", "warning": "yellow"}.get(advice.severity, "dim")
-    screen.line((f"{advice.severity:<9}", colour), advice.what)
+    screen.prose((f"{advice.severity:<9}", colour), advice.what)
     if advice.why:
-        screen.line("         ", (advice.why, "dim"))
+        screen.prose(" " * 9, advice.why, "dim")
     if advice.fix:
         screen.line("         → ", advice.fix)
 

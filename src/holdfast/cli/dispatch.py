@@ -34,7 +34,7 @@ def run(
 
     screen = Screen(out, err, source)
     words = list(argv)
-    screen.json = "--json" in _options(words)
+    screen.json, screen.colourless = (n in _options(words) for n in ("--json", "--no-color"))
     try:
         return _run_or_tell(words, screen, leaving=leaving)
     except KeyboardInterrupt:
@@ -227,7 +227,7 @@ def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
     from holdfast.home import Holdfast
 
     settings = load_settings(options, careful=careful)
-    screen.settle(settings, colour=not options.no_color)
+    screen.settle(settings)
     hf = Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.aside)
     hf.ask_passphrase = lambda: _passphrase(screen)
     return hf

@@ -99,7 +99,8 @@ def _tell_agents(hf: Holdfast, screen: Screen) -> None:
             for row in rows
         ]
     )
-    screen.hint("→ ", "holdfast install claude-code")
+    if not there:
+        screen.hint("→ ", "holdfast install claude-code")
 
 
 def _values(plan: Plan, dry_run: bool) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def run_init(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         return
     screen.done(("made ", "green"), f"the key of this device, {changed.device.name}, ", _KEPT[kept])
     _tell_recovery(changed, screen)
-    screen.hint("then: ", "holdfast remote add usb folder:/media/usb/holdfast")
+    screen.hint("next: ", "holdfast remote add usb folder:/media/usb/holdfast")
 
 
 def _tell_recovery(changed: Changed, screen: Screen) -> None:
@@ -170,7 +170,7 @@ def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     others = [each for each in changed.circle.devices() if each.active]
     if len(others) > 1:
         screen.done("If other devices are lost, put them out: holdfast devices revoke NAME")
-    screen.hint("then: ", "holdfast sync")
+    screen.hint("next: ", "holdfast sync")
     return 0
 
 
@@ -245,7 +245,7 @@ def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         screen.answer(_values(found))
         joined = f"{found.circle.fingerprint} as {found.device.name}"
         screen.done(("in the circle ", "green"), joined)
-        screen.hint("then: ", "holdfast sync")
+        screen.hint("next: ", "holdfast sync")
         return
     screen.answer(
         {"code": found.code, "fingerprint": found.device.fingerprint, "key": found.key_id}

@@ -52,7 +52,7 @@ def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     for report in reports:
         _tell_report(report, screen, everything=options.all)
     if not reports:
-        screen.line(("nothing  ", "yellow"), f"no session file is in {shown_path(options.path)}")
+        screen.prose(("nothing  ", "yellow"), f"no session file is in {shown_path(options.path)}")
     elif len(reports) > 1:
         faulty = sum(not report.ok for report in reports)
         said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
@@ -125,23 +125,9 @@ def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
     place = "" if finding.file == report.path else os.path.basename(finding.file)
     line = f"line {finding.line}" if finding.line else ""
     at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))
-    severity = (f"{finding.severity:<8} ", _COLOURS[finding.severity])
-    first, *rest = wrapped(finding.message, screen, 11)
-    screen.line("  ", severity, first)
-    for line in rest:
-        screen.line("           ", line)
-    for line in wrapped(at, screen, 11):
-        screen.line("           ", (line, "dim"))
-
-
-def wrapped(text: str, screen: Screen, indent: int) -> list[str]:
-    """A text in lines that fit a terminal beside an indent; one line where there is none."""
-    if not screen.columns:
-        return [text]
-    import textwrap
-
-    room = max(screen.columns - indent, 20)
-    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    severity = (f"  {finding.severity:<8} ", _COLOURS[finding.severity])
+    screen.prose(severity, finding.message)
+    screen.prose(" " * 11, at, "dim")
 
 
 def shown_path(path: str) -> str:
@@ -215,7 +201,7 @@ def _tell_all_adopted(
         screen.line((f"           {hidden} more like these (all of them: --all)", "dim"))
     if not adopted:
         where = shown_path(options.path) if options.path else "this project"
-        screen.line(("nothing  ", "yellow"), f"no session file is in {where}")
+        screen.prose(("nothing  ", "yellow"), f"no session file is in {where}")
     elif len(adopted) > 1:
         counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
         said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
@@ -269,8 +255,7 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     what = one.session or shown_path(one.path)
     screen.line((f"{verb:<11}", _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
     for problem in one.problems[:_PROBLEMS]:
-        for line in wrapped(problem, screen, 11):
-            screen.line("           ", (line, "yellow"))
+        screen.prose(" " * 11, problem, "yellow")
     if len(one.problems) > _PROBLEMS:
         screen.line("           ", (f"{len(one.problems) - _PROBLEMS} more:", "dim"))
         screen.line("           → ", f"holdfast check {shown_path(one.path)}")

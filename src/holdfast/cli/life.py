@@ -172,7 +172,7 @@ def run_model(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _attr_arguments(parser: Parser) -> None:
-    parser.add_argument("name", metavar="KEY", help="its name")
+    parser.add_argument("name", metavar="NAME", help="its name")
     parser.add_argument("value", metavar="VALUE", help="a number, true, false, null, or text")
     parser.add_argument("--text", action="store_true", help="text, whatever it looks like")
     with_key(parser)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from holdfast.cli.arguments import Parser, build
 from holdfast.cli.dispatch import locate
 from holdfast.cli.screen import Screen
@@ -18,6 +20,7 @@ _ENVIRONMENT = (
     ("NO_COLOR", "not empty: no colour"),
     ("PAGER", "the command that shows long output on a terminal"),
 )
+_TOGETHER = "\xa0"
 _USAGE = "holdfast [OPTIONS] COMMAND …"
 
 
@@ -110,8 +113,8 @@ def _family_page(family: str, screen: Screen) -> None:
     screen.line(f"usage: holdfast {family} ACTION …")
     screen.line()
     for name in names:
-        usage = " ".join(parser_of(name).format_usage().removeprefix("usage: ").split())
-        screen.line("  ", (usage, "cyan"))
+        for line in screen.wrapped(f"  {_usage_of(name)}", " " * 8):
+            screen.line((line.replace(_TOGETHER, " "), "cyan"))
         screen.line(f"      {COMMANDS[name][1]}")
     screen.line()
     screen.line(("Examples", "title"))
@@ -120,6 +123,12 @@ def _family_page(family: str, screen: Screen) -> None:
     screen.line()
     screen.line(f"More on one: holdfast {names[-1]} --help")
     screen.answer({"commands": {name: COMMANDS[name][1] for name in names}})
+
+
+def _usage_of(name: str) -> str:
+    """How a command is called, on one line, in which an option and its value stay together."""
+    words = parser_of(name).format_usage().removeprefix("usage: ").split()
+    return re.sub(r"\[[^]]*\]", lambda part: part[0].replace(" ", _TOGETHER), " ".join(words))
 
 
 def document() -> str:

@@ -84,7 +84,7 @@ def _settle(screen: Screen) -> None:
 
     if not screen.settled:
         try:
-            screen.settle(load(), colour=True)
+            screen.settle(load())
         except HoldfastError:
             return
 

@@ -105,7 +105,7 @@ def _tell_all(found: list[Retold], options: Namespace, screen: Screen) -> None:
         where = shown_path(options.path) if options.path else "the place where it keeps them"
         since = f" since {options.since}" if options.since else ""
         nothing = f"no transcript of {options.transcripts} is in {where}{since}"
-        screen.line(("nothing  ", "yellow"), nothing)
+        screen.prose(("nothing  ", "yellow"), nothing)
         return
     counts = {word: sum(one.outcome == word for one in found) for word in _OUTCOMES}
     would = ("adopted", "grown") if options.dry_run else ()

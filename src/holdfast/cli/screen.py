@@ -59,6 +59,7 @@ class Screen:
         self.command = ""
         self.json = False
         self.quiet = False
+        self.colourless = False
         self.settled = False
         self.patterns: Sequence[str] = ()
         """Of secrets, besides those that everyone knows: errors repeat what was typed."""
@@ -70,11 +71,11 @@ class Screen:
         self._aside: list[tuple[Part, ...]] = []
         self._is_within_line = False
 
-    def settle(self, settings: Settings, *, colour: bool) -> None:
+    def settle(self, settings: Settings) -> None:
         """Take over what the settings say about colour and the pager."""
         self.settled = True
         self.patterns = settings.redact_patterns
-        self._colour = settings.color if colour else "never"
+        self._colour = settings.color
         self._pager = settings.pager
 
     @property
@@ -129,9 +130,16 @@ class Screen:
             lines = text.rstrip("\n").split("\n")
             self._write("".join(f"{_text_of(line)}\n" for line in lines))
 
-    def wrapped(self, text: str) -> list[str]:
+    def wrapped(self, text: str, indent: str = "  ") -> list[str]:
         """A line as lines that fit the terminal, broken between words; whole in a pipe."""
-        return self._wrapped(text, self.columns, "  ")
+        return self._wrapped(text, self.columns, indent)
+
+    def prose(self, lead: Part, text: str, style: str = "") -> None:
+        """Words beside a lead; those that do not fit the terminal go on below its end."""
+        beside = _width(_text_of(lead))
+        for line in self._wrapped(_text_of(text), self.columns - beside):
+            self.line(lead, (line, style))
+            lead = " " * beside
 
     def _wrapped(self, text: str, columns: int, indent: str = "") -> list[str]:
         if columns <= 0 or _width(text) <= columns:
@@ -171,7 +179,7 @@ class Screen:
         """
         typed = self.as_typed(text)
         fits = not self.beside or _width(typed) + 4 <= self.beside
-        for way in [typed] if fits else typed.split("; "):
+        for way in [typed] if fits else typed.replace(" · ", "; ").split("; "):
             self.complain("  → ", way)
 
     def end_line(self) -> None:
@@ -247,9 +255,8 @@ class Screen:
         return _paint(text, _style_of(part)) if self._paints(stream) else text
 
     def _paints(self, stream: TextIO) -> bool:
-        if self._colour == "auto":
-            return _is_terminal(stream)
-        return self._colour == "always"
+        wanted = _is_terminal(stream) if self._colour == "auto" else self._colour == "always"
+        return wanted and not self.colourless
 
     @property
     def shows_strike(self) -> bool:

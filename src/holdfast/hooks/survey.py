@@ -48,7 +48,8 @@ def _there(plan: Plan, cost: str) -> Advice:
     what = f"{agent.title}: installed for {where}"
     if agent.hooks:
         what += f", {len(agent.events)} hooks{cost}"
-    return Advice("agent-installed", "info", what, fix=f"holdfast uninstall {_words(plan)}")
+    way_out = f"to take it out: holdfast uninstall {_words(plan)}"
+    return Advice("agent-installed", "info", what, fix=way_out)
 
 
 def _words(plan: Plan) -> str:

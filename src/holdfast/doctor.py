@@ -489,12 +489,20 @@ def _gone(case: _Case, code: str, what: str, why: str, session: str, *, found: b
         "error",
         what,
         why,
-        helps
-        if found
-        else f"holdfast import FILE, from another copy of {session}; no backup has it",
+        helps if found else _from_elsewhere(case, session),
         fixable=found and files.is_writable(case.home),
         session=session,
     )
+
+
+def _from_elsewhere(case: _Case, session: str) -> str:
+    """No backup has it. What was pushed lies on a remote, also where this home forgot which."""
+    copy = f"holdfast import FILE, from another copy of {session}; no backup has it"
+    if case.store.remotes.any():
+        return f"if it was pushed: holdfast sync; else {copy}"
+    if os.path.exists(os.path.join(case.home, files.KEYS)):
+        return f"if it was pushed: holdfast remote add NAME ADDRESS, holdfast sync; else {copy}"
+    return copy
 
 
 def _look_at_heads(case: _Case) -> Iterator[Advice]:

@@ -42,6 +42,7 @@ SEAL = "moved"
 """Where everything went that was kept in this home."""
 STORES, REMEMBERED = "stores", "remembered"
 """What is true of this machine about stores elsewhere, and the chain ends written to each."""
+KEYS = "keys"
 TEMPORARY = ".holdfast-tmp"
 
 _CHUNK = 1 << 20

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from holdfast.remote import Remote
     from holdfast.store.remotes import Known
 
-FOLDER = "keys"
 _EXPORT_LIMIT = 64 << 20
 
 
@@ -71,7 +70,7 @@ class Asking(NamedTuple):
 
 
 def folder(home: Holdfast) -> str:
-    return os.path.join(home.settings.home, FOLDER)
+    return os.path.join(home.settings.home, files.KEYS)
 
 
 def own_name(home: Holdfast) -> str:

@@ -167,6 +167,8 @@ class Rebuild:
             store.local.take_over(self._places)
         elif backup.listed(store):
             self.lost.append("which folder works on which session: holdfast use SESSION")
+            if os.path.exists(os.path.join(self._home, files.KEYS)):
+                self.lost.append("its remotes: holdfast remote add NAME ADDRESS")
 
     def _take_its_place(self) -> None:
         """The log first and the heads last: a crash in between leaves a home that says so."""

@@ -155,6 +155,27 @@ def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
     assert cli.ok("verify").code == 0
 
 
+def test_what_was_pushed_and_lost_here_is_looked_for_on_the_remote(
+    cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    cli.ok("key", "init")
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "one")
+    cli.ok("sync")
+    for path in (*home.glob("holdfast.db*"), *home.glob("backups/*.hfpack")):
+        path.unlink()
+    is_told(unfixed := cli("doctor"), 5)
+    assert "doctor --fix" in unfixed.err
+    mended = cli("doctor", "--fix")
+    assert mended.code == 5 and "holdfast remote add NAME ADDRESS, holdfast sync" in mended.out
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    assert "if it was pushed: holdfast sync" in cli("doctor").out
+    cli.ok("sync")
+    assert "Sound: 1 session, 2 events" in cli.ok("verify").out
+    assert cli("doctor").code == 0
+
+
 def test_what_is_lost_is_named_and_no_success(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "after the first backup")

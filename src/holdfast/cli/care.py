@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
-from holdfast.errors import DAMAGED, InvalidInput
+from holdfast.errors import DAMAGED, Damaged, InvalidInput
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -90,7 +90,12 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         from holdfast.cli.recovery import run_recover
 
         return run_recover(options, hf, screen)
-    done, lost, found = hf.doctor(fix=options.fix, deep=options.deep)
+    try:
+        done, lost, found = hf.doctor(fix=options.fix, deep=options.deep)
+    except Damaged as error:
+        if not options.fix and "--fix" not in error.hint:
+            error.hint = "rebuild it from what is left and from backups: holdfast doctor --fix"
+        raise
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
         {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}

@@ -403,6 +403,8 @@ def test_the_state_is_read() -> None:
     assert (facts.native_id, facts.goal, facts.model) == (FEATURE, "Cross the river", "opus")
     assert (facts.position, facts.status) == ("T2", "active")
     assert (facts.began_at, facts.updated_at) == (BEGAN, BEGAN + 3_600_000)
+    later = get(changed("state/current_state/last_updated", "2025-03-04T12:00:00Z"))
+    assert later.updated_at == BEGAN + 7_200_000
     assert get(without("state/current_state")).began_at == BEGAN
     assert get(without("state/current_state")).updated_at == BEGAN + 3_600_000
     assert get(changed("state/current_state/active_task", None)).position == ""

@@ -563,6 +563,8 @@ def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
     assert doc["current_phase"] == 1
     assert doc["created_at"] == doc["updated_at"] == at()
     assert found(doc, strict=True) == {}
+    from_zero = put(None, Facts(native_id=ID, workflow="w", plan_total=4, plan_base=0))
+    assert from_zero["workflow_structure"]["indexing_scheme"] == "zero_based"
 
 
 @pytest.mark.req("S1-28")

@@ -417,3 +417,20 @@ def adopted_and_written(
     after: dict[str, Any] = json.loads(path.read_text())
     assert after != before, "it was written"
     return before, after
+
+
+def test_what_others_may_read_otherwise_is_no_damage(hf: Holdfast, project: Path) -> None:
+    folder = project / ".ai-session" / "pay-2026-01-31"
+    folder.mkdir(parents=True)
+    (folder / "state.yaml").write_text(
+        "version: '1.0'\nfeature_id: pay-2026-01-31\ncurrent_state: {active_task: T1,"
+        " model_in_use: opus, started_at: 2026-01-31T10:00:00Z}\n"
+    )
+    (folder / "implementation-plan.yaml").write_text(
+        "feature: {id: pay-2026-01-31, name: Pay}\nusual: &u {agent: bob}\nphases:\n- phase_id: p\n"
+        "  name: P\n  tasks:\n  - {<<: *u, task_id: T1, description: One, status: in_progress}\n"
+    )
+    (one,) = hf.adopt(str(folder))
+    assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
+    core = hf.session(one.session).state().core
+    assert (core.goal, core.model) == ("Pay", "opus")

@@ -21,7 +21,7 @@ from holdfast import files, found
 from holdfast.errors import HoldfastError
 from holdfast.found import Find
 from holdfast.home import Holdfast
-from holdfast.layout import Reading, Where, carry
+from holdfast.layout import ERROR, Reading, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts, plain
 from holdfast.layout.translate import Move, adoption, facts_of, match_steps, moves
@@ -199,7 +199,7 @@ def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
     problems = [_said(one, finding.file, finding.line, finding.message) for finding in one.faults]
     if not one.layout:
         return None, problems
-    if one.documents and not one.faults:
+    if one.documents and not any(fault.severity == ERROR for fault in one.faults):
         return one.facts(where), problems
     saved = one.salvage(where) if one.bundle else None
     if saved is None:

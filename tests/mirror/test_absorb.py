@@ -523,19 +523,24 @@ def test_a_plan_keeps_its_own_words_when_tasks_are_added(make: Make, text: str) 
     assert (feature["name"], feature["description"]) == (text, f"!{text}")
 
 
-def test_files_of_a_task_that_is_not_done_stay(make: Make) -> None:
+def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     first = {"task_id": "t1", "description": "First", "status": "pending", "artifacts": ["a.md"]}
     second = {**first, "task_id": "t2", "description": "Second", "status": "in_progress"}
-    phase = {"phase_id": "p", "name": "P", "tasks": [first, second]}
+    third = {**first, "task_id": "t3", "description": "Third", "status": "blocked"}
+    phase = {"phase_id": "p", "name": "P", "tasks": [first, second, third]}
     project.edit(lambda v: v["phases"].append(phase), plan)
     project.session.note("one")
     project.session.task_start("t1")
+    project.session.rename("Another goal")
     project.again().task_add("Ours")
-    tasks = project.read(plan)["phases"][0]["tasks"]
-    assert [task["artifacts"] for task in tasks] == [["a.md"], ["a.md"]]
     project.session.task_done("t1", files=[str(project.folder / "b.md")])
+    project.session.task_done("t2")
+    tasks = project.read(plan)["phases"][0]["tasks"]
+    assert [task["artifacts"] for task in tasks] == [["a.md", "b.md"], ["a.md"], ["a.md"]]
+    project.edit(lambda v: v["phases"][0]["tasks"][0].update(artifacts=["b.md"]), plan)
+    project.session.note("two")
     assert project.read(plan)["phases"][0]["tasks"][0]["artifacts"] == ["b.md"]
 
 

@@ -201,7 +201,7 @@ def written(
     `old`.
     """
     # Praxis looks at all of them each time.
-    if old and (was is None or lens.id == "praxis" or _has_moved(was, facts)):
+    if old and (was is None or lens.id == "praxis" or not _only_grew(was, facts)):
         facts = _untold(facts, lens.get(old, where))
     made = carry.write(lens, old or None, facts, where, full=False, was=was)
     if not old:
@@ -222,9 +222,12 @@ def _sharing(old: Tree, new: Tree) -> Tree:
     return {name: trees.shared(old.get(name), value) for name, value in new.items()}
 
 
-def _has_moved(was: Facts, facts: Facts) -> bool:
-    """Whether a step or an agent that was there is not as it was."""
-    return was.agents != facts.agents or was.steps != facts.steps[: len(was.steps)]
+def _only_grew(was: Facts, facts: Facts) -> bool:
+    """Whether nothing but tasks came to what was there: no layout looks at the others then."""
+    known, new = facts.steps[: len(was.steps)], facts.steps[len(was.steps) :]
+    same = (known, facts.agents, facts.goal, facts.attributes)
+    grew = (was.steps, was.agents, was.goal, was.attributes) == same
+    return grew and all(step.unit == "task" and not step.parent for step in new)
 
 
 def _untold(facts: Facts, said: Facts) -> Facts:
@@ -250,10 +253,11 @@ def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
 
 
 def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
-    """With the files that a step has made so far: the journal hears of them when it is done."""
-    if said is None or fact.files or not said.files or fact.status in _CLOSED:
+    """With the files that it made before it was done, which the journal does not hear of."""
+    new = [] if said is None else [file for file in fact.files if file not in said.files]
+    if said is None or len(said.files) + len(new) == len(fact.files):
         return fact
-    return replace(fact, files=said.files)
+    return replace(fact, files=[*said.files, *new])
 
 
 def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:

@@ -193,12 +193,14 @@ def written(
     where: Where,
     kept: Kept,
     was: Facts | None = None,
+    *,
+    odd: bool = True,
 ) -> Tree:
     """The files for some facts; but where we only could not keep a text whole, what the user wrote.
 
     The layout knows elements by such texts, so it is shown the files in the words that were kept.
-    `was` is what was written last, if the files say just that. What stays is the very part of
-    `old`.
+    `was` is what was written last, if the files say just that; `odd` is whether they may have odd
+    texts (see `has_odd`). What stays is the very part of `old`.
     """
     # Praxis looks at all of them each time.
     if old and (was is None or lens.id == "praxis" or not _only_grew(was, facts)):
@@ -207,7 +209,11 @@ def written(
     if not old:
         return made
     made = _sharing(old, made)
-    words = _substitutes(*_strings_apart(old, made), kept)
+    gone, came = _strings_apart(old, made)
+    # Most texts that change are stamps and statuses: a quick look at both sides first.
+    if not odd and not any(map(_is_cut, came)):
+        return made
+    words = _substitutes(gone | _strings_of_grown(old, made), came, kept)
     if not words:
         return made
     shown = _said_in(old, words)
@@ -283,11 +289,35 @@ def _strings(value: Any) -> dict[str, None]:
     return found
 
 
-def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]]:
-    """The texts in those parts of two values that are not one and the same.
+def has_odd(value: Any) -> bool:
+    """Whether some text in a value is one of which we may keep only a part without marking it."""
+    return any(map(_is_odd, _strings(value)))
 
-    From a list that grew nothing has to be gone, but what came may be one of its texts again.
-    """
+
+def _is_odd(text: str) -> bool:
+    return not text.isprintable() or text != text.strip()
+
+
+def _is_cut(text: str) -> bool:
+    return text.endswith(_CUT) or "[redacted:" in text
+
+
+def _strings_of_grown(old: Any, new: Any) -> dict[str, None]:
+    """The texts of lists that grew: none has to be gone, but one may be what came once more."""
+    found: dict[str, None] = {}
+    todo = [(old, new)]
+    while todo:
+        one, other = todo.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            todo += [(one.get(k), each) for k, each in other.items() if one.get(k) is not each]
+        elif isinstance(one, list) and isinstance(other, list):
+            todo += [(a, b) for a, b in zip(one, other, strict=False) if a is not b]
+            found |= _strings(one) if len(one) < len(other) else {}
+    return found
+
+
+def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]]:
+    """The texts in those parts of two values that are not one and the same."""
     gone: dict[str, None] = {}
     came: dict[str, None] = {}
     todo = [(old, new)]
@@ -300,7 +330,6 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
             todo += [(one[key], None) for key in one.keys() - other.keys()]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
-            gone |= _strings(one) if len(one) < len(other) else {}
         else:
             gone |= _strings(one)
             came |= _strings(other)
@@ -309,9 +338,7 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
 
 def _substitutes(gone: dict[str, None], came: dict[str, None], kept: Kept) -> dict[str, str]:
     """Text that went, or stays in a list → text that came and is all that could be kept of it."""
-    # Most texts that change are stamps and statuses: a quick look at both sides first.
-    marked = [text for text in came if text.endswith(_CUT) or "[redacted:" in text]
-    odd = frozenset(text for text in gone if not text.isprintable() or text != text.strip())
+    marked, odd = list(filter(_is_cut, came)), frozenset(filter(_is_odd, gone))
     if not marked and not odd:
         return {}
     of_odd, of_others = _Came(list(came)), _Came(marked)

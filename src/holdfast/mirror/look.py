@@ -49,6 +49,8 @@ class Read(Struct):
     """Whether it is known to hold no secrets."""
     is_usual: bool | None = None
     """Whether it is spelled as we spell files that we begin; None if nobody looked."""
+    is_odd: bool | None = None
+    """Whether it has texts that may not be kept as they are; None if nobody looked."""
 
 
 class Look(Struct):

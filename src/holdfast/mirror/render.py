@@ -27,7 +27,7 @@ from holdfast.layout import Tree, Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, Speller, fresh
 from holdfast.layout.facts import Facts
-from holdfast.layout.threeway import written
+from holdfast.layout.threeway import has_odd, written
 from holdfast.mirror.absorb import UNKNOWN, readme_of
 from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
 from holdfast.mirror.look import Look, Looker, Read
@@ -114,7 +114,8 @@ class Renderer:
         lens = lens_of(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         was = self._was(binding, looks) if brief else None
-        tree = written(lens, given, facts, where, self._desk.journal.remains, was)
+        odd = any(_is_odd(look.read) for look in looks if look.read is not None)
+        tree = written(lens, given, facts, where, self._desk.journal.remains, was, odd=odd)
         if any(look.data is None and look.name not in tree for look in looks):
             tree = lens.put(None, facts, where) | tree
         return _with_logs(tree, logs)
@@ -138,8 +139,8 @@ class Renderer:
             return Read(parsed(look.name, fresh(kind, value)), value, is_clean=True)
         made = self._spelled_again(binding, look, value)
         made = made or Read(look.read.document.rewritten(value), value)
-        # What we add to a file has no secrets any more.
-        made.is_clean = look.read.is_clean
+        # What we add to a file has no secrets any more, and is kept as it is.
+        made.is_clean, made.is_odd = look.read.is_clean, look.read.is_odd
         return made
 
     def _spelled_again(self, binding: Binding, look: Look, value: Any) -> Read | None:
@@ -251,6 +252,12 @@ class Renderer:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
         exchange.let_go([fd for fd in gone if fd is not None])
+
+
+def _is_odd(read: Read) -> bool:
+    if read.is_odd is None:
+        read.is_odd = has_odd(read.value)
+    return read.is_odd
 
 
 def prepare(plan: Plan) -> None:

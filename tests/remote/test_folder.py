@@ -283,6 +283,7 @@ def test_stick_that_is_not_plugged_in_is_not_begun_anew(folder: Path) -> None:
             with pytest.raises(Unreachable, match="is the stick plugged in") as caught:
                 act(known)
             assert "plug in the stick" in caught.value.hint
+            assert "emptied for good" in caught.value.hint
     assert [*mount.iterdir()] == []
     mount.rmdir()
     with pytest.raises(Unreachable, match="not there now"):

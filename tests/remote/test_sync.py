@@ -32,7 +32,7 @@ from holdfast.travel import parcels
 from holdfast.travel.alone import alone
 from holdfast.travel.remotes import require_format
 from holdfast.travel.visit import Manner, visit
-from tests.remote.travelling import Travellers, hashes, known, travel
+from tests.remote.travelling import Travellers, add_remote, hashes, known, travel
 
 
 def packs(remote: MemoryRemote) -> list[str]:
@@ -514,6 +514,24 @@ def test_older_keys_than_before_are_refused(travellers: Travellers, remote: Memo
     a.store.remotes.saw(known(a), there)
     (problem,) = travel(a, remote=remote).problems
     assert type(problem.error) is Downgraded
+    assert "holdfast remote add NEW" in problem.error.hint
+
+
+def test_keys_that_a_storage_lost_are_an_error_and_another_place_is_the_way_out(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    travel(a, remote=remote)
+    for name in [one for one in remote.objects if "/k/" in one]:
+        del remote.objects[name]
+    other = MemoryRemote()
+    (problem,) = travel(a, remote=remote, again=True).problems
+    assert type(problem.error) is Downgraded and "holdfast remote add NEW" in problem.error.hint
+    for home in (a, b):
+        add_remote(home, "/elsewhere", "other")
+        travel(home, name="other", remote=other)
+    assert hashes(b, session.id) == hashes(a, session.id)
 
 
 def test_a_mark_that_is_another_one_stops_the_visit(
@@ -522,8 +540,9 @@ def test_a_mark_that_is_another_one_stops_the_visit(
     a = travellers.make("a")
     a.start("x")
     remote.objects["holdfast/format"] = b"something"
-    with pytest.raises(Downgraded):
+    with pytest.raises(Downgraded) as caught:
         travel(a, remote=remote)
+    assert "write that line there again" in caught.value.hint
     remote.objects["holdfast/format"] = b"holdfast remote 2\n"
     with pytest.raises(HoldfastError, match="newer"):
         travel(a, remote=remote)

@@ -37,6 +37,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 _LINK = "link"
 _ASKED = "is the stick plugged in?"
 _PLUG_IN = "plug in the stick, mount the share or start the sync tool, then try again"
+_EMPTIED = "; if it was emptied for good, on each device: holdfast remote remove, then remote add"
 
 _FULL = "there is no room left"
 _CLOSED = "it is read-only for this user"
@@ -186,7 +187,7 @@ class FolderRemote(Remote):
             return self._make()
         if self._known and not _has_mark(root):
             os.close(root)
-            raise self._gone(f"{FORMAT} is not in it, and was")
+            raise self._gone(f"{FORMAT} is not in it, and was", _EMPTIED)
         return root
 
     def _make(self) -> int:
@@ -195,13 +196,13 @@ class FolderRemote(Remote):
         files.sync_folder(os.path.dirname(self.path))
         return os.open(self.path, _FOLDER)
 
-    def _gone(self, why: str) -> Unreachable:
+    def _gone(self, why: str, more: str = "") -> Unreachable:
         missing = os.path.dirname(self.path)
         is_new = not self._known and not os.path.isdir(missing)
         return Unreachable(
             f"{self.path} is not there now",
             why=f"{why}: {_ASKED}",
-            hint=f"plug it in, or make the folder: mkdir {missing}" if is_new else _PLUG_IN,
+            hint=f"plug it in, or make the folder: mkdir {missing}" if is_new else _PLUG_IN + more,
             file=self.path,
         )
 

@@ -25,7 +25,7 @@ from holdfast.remote.sealed import Claim
 from holdfast.sha import digest_of
 
 ELSEWHERE = (
-    "what is here is kept; put the storage right, or let all devices use another:"
+    "what is here is kept; put the storage right, or let all devices use an empty place:"
     " holdfast remote add NEW ADDRESS, holdfast sync"
 )
 
@@ -90,7 +90,7 @@ class SessionKeys:
             raise Downgraded(
                 f"the remote shows older keys of session {self.session} than before",
                 why=f"epoch {self.epoch}, not {remembered}",
-                hint="look at the storage; what is here is kept",
+                hint=ELSEWHERE,
                 session=self.session,
             )
 
@@ -148,7 +148,7 @@ class SessionKeys:
             raise Replayed(
                 f"older keys of session {found.session} lie under a newer name",
                 why=f"epoch {found.epoch}, not {told}",
-                hint="look at the storage; what is here is kept",
+                hint=ELSEWHERE,
                 session=found.session,
             )
 
@@ -177,7 +177,7 @@ class SessionKeys:
             raise Swapped(
                 f"the keys of session {found.session} are of someone who does not own it",
                 why=f"they are of {found.owner.fingerprint}",
-                hint="look at the storage; what is here is kept",
+                hint=ELSEWHERE,
                 session=found.session,
             )
 
@@ -210,7 +210,7 @@ class SessionKeys:
         if held is None:
             raise Locked(
                 f"there are packs of session {self.session}, but no keys to them",
-                hint="on the device that pushed them: holdfast push",
+                hint=f"on the device that pushed them: holdfast push; if that fails, {ELSEWHERE}",
                 session=self.session,
             )
         for name in self._who:

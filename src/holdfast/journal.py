@@ -755,7 +755,8 @@ class _Writing:
 
     def take(self, moves: Sequence[Body], rule: Rule) -> None:
         """Decide each move and let it take effect; the very last event has the id itself."""
-        times = [self._at] * len(moves) if not isinstance(self._at, Sequence) else self._at
+        at = self._at
+        times = [at] * len(moves) if at is None or isinstance(at, int) else at
         for left, move, at in zip(reversed(range(len(moves))), moves, times, strict=True):
             *implied, asked = rule(self.state, move)
             for body in implied:

@@ -252,12 +252,13 @@ class Server:
             raise
 
     def _take_turn(self) -> None:
-        deadline = self.clock.monotonic() + self.timeout
+        deadline = 0.0
         while True:
             with self._turn:
                 if self._lent < MOST:
                     self._lent += 1
                     return
+            deadline = deadline or self.clock.monotonic() + self.timeout
             if self.clock.monotonic() >= deadline:
                 raise Busy(f"all {MOST} connections of this process are in use", hint="try again")
             self.clock.sleep(0.005)

@@ -101,9 +101,13 @@ class StoredRows(Rows):
 
     def news(self) -> News:
         """The changes that nobody has taken yet."""
+        if not self._changed:
+            return {}
         return {place: (self._before[place], row) for place, row in self._changed.items()}
 
     def take_changes(self) -> list[tuple[str, str, bool, int, bytes]]:
+        if not self._changed:
+            return []
         changed, self._changed, self._before = self._changed, {}, {}
         return [(*place, row.is_open, row.rank, encode(row)) for place, row in changed.items()]
 

@@ -71,6 +71,7 @@ class Appender:
 
     def __init__(self, store: PostgresStore, server: Server) -> None:
         self._store, self._server, self._sql = store, server, server.sql
+        self._channel = channel(server.place.schema)
         # With until when it is taken for granted that nobody waits for the session to grow.
         self._known: dict[str, tuple[Sequence[Any], float]] = {}
         self._planning: set[int] = set()
@@ -136,8 +137,7 @@ class Appender:
         return view
 
     def _ask(self, work: Saving, known: Sequence[Any], *, tells: bool) -> tuple[int, ...] | None:
-        place = self._server.place
-        told, prepares = channel(place.schema), place.prepares
+        told, prepares = self._channel, self._server.place.prepares
         try:
             return self._server.use(
                 lambda one: work.ask(one, told, known, prepares=prepares, tells=tells), "update"
@@ -226,7 +226,7 @@ class Appender:
         sql, batch = self._sql, work.batch
         try:
             with connection.pipeline():
-                written = work.write(connection, channel(self._server.place.schema))
+                written = work.write(connection, self._channel)
                 if append.blobs:
                     save.put_blobs(connection, sql, view, append.blobs)
                 if batch.erased is not None:
@@ -269,7 +269,9 @@ class Appender:
 
     def recall(self, number: int, session: str) -> Head | None:
         left = self._store.at_hand().heads.recall(number)
-        return left[1] if left and folded(left[0]) == folded(session) else None
+        if left is None or (left[0] != session and folded(left[0]) != folded(session)):
+            return None
+        return left[1]
 
 
 def channel(schema: str) -> str:

@@ -44,14 +44,14 @@ _SELDOM = ("fold", "status", "goal", "archived", "forgotten", "began")
 """Of these, what most appends leave as it is: what need not be sent need not be unpacked."""
 _M = 1 << SUM_BITS
 _UPDATE = """
-    UPDATE @session SET {}, row_sum = {} WHERE number = {} RETURNING number, row_sum
+    UPDATE @session SET {} WHERE number = {} RETURNING number, row_sum
 """
 # Where nobody has written since, and the store is open to us. Who has the row is waited for.
-_UNCHANGED = """
+_UNCHANGED = f"""
     %(number)s AND seq = %(was_seq)s AND event_sum = %(was_event_sum)s
         AND row_sum = %(was_row_sum)s AND core_sum = %(was_core_sum)s
         AND line_sum = %(was_line_sum)s
-        AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= %(format)s
+        AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= {schema.FORMAT}
 """
 # The same for a connection that would wait without end: not if anybody has the row.
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
@@ -177,7 +177,6 @@ class Saving:
         """
         values = self._values(channel)
         values.update(zip(_WAS, _was(known), strict=True))
-        values["format"] = schema.FORMAT
         whole = _seldom(values) != _was_seldom(known)
         sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, tells=tells)
         # Else nothing is in the answer that is not known.
@@ -259,9 +258,10 @@ def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:
     if head == "INSERT":
         return _INSERT
     names = [name for name in _COLUMNS if whole or name not in _SELDOM]
-    columns = ", ".join(f"{name} = %({name})s" for name in names)
-    rows = "%(rows)s" if fresh_rows else _ROW_SUM if has_rows else "row_sum"
-    return _UPDATE.format(columns, rows, _WHICH[head])
+    columns = [f"{name} = %({name})s" for name in names]
+    if fresh_rows or has_rows:
+        columns.append(f"row_sum = {'%(rows)s' if fresh_rows else _ROW_SUM}")
+    return _UPDATE.format(", ".join(columns), _WHICH[head])
 
 
 def put_blobs(

@@ -55,8 +55,12 @@ def new_folder(home: Holdfast) -> str:
 
 
 def listed(home: Holdfast) -> list[Listed]:
-    """The essays of this user, newest first."""
-    return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in home.essay_folders()]
+    """The essays of this user, newest first: also those that were adopted where they are."""
+    ours = (os.path.dirname(b.place) for b in home.store.bound.bindings() if b.layout == "essay")
+    folders = {folder: folder for folder in ours if os.path.isdir(folder)}
+    folders |= {os.path.realpath(folder): folder for folder in home.essay_folders()}
+    newest = sorted(folders.values(), key=lambda f: (os.path.basename(f), f), reverse=True)
+    return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in newest]
 
 
 def list_text(home: Holdfast, essays: list[Listed]) -> str:

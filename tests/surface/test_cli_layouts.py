@@ -298,10 +298,6 @@ def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> 
     assert "readable" in cli.ok("doctor", CRAFT).out
 
 
-# -- essays ------------------------------------------------------------------------------------
-
-
-@pytest.mark.req("S3-120", "S3-121", "S3-122")
 def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
@@ -311,6 +307,10 @@ def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project
     cli.ok("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "manual")
 
 
+# -- essays ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S3-120", "S3-121", "S3-122")
 def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"
     essay_in_tmp(project)
@@ -320,6 +320,16 @@ def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> No
     assert lines[1].startswith("1. essay-pipeline-20260301-090000 -- Stage 1 -- Last active: ")
     assert lines[2].startswith("2. essay-pipeline-20260214-143022 -- Stage 1 -- Last active: ")
     assert lines[1].endswith(" ago")
+
+
+@pytest.mark.req("S3-123")
+def test_an_essay_that_was_adopted_where_it_is_is_listed_too(cli: Cli, project: Path) -> None:
+    folder = project / "essay-pipeline-20260214-143022"
+    essay_in_tmp(project).rename(folder)
+    assert cli.ok("essay", "list").out == "No sessions found.\n"
+    cli.ok("adopt", str(folder))
+    assert [one["path"] for one in cli.json("essay", "list")["essays"]] == [str(folder)]
+    assert cli.ok("essay", "resume", "1").out.startswith("Resuming at Stage 1.")
 
 
 @pytest.mark.req("S3-123", "S3-124", "S3-125", "S3-126")

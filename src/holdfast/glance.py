@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _FOLDER = ".ai-session"
-_JSON = (".praxis-os/.cache/state", ".craft/cache/orchestration-sessions")
+_JSON = (
+    ".praxis-os/.cache/state",
+    ".praxis-os/state/workflow/active",
+    ".praxis-os/state/workflow/completed",
+    ".praxis-os/state/workflow/error",
+    ".craft/cache/orchestration-sessions",
+)
 _CURRENT = ".claude/orchestrator-session.json"
 _PARTS = ("state.yaml", "implementation-plan.yaml", "history.jsonl")
 _INDEX = "index.json"

@@ -25,7 +25,6 @@ from holdfast.layout.orchestrator import (
     may_become,
     misread,
     percentage,
-    pressure,
     recovery,
     recovery_text,
     repaired,
@@ -312,6 +311,17 @@ def test_context_usage_is_read_and_written() -> None:
     ]
 
 
+@pytest.mark.req("X4-3")
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [(70_000, []), (70_001, ["warn"]), (100_000, ["warn"]), (100_001, ["compress"])],
+)
+def test_a_context_that_grows_too_large_is_told(tokens: int, told: list[str]) -> None:
+    usage = {"estimated_tokens": tokens, "percentage": percentage(tokens), "last_compression": None}
+    codes = [code for code, _, _ in found(mode="debug", context_usage=usage)]
+    assert codes == [f"tokens-{word}" for word in told]
+
+
 @pytest.mark.req("X4-2")
 @pytest.mark.parametrize(
     ("mode", "agents", "percent"),
@@ -321,7 +331,8 @@ def test_more_than_a_mode_is_meant_for_is_told(mode: str, agents: int, percent: 
     def told(running: int, used: int) -> list[str]:
         many = [{**RUNNING, "id": f"agent-{number}"} for number in range(running)]
         usage = {"estimated_tokens": used * 1280, "percentage": used, "last_compression": None}
-        return [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
+        told = [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
+        return [code for code in told if not code.startswith("tokens-")]
 
     assert told(agents, percent) == []
     assert told(agents + 1, percent) == ["many-agents"]
@@ -335,8 +346,6 @@ def test_modes_and_limits_are_those_of_the_companion() -> None:
         "optimize": (4, 60),
         "release": (4, 85),
     }
-    limits = {70_000: "", 70_001: "warn", 100_000: "warn", 100_001: "compress"}
-    assert {tokens: pressure(tokens) for tokens in limits} == limits
     assert found(mode="turbo") == [("unknown-word", "warning", "mode")]
 
 

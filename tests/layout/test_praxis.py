@@ -21,7 +21,7 @@ from holdfast.layout.facts import (
     Facts,
     StepFact,
 )
-from holdfast.layout.praxis import LAYOUT, SECOND_FOLDERS, file_name, second_path
+from holdfast.layout.praxis import LAYOUT, file_name
 from holdfast.layout.praxis.check import LEGACY_WARNING, unsafe_id
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState
 from holdfast.layout.praxis.write import LIFECYCLE, numbered
@@ -176,14 +176,9 @@ def test_other_files_are_not_recognised(value: Any) -> None:
 
 
 @pytest.mark.req("X1-1")
-def test_a_file_is_named_after_its_session_in_both_locations() -> None:
+def test_a_file_is_named_after_its_session_of_either_generation() -> None:
     assert LAYOUT.files(ID) == [NAME] == [file_name(ID)]
-    native = f"workflow_default_{ID}"
-    assert second_path(native, "completed") == f"completed/{native}.json"
-    assert second_path(native, "failed") == f"error/{native}.json"
-    assert second_path(native, "paused") == f"active/{native}.json"
-    assert {second_path(native, s).split("/")[0] for s in SESSION} == set(SECOND_FOLDERS)
-    assert LAYOUT.valid_id(ID) == LAYOUT.valid_id(native) == ""
+    assert LAYOUT.valid_id(ID) == LAYOUT.valid_id(f"workflow_default_{ID}") == ""
 
 
 @pytest.mark.parametrize("bad", ["", "..", "../x", "a/b", "a\\b", "a\0b", ".hidden", "x" * 300])

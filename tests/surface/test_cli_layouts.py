@@ -136,6 +136,22 @@ def test_who_resumes_an_adopted_session_sees_its_whole_id_and_no_edit_that_was_n
     assert f"**Session ID**: {adopted['session']}\n" in styled
 
 
+@pytest.mark.req("X1-1")
+@pytest.mark.parametrize("folder", ["active", "completed", "error"])
+def test_sessions_of_the_later_praxis_are_mentioned_and_adopted_where_they_are(
+    cli: Cli, project: Path, folder: str
+) -> None:
+    fill(project, kinds=["praxis"])
+    place = project / ".praxis-os/state/workflow" / folder
+    place.mkdir(parents=True)
+    (project / PRAXIS).rename(place / (project / PRAXIS).name)
+    assert "to take them up: holdfast adopt" in cli.ok().out
+    (adopted,) = cli.json("adopt")["adopted"]
+    assert adopted["outcome"] == "adopted" and str(place) in adopted["path"]
+    cli.ok("use", adopted["session"])
+    assert "also here" not in cli.ok("resume").err
+
+
 def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     text = (project / CRAFT).read_text()

@@ -389,6 +389,8 @@ def _welcome(hf: Holdfast, screen: Screen) -> None:
     for line, meaning in _FIRST_STEPS:
         screen.line("  ", (f"{line:<38}", "cyan"), meaning)
     screen.line()
+    if hf.unadopted():
+        screen.line("Session files of other programs are here; to take them up: holdfast adopt")
     if hf.list(all=True, limit=1):
         screen.line("Sessions of other folders: holdfast list --all")
     screen.line("All commands: holdfast --help")

@@ -748,6 +748,10 @@ def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
     if tokens is not None and told is not None and told != percentage(tokens):
         says = f"{tokens} tokens are {percentage(tokens)} % of {WINDOW}, not {told} %"
         yield _warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+    if word := pressure(tokens or 0):
+        limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
+        says = f"the context holds more than {limit} tokens: {word}"
+        yield _warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
 
 
 def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:

@@ -26,8 +26,6 @@ from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
 
 ROOT = ".praxis-os/.cache/state"
-SECOND_ROOT = ".praxis-os/state/workflow"
-SECOND_FOLDERS = ("active", "completed", "error")
 SECOND_PREFIX = "workflow_default_"
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -36,12 +34,6 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 def file_name(session_id: str) -> str:
     """The name of a session's file; the id must be safe (`unsafe_id`)."""
     return f"{session_id}.json"
-
-
-def second_path(session_id: str, status: str) -> str:
-    """Where the second generation keeps a session, relative to its own root."""
-    folder = {"completed": "completed", "failed": "error", "aborted": "error"}.get(status, "active")
-    return f"{folder}/{file_name(session_id)}"
 
 
 class Praxis(Layout):

@@ -623,6 +623,16 @@ def test_looking_changes_nothing_and_says_what_would_be_made(
     assert there() and not any("kept there yet" in what for _, what, _, _ in store.remarks())
 
 
+@pytest.mark.parametrize("given, code", [([], 0), (["--help"], 1)])
+def test_the_sql_is_printed_for_a_schema_and_for_nothing_else(given: list[str], code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.store.postgres", *given], capture_output=True, text=True
+    )
+    assert done.returncode == code
+    first = f"CREATE SCHEMA IF NOT EXISTS {(given or ['holdfast'])[0]};\n"
+    assert done.stdout.startswith(first) if not code else "usage: " in done.stderr
+
+
 def test_migrations_only_add(place: PostgresPlace) -> None:
     """The digest of each is pinned: one that was released is never changed, only followed."""
     digests = [sha256(script.encode()).hexdigest()[:16] for script in schema.MIGRATIONS]

@@ -38,6 +38,11 @@ def test_there_is_a_way_to_begin(cli: Cli, tmp_path: Path) -> None:
     assert answer.code
 
 
+def test_a_session_to_join_must_be_here(cli: Cli, usb: Path) -> None:
+    told = cli("pull", "--join", "nosuch")
+    assert told.code == 3 and "there is no session nosuch" in told.err
+
+
 def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path) -> None:
     assert "never synced" in cli.ok("remote", "list").out
     assert cli("remote", "add", "usb", "folder:/x").code == 2

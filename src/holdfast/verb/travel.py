@@ -244,7 +244,8 @@ class TravelVerbs:
         """
         from holdfast.travel.visit import Manner, visit_all
 
-        manner = Manner(push=False, sessions=sessions, join=join, doubt=doubt, believe=believe)
+        meant = [self._home.session(one).id for one in join]
+        manner = Manner(push=False, sessions=sessions, join=meant, doubt=doubt, believe=believe)
         return visit_all(self._home, remote, manner, tell=on_bytes)
 
     def sync(

@@ -6,5 +6,9 @@ python -m holdfast.store.postgres [SCHEMA]
 import sys
 
 from holdfast.store.postgres.schema import statements
+from holdfast.store.postgres.server import SCHEMA
 
-print(";\n".join([*statements((sys.argv[1:] or ["holdfast"])[0]), ""]))  # noqa: T201
+name, *more = sys.argv[1:] or ["holdfast"]
+if more or not SCHEMA.fullmatch(name):
+    sys.exit("usage: python -m holdfast.store.postgres [SCHEMA]")
+print(";\n".join([*statements(name), ""]))  # noqa: T201

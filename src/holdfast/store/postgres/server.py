@@ -38,7 +38,7 @@ _MOST_IDLE = 4
 MOST = 16
 """Connections that one process has at a time."""
 _PATIENCE = 10
-_SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
+SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "holdfast", "prepare": "yes"}
 _FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …"
 _NOT_THERE_YET = ("42P01", "3F000")
@@ -118,7 +118,7 @@ def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
         # An unquoted sign in the password: what comes behind it would be shown as something else.
         raise InvalidInput(bad, why="its parts cannot be told apart", hint=_FORM)
     ours = {**_OURS, **dict(pair for pair in given if pair[0] in _OURS)}
-    if not _SCHEMA.fullmatch(ours["schema"]):
+    if not SCHEMA.fullmatch(ours["schema"]):
         why = "a schema has small letters, digits and _, 41 at most"
         raise InvalidInput(bad, why=why, hint="?schema=holdfast")
     known.setdefault("application_name", "holdfast")
@@ -374,7 +374,10 @@ _REFUSALS = (
 _REPORT = "look closer with: holdfast doctor"
 _UNKNOWN: tuple[type[HoldfastError], str, str] = (StoreFailed, "the server refused", _REPORT)
 _WAITED = (Busy, "another program keeps the session locked", "try again")
-_RIGHTS = "let the role read and write the schema: see docs/postgres.md"
+_RIGHTS = (
+    "let the role read and write the schema (docs/postgres.md); the SQL that makes the tables, for"
+    " someone who may: python -m holdfast.store.postgres"
+)
 _HARM = (Damaged, "the tables are damaged", "see what can be saved: holdfast doctor")
 
 MEANING: dict[str, tuple[type[HoldfastError], str, str]] = {

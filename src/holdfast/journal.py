@@ -321,34 +321,23 @@ class Journal:
         they were erased here, by whom ever. With `fills` whoever sends events vouches for them:
         what is held without content, though nobody entitled had it erased, gets it.
         """
-        incoming = list(incoming)
-        stones = Tombstones(map(ev.read, filter(_is_stone, incoming)))
+        arrival = _Arrival(session, list(incoming), entitled, gone, fills=fills)
+        if entitled and arrival.is_the_end and self._says(session):
+            return self._absorb_the_end(session, arrival.events)
         may = entitled or (lambda device, of: self.rights(session).may_erase(device, of))
-        # Where nothing is held of it, a file that has its end has nothing else.
-        ends = stones.erase_all(entitled or anyone)
-        if entitled and ends and self._says(session):
-            return self._absorb_the_end(session, incoming)
+        hearsay = set[str]() if arrival.is_the_end else self.store.remotes.hearsay()
         added: list[int] = [0]
-        hearsay = set[str]() if ends else self.store.remotes.hearsay()
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
             was_over = self._state(view)[0].core.forgotten
             if was_over and entitled is None:
                 raise _forgotten_here(session)
-            held = list(view.events())
-            fresh = _new_events(session, held, incoming)
-            added[0] = len(fresh)
             # What was forgotten here stays so, whoever writes on elsewhere.
-            over = was_over or ends
-            meeting = _Meeting(held, fresh, anyone if over else may, gone, hearsay)
-            if fills:
-                meeting.fill(incoming)
-            if entitled is None:
-                meeting.spare_what_is_held()
-            elif meeting.is_ended_by_others:
-                raise _forgotten_by_others(session)
-            if not (fresh or meeting.erased or meeting.filled) and not (blobs and held):
+            is_over = was_over or arrival.is_the_end
+            meeting = arrival.meet(list(view.events()), anyone if is_over else may, hearsay)
+            added[0] = len(meeting.fresh)
+            if not meeting.changes_something and not (blobs and meeting.held):
                 return None
             return self._merged(view, meeting, blobs)
 
@@ -566,6 +555,41 @@ class Journal:
         return verify(self.store, session)
 
 
+class _Arrival:
+    """Events that come into a session, and in whose name.
+
+    Who is `entitled` to speak for others says it of a device; without that they come in a file,
+    and `is_the_end` of the session if anyone says so: where nothing is held of it, a file that has
+    its end has nothing else.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        events: Sequence[Sealed],
+        entitled: Entitled | None,
+        gone: Set[str],
+        *,
+        fills: bool,
+    ) -> None:
+        self._session, self.events, self._entitled = session, events, entitled
+        self._gone, self._fills = gone, fills
+        stones = Tombstones(map(ev.read, filter(_is_stone, events)))
+        self.is_the_end = stones.erase_all(entitled or anyone)
+
+    def meet(self, held: Sequence[Stored], may: Entitled, hearsay: Set[str]) -> _Meeting:
+        """What becomes of these and of what is held, where those erase who `may`."""
+        fresh = _new_events(self._session, held, self.events)
+        meeting = _Meeting(held, fresh, may, self._gone, hearsay)
+        if self._fills:
+            meeting.fill(self.events)
+        if self._entitled is None:
+            meeting.spare_what_is_held()
+        elif meeting.is_ended_by_others:
+            raise _forgotten_by_others(self._session)
+        return meeting
+
+
 class _Meeting:
     """Events that are held and others that come: what becomes of both by the tombstones of all.
 
@@ -617,6 +641,10 @@ class _Meeting:
         if hash in self._gone and self._stones.name(head, hash):
             return True
         return self._vouched.erase(head, hash, self._entitled)
+
+    @property
+    def changes_something(self) -> bool:
+        return bool(self.fresh or self.erased or self.filled)
 
     @property
     def is_ended_by_others(self) -> bool:

@@ -382,6 +382,11 @@ class Journal:
             disputed=remotes.disputed(session),
         )
 
+    def _entitled_elsewhere(self, session: str) -> Entitled:
+        """Whose tombstones erase on other devices, too: none under an id that others used."""
+        used, may_erase = self.store.remotes.used_by_others(session), self.rights(session).may_erase
+        return lambda device, of: device not in used and may_erase(device, of)
+
     def _says(self, session: str) -> bool:
         """Whether any content is held of a session."""
         try:
@@ -491,7 +496,7 @@ class Journal:
         as they were: none the second time.
         """
         done: list[Event] = []
-        entitled = self.rights(session).may_erase
+        entitled = self._entitled_elsewhere(session)
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)

@@ -386,6 +386,29 @@ def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: H
         assert holds(hf)
 
 
+def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
+    world: World, ann: Holdfast
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    for hf in (bob, desk):
+        synced(hf)
+    bob = under_the_id_of(world, "bob", desk.store.device)
+    forget(bob, "precious")
+    for hf in (bob, desk):
+        assert synced(hf).problems == []
+    assert holds(desk)
+    forget(desk, "precious")
+    for hf in (desk, ann):
+        assert synced(hf).problems == []
+        assert not holds(hf)
+    with desk.store.view("login") as view:
+        length, gone = view.seq, [one.seq for one in view.events() if one.data is None]
+    erasure.forget_events(desk, "login", [str(seq) for seq in gone], actor="user")
+    with desk.store.view("login") as view:
+        assert view.seq == length
+
+
 def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann: Holdfast) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
     ann.share("login", person_of(bob), mode=rings.CONTINUE)

@@ -246,6 +246,10 @@ class Remotes:
         """Ids under which two persons wrote in a session."""
         return set(self.at_home(session, BESIDE).values())
 
+    def used_by_others(self, session: str) -> set[str]:
+        """The same, and ids of this home under which someone else signed something there."""
+        return self.disputed(session).union(self.at_home(session, FOREIGN).values())
+
     def note_at_home(self, session: str, word: str, told: Mapping[str, str]) -> None:
         """Keep this, in place of all that was noted so."""
         self._store.write(lambda db: _note(db, 0, session, word, told))

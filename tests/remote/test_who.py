@@ -239,7 +239,8 @@ def test_a_craft_file_tells_at_once_that_a_sync_failed_or_the_remote_is_gone(two
     told = section(two.session)
     assert (told["sync_status"], told["sync_error"]) == ("error", "it is away")
     two.laptop.remote_remove(known(two.laptop).name)
-    told = section(two.session)
+    before, told = told, section(two.session)
+    assert told["devices"] == before["devices"], "who wrote in it stays known"
     assert (told["enabled"], told["encrypted"]) == (False, False)
     assert (told["last_sync"], told["sync_status"], told["sync_error"]) == (None, None, None)
 

@@ -45,6 +45,11 @@ _PERSON, _SHARED = "person ", "shared "
 _CIRCLE, _CALLED, _DESKTOP, _HEARSAY = "circle", "called", "desktop", "hearsay "
 _WAS = "was "
 """Begins the keys of ids that the store wrote under before."""
+_KEEP_NAMES = """
+    UPDATE remote_chain SET name = told.name FROM remote_chain AS told
+    WHERE remote_chain.remote = 0 AND told.remote = ? AND told.name != ''
+        AND told.session = remote_chain.session AND told.device = remote_chain.device
+"""
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
@@ -159,9 +164,10 @@ class Remotes:
         self._store.write(act)
 
     def remove(self, remote: Known) -> None:
-        """Forget a remote and all that it showed; nothing is changed there."""
+        """Forget a remote and all that it showed but who wrote what; nothing is changed there."""
 
         def act(connection: sqlite3.Connection) -> None:
+            connection.execute(_KEEP_NAMES, (remote.number,))
             connection.execute("DELETE FROM remote WHERE number = ?", (remote.number,))
             for table in ("remote_session", "remote_chain", "remote_object"):
                 connection.execute(f"DELETE FROM {table} WHERE remote = ?", (remote.number,))
@@ -323,8 +329,10 @@ class Remotes:
 
     def names(self) -> dict[str, str]:
         """What the devices behind chains are called, as far as a remote told it."""
-        rows = self._read("SELECT DISTINCT device, name FROM remote_chain WHERE name != ''")
-        return {str(device): str(name) for device, name in rows}
+        sql = (
+            "SELECT DISTINCT remote > 0, device, name FROM remote_chain WHERE name != '' ORDER BY 1"
+        )
+        return {str(device): str(name) for _, device, name in self._read(sql)}
 
     def renamed(self, names: Mapping[str, str], circle: str) -> None:
         """Devices of a circle are called otherwise from now on: all of these at once."""

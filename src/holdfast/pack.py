@@ -202,16 +202,6 @@ def _erased(whole: Range, gone: Gone) -> Range:
     return structs.replace(whole, events=events)
 
 
-def twin_of(data: bytes, gone: Gone, *, name: str = "the pack") -> bytes | None:
-    """The twin of a whole pack, as `twin`; None if nothing in it is gone."""
-    kept = list(Reader([data], name=name, limits=OWN))
-    made = list(twin(kept, gone))
-    if made == kept:
-        return None
-    old = read_manifest([data], name=name)
-    return b"".join(write(lambda: made, created=old.created, tool=old.tool, what=old.what))
-
-
 # --- writing ----------------------------------------------------------------------------------
 
 

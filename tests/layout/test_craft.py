@@ -20,11 +20,10 @@ from msgspec.structs import replace
 
 import holdfast.layout.craft
 from holdfast.layout import ERROR, Finding, Layout, Where, layout
-from holdfast.layout.craft import LAYOUT, side_files
+from holdfast.layout.craft import LAYOUT
 from holdfast.layout.craft.rules import (
     ACTIONS,
     AGENT_STATUSES,
-    AGENT_TYPES,
     BACKENDS,
     CATEGORIES,
     MODES,
@@ -237,13 +236,8 @@ def test_an_id_that_is_no_uuid_is_read_and_reported(id: str, code: str) -> None:
 
 
 @pytest.mark.req("X2-1")
-def test_the_names_beside_a_session_file_are_known_and_not_taken_for_it() -> None:
+def test_what_is_beside_a_session_file_is_left_and_not_taken_for_it() -> None:
     assert LAYOUT.files(ID) == [NAME]
-    assert side_files(ID) == [
-        f"{ID}/agent-outputs/",
-        f"{ID}/decisions.log",
-        f"{ID}/files-modified.txt",
-    ]
     beside = {"index.json": {"sessions": []}, f"{ID}/decisions.log": "x", **tree()}
     assert LAYOUT.get(beside, HERE).goal == DOCUMENT["goal"]
     assert LAYOUT.put(beside, LAYOUT.get(beside, HERE), HERE) == beside
@@ -669,7 +663,8 @@ def test_words_outside_the_document_are_errors(path: Any, allowed: tuple[str, ..
 
 @pytest.mark.req("S2-22")
 def test_any_agent_type_is_allowed() -> None:
-    for kind in (*AGENT_TYPES, "something-of-ours"):
+    listed = "feature-dev backend-architect bug-detective code-quality-reviewer test-specialist"
+    for kind in (*listed.split(), "doc-writer", "something-of-ours"):
         assert found(**inside("agents", 0, "type", value=kind), strict=True) == []
 
 

@@ -159,7 +159,7 @@ class Spool:
             return None
         try:
             return self._parsed(_whole(fd))
-        except OSError:
+        except OSError:  # nobody can read it: it is set aside with what is not JSON
             return Spooled(_NOBODY, b"", is_cut=False)
         finally:
             os.close(fd)
@@ -226,7 +226,7 @@ class Spool:
                 files.make_private_dir(self.path(BAD))
             self._move(NEW, BAD, name)
         except (OSError, HoldfastError):
-            pass
+            pass  # it waits on, and is looked at again next time
 
     def _move(self, source: str, target: str, name: str) -> None:
         try:

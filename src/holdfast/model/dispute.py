@@ -26,7 +26,6 @@ from holdfast.model.merge import ENDINGS, SESSION, WENT_ON, in_order, parents, p
 from holdfast.model.state import Agent, Dispute, Edit, State
 from holdfast.model.summary import plain_outcome, progress, subject, summary
 
-WAYS = ("prefer", "merge", "keep-both")
 FILE, JOURNAL = "the file", "the journal"
 """The sides of a dispute between a layout file and the journal."""
 

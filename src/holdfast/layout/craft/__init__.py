@@ -72,12 +72,6 @@ ORDINARY = "logical"
 """The category of an error of which nothing more is known."""
 
 
-def side_files(native_id: str) -> list[str]:
-    """What may stand beside a session's file: names that are known, and never written."""
-    own = ("agent-outputs/", "decisions.log", "files-modified.txt")
-    return [f"{native_id}/{name}" for name in own]
-
-
 # --- fields ------------------------------------------------------------------------------------
 
 _GOAL = Field("goal", ("goal",), Text("No goal given"), sticky=True)

@@ -28,14 +28,6 @@ VERSION = VERSIONS[-1][0]
 MODES = ("debug", "default", "optimize", "release")
 STATUSES = ("in_progress", "paused", "completed", "error", "aborted")
 AGENT_STATUSES = ("pending", "running", "completed", "error", "timeout")
-AGENT_TYPES = (
-    "feature-dev",
-    "backend-architect",
-    "bug-detective",
-    "code-quality-reviewer",
-    "test-specialist",
-    "doc-writer",
-)
 RESULTS = ("success", "failure", "timeout", "aborted")
 CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
 ACTIONS = ("created", "modified", "deleted")

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from holdfast import erasure
+from holdfast.cli import main
 from holdfast.errors import (
     Busy,
     InvalidInput,
@@ -911,6 +912,35 @@ def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_ag
     cat.pull("usb", sessions=["login"], believe=[who])
     pushed_with(bob, {ann.store.device: (1003, "f" * 64)})
     assert errors(synced(cat)) == [Truncated]
+
+
+def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
+    world: World,
+    ann: Holdfast,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", lambda self, seconds: None)
+    bob, cat = world.person("bob"), world.person("cat")
+    for one in (bob, cat):
+        ann.share("login", person_of(one), mode=rings.CONTINUE)
+    ann.start("another", id="other")
+    synced(ann)
+    synced(bob)
+    pushed_with(bob, {ann.store.device: (1000, "f" * 64)})
+    who = identity(bob).circle.fingerprint
+    for hf in (cat, world.device("desk", by=ann)):
+        hf.close()
+        said = ["--home", hf.settings.home, "pull", "usb", "--session"]
+        assert main([*said, "login"]) and f"--doubt {who}" in capsys.readouterr().err
+        assert main([*said, "login", "--doubt", who]) == 0
+        assert notes(world.again(Path(hf.settings.home).name), "login") == [
+            "precious",
+            "by whoever lies",
+        ]
+        assert main([*said, "nosuch"]) == 3 and "no session nosuch" in capsys.readouterr().err
+        assert main(["--home", hf.settings.home, "list", "--json"]) == 0
+        assert '"other"' not in capsys.readouterr().out
 
 
 def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Holdfast) -> None:

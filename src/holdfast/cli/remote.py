@@ -6,7 +6,7 @@ from argparse import SUPPRESS
 
 from holdfast.cli.arguments import Command, Parser, count, nothing
 from holdfast.clock import ago, iso
-from holdfast.errors import DONE, UNREACHABLE, HoldfastError
+from holdfast.errors import DONE, UNREACHABLE, HoldfastError, NoSession
 from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.travel.visit import Report
 
     OnBytes = Callable[[str, int], None]
-    Travel = Callable[[str, list[str], OnBytes], list[Report]]
+    Travel = Callable[[str, OnBytes], list[Report]]
 
 _SHOWN, _GOAL = 5, 60
 
@@ -179,27 +179,28 @@ def _sync_arguments(parser: Parser) -> None:
 
 
 def run_push(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
-        return hf.push(remote, sessions=sessions, again=options.again, on_bytes=on_bytes)
+    def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
+        return hf.push(remote, sessions=_sessions(hf), again=options.again, on_bytes=on_bytes)
 
     return _travel(travel, options, hf, screen)
 
 
 def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
+    def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
         said = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
-        return hf.pull(remote, sessions=sessions, **said, on_bytes=on_bytes)
+        return hf.pull(remote, sessions=_sessions(hf, or_there=True), **said, on_bytes=on_bytes)
 
     code = _travel(travel, options, hf, screen)
-    for who in options.doubt if code == DONE else ():
-        screen.done("what they tell to be there does not count from now on")
-        screen.hint("to end that: ", f"holdfast pull --session {hf.current().id} --believe {who}")
+    for session in _sessions(hf) if code == DONE else ():  # it is here now, or nowhere
+        for who in options.doubt:
+            screen.done("what they tell to be there does not count from now on")
+            screen.hint("to end that: ", f"holdfast pull --session {session} --believe {who}")
     return code
 
 
 def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    def travel(remote: str, sessions: list[str], on_bytes: OnBytes) -> list[Report]:
-        return hf.sync(remote, sessions=sessions, on_bytes=on_bytes)
+    def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
+        return hf.sync(remote, sessions=_sessions(hf), on_bytes=on_bytes)
 
     if options.soon:
         from holdfast.travel import background
@@ -224,7 +225,7 @@ def _moved(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> 
 
     bar = Bar(screen)
     try:
-        return travel(options.remote, _sessions(hf), bar)
+        return travel(options.remote, bar)
     except KeyboardInterrupt:
         bar.end()
         screen.complain("stopped; what has moved stays, and the next time goes on from there")
@@ -254,11 +255,19 @@ def _watch(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> 
         hf.clock.sleep(every)
 
 
-def _sessions(hf: Holdfast) -> list[str]:
-    """The session of --session; a variable that agents carry about must not hide the others."""
+def _sessions(hf: Holdfast, *, or_there: bool = False) -> list[str]:
+    """The session of --session; a variable that agents carry about must not hide the others.
+
+    It is here, or, by its whole id, only there: the first pull of it may have stopped.
+    """
     if hf.settings.origin("session") != "argument":
         return []
-    return [hf.current().id]
+    try:
+        return [hf.current().id]
+    except NoSession as error:
+        if error.choices or not or_there:
+            raise
+        return [hf.settings.session]
 
 
 def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:

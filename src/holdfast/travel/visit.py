@@ -318,15 +318,19 @@ class _Visit:
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
         shared = self._remotes.shared_at(trip.identity.circle.id) | known
         wanted = {one: shared.get(one) or names.place(name_key, one) for one in mine}
-        if asked:
+        # Where someone else shares it is known to whoever looks at all places.
+        strangers = {one for one in asked if one not in shared and not self._is_here(one)}
+        wanted = {one: place for one, place in wanted.items() if one not in strangers}
+        if asked and not strangers:
             listed = {p: list(trip.remote.list(names.within(p))) for p in wanted.values()}
         else:
             listed = by_place(trip.remote.list(names.SESSIONS))
-            wanted = {**known, **wanted}
+            wanted = wanted if asked else {**known, **wanted}
         trip.shown(one for each in listed.values() for one in each)
         found = {one: (place, listed.get(place, [])) for one, place in wanted.items()}
         strange = listed.keys() - {place for place, _ in found.values()}
         new = {place: self._session_at(trip, place, listed[place]) for place in strange}
+        new = {p: one for p, one in new.items() if not asked or one in strangers}
         met, taken = self._met({p: one for p, one in new.items() if one}, found, name_key)
         found |= {one: (place, listed[place]) for place, one in met.items()}
         clashes = []

@@ -57,7 +57,7 @@ def test_devices_with_a_bucket_are_equal_after_a_kill_at_every_step(
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("beside_postgres")
-@pytest.mark.parametrize("scenario", ["PUSH", "PULL"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_devices_on_postgres_are_equal_after_a_kill_at_every_step(
     shim: Path, scenario: str, tell: Callable[[str], None]
 ) -> None:

@@ -134,5 +134,7 @@ def _on_postgres(events: int, *, push: bool, pull: bool, **before: Any) -> Scena
     )
 
 
+POSTGRES_FIRST = _on_postgres(3, push=True, pull=True, meet=False)
 POSTGRES_PUSH = _on_postgres(6, push=True, pull=False)
 POSTGRES_PULL = _on_postgres(9, push=False, pull=True, there=3)
+POSTGRES_BOTH = _on_postgres(9, push=True, pull=True, there=3)

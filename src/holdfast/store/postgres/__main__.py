@@ -8,7 +8,8 @@ import sys
 from holdfast.store.postgres.schema import statements
 from holdfast.store.postgres.server import SCHEMA
 
-name, *more = sys.argv[1:] or ["holdfast"]
-if more or not SCHEMA.fullmatch(name):
-    sys.exit("usage: python -m holdfast.store.postgres [SCHEMA]")
-print(";\n".join([*statements(name), ""]))  # noqa: T201
+if __name__ == "__main__":
+    name, *more = sys.argv[1:] or ["holdfast"]
+    if more or not SCHEMA.fullmatch(name):
+        sys.exit("usage: python -m holdfast.store.postgres [SCHEMA]")
+    print(";\n".join([*statements(name), ""]))  # noqa: T201

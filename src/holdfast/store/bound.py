@@ -15,8 +15,8 @@ import os
 import struct
 import zlib
 
-from holdfast.errors import HoldfastError
 from holdfast.store.database import must_scrub
+from holdfast.store.local import rows_if_any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,14 +110,9 @@ class Bound:
 
     def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
-            return self._store.read(sql, values)
+            return rows_if_any(self._store, sql, values)
         except UnicodeEncodeError:
             return []  # a name that is no text was never kept
-        except HoldfastError as error:
-            # Readers never migrate: a home that this version has not written to has no bindings.
-            if "no such table" in str(error.__cause__):
-                return []
-            raise
 
     def owner(self, place: str) -> Binding | None:
         """The binding that owns a place; one whose name differs by case only is the same."""

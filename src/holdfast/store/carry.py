@@ -12,6 +12,7 @@ what was taken from there before may not be here any more.
 from __future__ import annotations
 
 from holdfast.errors import HoldfastError
+from holdfast.store.local import rows_if_any
 from holdfast.store.sqlite import keep_device
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ _READ = {
 
 def carry(source: SqliteStore, target: SqliteStore) -> None:
     """Take over all of it, in one transaction; again changes nothing."""
-    found = {name: _rows(source, sql) for name, sql in _READ.items()}
+    found = {name: rows_if_any(source, sql) for name, sql in _READ.items()}
     found["device"] = [(device,) for device in source.devices()]
     target.write(lambda connection: _Carrying(connection, found).run())
 
@@ -72,7 +73,7 @@ class Who:
 
     def _readable(self, name: str) -> Rows:
         try:
-            found = _rows(self._source, _READ[name])
+            found = rows_if_any(self._source, _READ[name])
         except HoldfastError:
             return []
         # A damaged page may hold anything, and other tables would not take it.
@@ -89,16 +90,6 @@ def _ids(source: SqliteStore) -> set[str]:
         return source.devices()
     except HoldfastError:
         return set()
-
-
-def _rows(source: SqliteStore, sql: str) -> Rows:
-    try:
-        return source.read(sql)
-    except HoldfastError as error:
-        # Readers never migrate: what a later version keeps is not there yet.
-        if "no such table" in str(error.__cause__):
-            return []
-        raise
 
 
 class _Carrying:

@@ -37,6 +37,19 @@ _NAMED = "id = ? COLLATE NOCASE"
 _AT_ONCE = 500
 
 
+def rows_if_any(tables: Tables, sql: str, values: Sequence[object] = ()) -> Rows:
+    """Rows of one query; none where a table is not there.
+
+    Readers never migrate: a home that this version has not written to lacks what is new in it.
+    """
+    try:
+        return tables.read(sql, values)
+    except HoldfastError as error:
+        if "no such table" in str(error.__cause__):
+            return []
+        raise
+
+
 IDLE = "waiting to be asked"
 """What an agent is doing whose turn is over: if it is gone then, nothing was broken off."""
 
@@ -168,13 +181,7 @@ class Local:
     def is_bound(self, session: str) -> bool:
         """Whether layout files belong to the session here (see `bound`)."""
         sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{_NAMED}"
-        try:
-            return bool(self._store.read(sql, (session,)))
-        except HoldfastError as error:
-            # Readers never migrate: a home that this version has not written to has none.
-            if "no such table" in str(error.__cause__):
-                return False
-            raise
+        return bool(rows_if_any(self._store, sql, (session,)))
 
     # -- holders -------------------------------------------------------------------------------
 
@@ -245,17 +252,12 @@ class Local:
 
     def chores(self, session: str) -> list[tuple[int, str]]:
         """What recorded events still ask to be done to files, in order: (number, what)."""
-        try:
-            return self._store.read(
-                "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
-                f" AND s.{_NAMED} ORDER BY c.number",
-                (session,),
-            )
-        except HoldfastError as error:
-            # Readers never migrate: a home that this version has not written to has none.
-            if "no such table" in str(error.__cause__):
-                return []
-            raise
+        return rows_if_any(
+            self._store,
+            "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
+            f" AND s.{_NAMED} ORDER BY c.number",
+            (session,),
+        )
 
     def chore_done(self, number: int) -> None:
         self._store.write(

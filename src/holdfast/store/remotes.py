@@ -15,7 +15,8 @@ under no remote (number 0), as it was shown first, and stays when the remote is 
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import InvalidInput
+from holdfast.store.local import rows_if_any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -491,13 +492,7 @@ class Remotes:
         return sum(max(int(count), 0) for (count,) in rows)
 
     def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._store.read(sql, values)
-        except HoldfastError as error:
-            # Readers never migrate: a home that this version has not written to has none.
-            if "no such table" in str(error.__cause__):
-                return []
-            raise
+        return rows_if_any(self._store, sql, values)
 
 
 def _span(beginning: str) -> tuple[str, str]:

@@ -10,8 +10,7 @@ no event, by reason.
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError
-from holdfast.store.local import Holder, hold, let_go
+from holdfast.store.local import Holder, hold, let_go, rows_if_any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,13 +155,7 @@ class Runs:
         return {what: (count, last) for what, count, last in rows}
 
     def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._store.read(sql, values)
-        except HoldfastError as error:
-            # Readers never migrate: a home that this version has not written to has none.
-            if "no such table" in str(error.__cause__):
-                return []
-            raise
+        return rows_if_any(self._store, sql, values)
 
     def taken(self) -> set[str]:
         """Payloads that were taken and whose files may still be there."""

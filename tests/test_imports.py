@@ -30,7 +30,7 @@ ALLOWED = {
     "kinds": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
-    "layout.translate": "choice sha model.* layout.*",
+    "layout.translate": "choice sha text model.* layout.*",
     "layout.*": "errors sha text timing layout.*",
     # engine
     "clock": "errors sha",

@@ -24,7 +24,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Reading, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts, plain
-from holdfast.layout.translate import Move, adoption, facts_of, match_steps, moves
+from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
 from holdfast.model.event import ArtifactSaved, ForeignEdited
 from holdfast.model.fold import CONFLICT, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State
@@ -365,7 +365,8 @@ def _edited(
     with home.store.view(session) as view:
         events = list(home.journal.events(view))
     theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
-    now = facts_of(fold(events), events)
+    state = fold(events)
+    now = facts_of(state, events)
     before, today, after = (
         _as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)
     )
@@ -373,7 +374,8 @@ def _edited(
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
         each.steps = [step for _, step in match_steps(now.steps, each.steps)]
-    return moves(known, wanted), [".".join(map(str, path)) for path in conflicts]
+    made = by_known_names(moves(known, wanted), state)
+    return made, [".".join(map(str, path)) for path in conflicts]
 
 
 def _as_told(one: Find, facts: Facts, where: Where) -> object:

@@ -94,9 +94,10 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     ) -> Event:
         """Keep a decision with its reason; the options not chosen stay known as rejected."""
         from holdfast.model.event import DecisionMade
+        from holdfast.text import short_name
 
         body = DecisionMade(
-            decision=_slug(self.home.journal.redacted(what)),
+            decision=short_name(self.home.journal.redacted(what)),
             what=what,
             because=because,
             options=list(options),
@@ -785,12 +786,3 @@ def _require_own_process(pid: int) -> None:
         )
     if identity(pid) is None:
         raise InvalidInput(f"there is no process {pid}", why="nothing was recorded")
-
-
-def _slug(text: str) -> str:
-    """A short stable name for a decision, so that deciding the same thing again replaces it."""
-    from holdfast.sha import sha256
-
-    words = "".join(c if c.isalnum() and c.isascii() else " " for c in text.lower()).split()
-    mark = sha256(" ".join(text.lower().split()).encode("utf-8", "replace")).hexdigest()[:6]
-    return f"{'-'.join(words)[:32].strip('-') or 'decision'}-{mark}"

@@ -23,7 +23,7 @@ import functools
 import re
 
 from holdfast.errors import InvalidInput
-from holdfast.sha import hmac_sha256
+from holdfast.sha import hmac_sha256, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -308,3 +308,10 @@ def _fault_of_id(text: str) -> str:
     if text.partition(".")[0].lower() in _DEVICES:
         return "Windows reserves this name for a device"
     return ""
+
+
+def short_name(text: str) -> str:
+    """A short stable name for what is known by its text: the same text has the same name."""
+    words = "".join(c if c.isalnum() and c.isascii() else " " for c in text.lower()).split()
+    mark = sha256(" ".join(text.lower().split()).encode("utf-8", "replace")).hexdigest()[:6]
+    return f"{'-'.join(words)[:32].strip('-') or 'decision'}-{mark}"

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import yaml
 from holdfast import exchange
 from holdfast.model import event as ev
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, Project, everything, swap_in
+from tests.mirror.support import AI_SESSION, Project, Ticking, everything, swap_in
 
 ALL = [AI_SESSION, "praxis", "craft", "orchestrator"]
 
@@ -343,6 +344,74 @@ def test_other_sessions_in_the_index_are_no_edit_of_ours(make: Make) -> None:
     assert project.edits() == []
     ids = [entry["feature_id"] for entry in project.read(project.index)["active_features"]]
     assert ids == ["login-2026-01-31", "other-2026-01-01"]
+
+
+# -- decisions ---------------------------------------------------------------------------------
+
+
+def decided(project: Project) -> list[tuple[str, str]]:
+    rows: list[Any] = list(project.session.state().rows.select("decision"))
+    return sorted((row.what, row.because) for row in rows)
+
+
+def _add(key: str, element: Any, value: Any) -> None:
+    value[key].append(element)
+
+
+def _reword(words: dict[str, str], value: Any) -> None:
+    value["decisions_made"][0].update(words)
+
+
+def in_file(project: Project) -> list[tuple[str, str]]:
+    is_craft = project.place.parent.name != ".claude"
+    what, because = ("context", "reasoning") if is_craft else ("decision", "rationale")
+    return sorted((d[what], d[because]) for d in project.read()["decisions_made"])
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_decisions_of_one_moment_are_not_recorded_again(
+    make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
+    project = make(layout)
+    for number in range(3):
+        project.session.decide(f"Ours {number}", because="so")
+    for number in range(3):
+        copy = project.read()["decisions_made"][0]
+        theirs = {k: f"Theirs {number}" if k in ("context", "decision") else copy[k] for k in copy}
+        project.edit(partial(_add, "decisions_made", theirs))
+        project.session.note("next")
+    both = [(f"{who} {number}", "so") for who in ("Ours", "Theirs") for number in range(3)]
+    assert decided(project) == in_file(project) == both
+    assert project.kinds().count("decision.made") == 3
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_decision_that_someone_changes_is_the_same_one(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.decide("Use a file", because="it is simple")
+    project.session.decide("Use it for all of them", because="one is enough")
+    for what, because in (("Use a file", "fast"), ("Use a table", "fast"), ("Use two", "safe")):
+        words = {"context": what, "reasoning": because}
+        words = words if layout == "craft" else {"decision": what, "rationale": because}
+        project.edit(partial(_reword, words))
+        project.session.note("next")
+        assert decided(project) == in_file(project)
+        assert (what, because) in decided(project) and len(decided(project)) == 2
+
+
+def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) -> None:
+    project = make("essay")
+    claims = [f"The population of the city was {n} in that year" for n in (1, 2)]
+    for text in claims:
+        entry = {"claim_text": text, "section": 1, "paragraph": None, "reason": "timeout"}
+        more = {"added_at": "2027-01-15T07:00:00Z", "resolved": False}
+        project.edit(partial(_add, "deferred_verifications", {**entry, **more}))
+        project.session.note("next")
+    project.edit(lambda v: v["deferred_verifications"][1].update(resolved=True))
+    project.session.note("last")
+    rows: list[Any] = list(project.session.state().rows.select("claim"))
+    assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
 
 
 # -- what stays in the file --------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from holdfast.model import event as ev
 from holdfast.model import state as st
 from holdfast.model.event import Body, Event
 from holdfast.sha import digest_of
+from holdfast.text import short_name
 
 _Row = TypeVar("_Row", bound=st.Row)
 News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
@@ -573,21 +575,36 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _decided(base: Facts, new: Facts) -> Iterator[Move]:
-    # The same time, or the same words, is the same decision.
-    known = {_identity(d): d for d in base.decisions}
-    for decision in new.decisions:
-        old = known.get(_identity(decision))
-        if old == decision:
-            continue
+    for old, decision in _paired(base.decisions, new.decisions):
         chosen = decision.chosen if decision.chosen in decision.options else ""
         body = ev.DecisionMade(
-            decision=step_id((old or decision).what),
+            decision=short_name((old or decision).what),
             what=decision.what or decision.chosen or "a decision",
             because=decision.because,
             options=decision.options,
             chosen=chosen,
         )
         yield Move(body, decision.at)
+
+
+def _paired(
+    base: Sequence[DecisionFact], new: Sequence[DecisionFact]
+) -> list[tuple[DecisionFact | None, DecisionFact]]:
+    """Each decision that is not there already, with the one it was.
+
+    The same time, or the same words where none is told, is the same decision; but several may
+    have been made in one second.
+    """
+    there = [_log_key(decision) for decision in base]
+    left = Counter(there) & Counter(_log_key(decision) for decision in new)
+    rest: dict[object, list[DecisionFact]] = {}
+    for decision, key in zip(base, there, strict=True):
+        if left[key]:
+            left[key] -= 1
+        else:
+            rest.setdefault(_identity(decision), []).append(decision)
+    pairs = ((rest.get(_identity(decision)), decision) for decision in _new_of(base, new))
+    return [(same.pop(0) if same else None, decision) for same, decision in pairs]
 
 
 def _identity(decision: DecisionFact) -> object:
@@ -649,7 +666,7 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
 def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
     known = {claim.text: claim for claim in base.claims}
     for claim in new.claims:
-        old, id = known.get(claim.text), step_id(claim.text)
+        old, id = known.get(claim.text), short_name(claim.text)
         if old is None:
             deferred = ev.ClaimDeferred(
                 claim=id,
@@ -668,6 +685,18 @@ def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
             yield Move(overridden, claim.at)
         elif claim.resolved and not (old and old.resolved):
             yield Move(ev.ClaimResolved(claim=id))
+
+
+def by_known_names(made: list[Move], state: st.State) -> list[Move]:
+    """Moves that call a decision or a claim what the journal calls it: no layout tells that."""
+    decisions = {short_name(row.what): row.id for row in _rows(state, "decision", st.Decision)}
+    claims = {short_name(row.text): row.id for row in _rows(state, "claim", st.Claim)}
+    return [_renamed(_renamed(move, "decision", decisions), "claim", claims) for move in made]
+
+
+def _renamed(move: Move, field: str, names: Mapping[str, str]) -> Move:
+    name = names.get(getattr(move.body, field, ""), "")
+    return replace(move, body=replace(move.body, **{field: name})) if name else move
 
 
 def _measured(base: Facts, new: Facts) -> Iterator[Move]:

@@ -22,7 +22,7 @@ from holdfast.layout import Tree
 from holdfast.layout import tree as trees
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import Changes, changes, nearest, was_read
-from holdfast.layout.translate import Move
+from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,
@@ -168,7 +168,10 @@ class Absorber:
         base = {name: value for name, value in base.items() if value is not None}
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         clean, kept = self._desk.without_secrets, self._desk.journal.remains
-        return changes(lens, clean(base), clean(theirs), now, where, kept)
+        found = changes(lens, clean(base), clean(theirs), now, where, kept)
+        with self._desk.store.view(binding.session) as view:
+            found.moves = by_known_names(found.moves, self._desk.journal.state(view))
+        return found
 
     def _base(self, binding: Binding, look: Look) -> Any:
         """What the file said when the editor read it, as far as we can tell."""

@@ -22,6 +22,7 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.layout import stamps
 from holdfast.layout.document import Document
+from holdfast.layout.value import text
 
 ACTIVE, HISTORY = "active", "history"
 _MAX_BYTES = 64 * 1024
@@ -91,18 +92,14 @@ def _read(path: str) -> Live:
         started=value["started"],
         pid=number,
         alive=number is not None and process.is_there(number),
-        project=_text(value.get("project")),
-        task=_text(value.get("task")),
-        git_branch=_text(value.get("git_branch")),
+        project=text(value.get("project")),
+        task=text(value.get("task")),
+        git_branch=text(value.get("git_branch")),
     )
 
 
 def _value(path: str) -> Any:
     return Document.parse(files.read_bounded(path, _MAX_BYTES, follow=False), "json").value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _archive(folder: str, one: Live, clock: Clock) -> str:

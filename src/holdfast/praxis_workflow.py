@@ -23,6 +23,7 @@ from holdfast.layout import ERROR, WARNING, Finding
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.praxis import state as phases
+from holdfast.layout.value import mapping
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.text import clean_id, tame
 
@@ -228,11 +229,14 @@ class _Reader:
         if found is None:
             return None
         values = found.value
-        checkpoint = _map(values.get("checkpoint"))
-        schema, validators = _map(values.get("evidence_schema")), _map(values.get("validators"))
+        checkpoint = mapping(values.get("checkpoint"))
+        schema, validators = (
+            mapping(values.get("evidence_schema")),
+            mapping(values.get("validators")),
+        )
         return Gate(
             fields=[
-                self.field(key, _map(said), name, found)
+                self.field(key, mapping(said), name, found)
                 for key, said in schema.items()
                 if _word(key)
             ],
@@ -264,7 +268,7 @@ class _Reader:
         file: str,
         found: Document,
     ) -> list[str]:
-        told = [_validator(key, _map(said), validators) for key, said in schema.items()]
+        told = [_validator(key, mapping(said), validators) for key, said in schema.items()]
         rules = values.get("cross_field_validation")
         told += [_rule(each) for each in (rules if isinstance(rules, list) else [])]
         told = [each for each in told if each]
@@ -278,10 +282,6 @@ class _Reader:
 def _is_below(path: str, folder: str) -> bool:
     real = os.path.realpath(folder)
     return os.path.realpath(path).startswith(real + os.sep)
-
-
-def _map(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _word(value: Any, limit: int = _LINE) -> str:
@@ -298,7 +298,7 @@ def _number(value: Any) -> tuple[int | None, bool]:
 
 
 def _task(value: Any) -> Task | None:
-    values = _map(value)
+    values = mapping(value)
     name = _word(value if isinstance(value, str) else values.get("name"))
     return Task(name, purpose=_word(values.get("purpose"), _TEXT)) if name else None
 
@@ -314,7 +314,7 @@ def _validator(key: str, said: Mapping[str, Any], validators: Mapping[str, Any])
 
 
 def _rule(value: Any) -> str:
-    values = _map(value)
+    values = mapping(value)
     rule, message = values.get("rule"), values.get("error_message")
     told = f"{rule} ({message})" if message else f"{rule}"
     return "" if rule is None else _word(told, 1_000)

@@ -634,21 +634,9 @@ def paragraph_approved(
     section = section_meant(moves, section, 4)
     if moves.status(4, section) != "running":
         _begin_writing(moves, section)
-    before, field = moves.completed(section), f"stage_4.section_{section}"
-    number = before + 1 if number is None else number
-    total = moves.known(f"{field}.total_paragraphs")
-    if number <= before:
-        raise Refused(
-            f"paragraph {number} of section {section} is approved already",
-            legal=[next_paragraph(moves, section)],
-        )
-    if number > before + 1 or (total is not None and number > total):
-        of = f"it has {total}" if total is not None and number > total else ""
-        raise Refused(
-            f"paragraph {number} of section {section} cannot be approved",
-            why=of or f"paragraph {before + 1} comes first",
-            legal=[next_paragraph(moves, section)],
-        )
+    field = f"stage_4.section_{section}"
+    number = moves.completed(section) + 1 if number is None else number
+    _require_next_paragraph(moves, section, number, moves.known(f"{field}.total_paragraphs"))
     moves.approve(
         Gate("G4"),
         f"{step_id(4, section)}/paragraph-{number}",
@@ -664,6 +652,22 @@ def paragraph_approved(
     moves.place(4, section)
     moves.said = f"paragraph {number} of section {section} is approved"
     return section, number
+
+
+def _require_next_paragraph(moves: Moves, section: int, number: int, total: int | None) -> None:
+    before = moves.completed(section)
+    if number <= before:
+        raise Refused(
+            f"paragraph {number} of section {section} is approved already",
+            legal=[next_paragraph(moves, section)],
+        )
+    if number > before + 1 or (total is not None and number > total):
+        of = f"it has {total}" if total is not None and number > total else ""
+        raise Refused(
+            f"paragraph {number} of section {section} cannot be approved",
+            why=of or f"paragraph {before + 1} comes first",
+            legal=[next_paragraph(moves, section)],
+        )
 
 
 def next_paragraph(moves: Moves, section: int) -> str:

@@ -293,6 +293,14 @@ def test_what_is_installed_is_found_by_looking(ground: Ground) -> None:
     assert not {name for name, _ in found} & {"claude-code", "codex", "gemini", "opencode"}
 
 
+def test_what_is_told_in_agents_md_is_installed_in_no_other_agent(ground: Ground) -> None:
+    _install("agents-md", PROJECT, ground)
+    found = [(plan.agent, plan.scope) for plan in install.installed(ground)]
+    assert found == [("agents-md", PROJECT)]
+    _install("cursor", PROJECT, ground)
+    assert ("cursor", PROJECT) in [(plan.agent, plan.scope) for plan in install.installed(ground)]
+
+
 def test_no_settings_are_copied_into_our_home(ground: Ground) -> None:
     path = Path(_hooks_file("claude-code", ground))
     path.parent.mkdir()

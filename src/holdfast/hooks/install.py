@@ -280,9 +280,14 @@ def installed(ground: Ground, scopes: Sequence[str] = (USER, PROJECT)) -> list[P
                 plan = to_uninstall(name, scope, ground)
             except HoldfastError:
                 continue
-            if plan.changes or plan.runs:
+            if plan.runs or any(_is_of(name, change.path) for change in plan.changes):
                 found.append(plan)
     return found
+
+
+def _is_of(name: str, path: str) -> bool:
+    """Whether a file of ours says that this agent has us: AGENTS.md is read by many."""
+    return name == "agents-md" or os.path.basename(path) != "AGENTS.md"
 
 
 # -- the entries -------------------------------------------------------------------------------

@@ -232,6 +232,16 @@ def generations(folder: str) -> list[list[str]]:
     ]
 
 
+def newest(path: str) -> list[str]:
+    """The packs of the newest generation in a folder; a path that is no folder is its own."""
+    if not os.path.isdir(path):
+        return [path]
+    found = generations(path)
+    if not found:
+        raise InvalidInput(f"there is no backup in {path}", hint="holdfast backup", file=path)
+    return found[-1]
+
+
 def packs(folder: str) -> list[str]:
     """Every pack of these generations, in order."""
     return [path for parts in generations(folder) for path in parts]

@@ -56,6 +56,13 @@ def _require_inside(tree: Tree) -> None:
             )
 
 
+def beside(path: str, to: str, made: Converted) -> str:
+    """Where converted files go if nobody says: beside their source, with the layout in the name."""
+    target = f"{os.path.splitext(path.rstrip('/'))[0]}.{to}"
+    ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
+    return target + ending
+
+
 def write(made: Converted, out: str) -> list[str]:
     """Write converted files: one to `out`, several below it. What is there is never replaced."""
     if len(made.files) == 1 and not os.path.isdir(out):

@@ -13,7 +13,7 @@ from holdfast import files
 from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
-from holdfast.errors import HoldfastError, InvalidInput, NoSession
+from holdfast.errors import HoldfastError, NoSession
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
 from holdfast.text import terminal
@@ -400,10 +400,7 @@ class Holdfast(TravelVerbs):
         from holdfast import convert
 
         made = convert.convert(path, to, self.mirror.where(""), native=native_id)
-        target = out or f"{os.path.splitext(path.rstrip('/'))[0]}.{to}"
-        if not out and len(made.files) == 1:
-            target += os.path.splitext(next(iter(made.files)))[1]
-        return made, convert.write(made, target)
+        return made, convert.write(made, out or convert.beside(path, to, made))
 
     def layouts_report(self, feature: str = "", root: str = "") -> FeatureReports:
         """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""
@@ -668,11 +665,7 @@ class Holdfast(TravelVerbs):
         """Delete, for good, what hooks said and nobody understood: how many, and bytes."""
         from holdfast.hooks.spool import Spool
 
-        spool = Spool(self.store.home)
-        count, size = spool.set_aside_size()
-        spool.erase_aside()
-        left, rest = spool.set_aside_size()
-        return count - left, size - rest
+        return Spool(self.store.home).erase_aside()
 
     def catch_up(self) -> None:
         """Before something is recorded: what was said earlier, as far as that is quick."""
@@ -825,23 +818,12 @@ class Holdfast(TravelVerbs):
         A folder of backups means its newest one. What cannot be taken is left out and told.
         A session that is new here belongs to no project until it is resumed or chosen in one.
         """
-        from holdfast import pack, restore
+        from holdfast import backup, pack, restore
 
         return restore.together(
             restore.absorb(self.journal, part, limits=pack.OWN, partial=True)
-            for part in self._parts(path)
+            for part in backup.newest(path)
         )
-
-    @staticmethod
-    def _parts(path: str) -> Sequence[str]:
-        if not os.path.isdir(path):
-            return [path]
-        from holdfast import backup
-
-        parts = backup.generations(path)
-        if not parts:
-            raise InvalidInput(f"there is no backup in {path}", hint="holdfast backup", file=path)
-        return parts[-1]
 
     def import_(self, path: str) -> Outcome:
         """Merge a pack of someone else into this home: all of it, or nothing.

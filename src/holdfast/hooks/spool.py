@@ -190,13 +190,19 @@ class Spool:
         sizes = [one.size for one in self._listed(BAD)]
         return len(sizes), sum(sizes)
 
-    def erase_aside(self) -> None:
-        """Delete what lies aside; emptied before it goes, so that it cannot come back."""
+    def erase_aside(self) -> tuple[int, int]:
+        """Delete what lies aside: how many files went, and bytes.
+
+        Each is emptied before it goes, so that it cannot come back.
+        """
+        count, size = self.set_aside_size()
         for one in list(self._listed(BAD)):
             try:
                 _erase(self.path(BAD, one.name))
             except (OSError, HoldfastError):
                 continue  # it stays, and is counted
+        left, rest = self.set_aside_size()
+        return count - left, size - rest
 
     def forget_lost(self) -> None:
         files.replace(self.path(LOST), _ROOM)

@@ -206,6 +206,8 @@ class locked:
     stays; with `shared` others may hold it as well, as long as nobody holds it alone.
     """
 
+    _fd = -1
+
     def __init__(
         self,
         path: str,
@@ -218,7 +220,6 @@ class locked:
         self._path, self._timeout, self._clock = path, timeout, clock or Clock()
         self._flags = os.O_NOFOLLOW | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY)
         self._shared = shared
-        self._fd = -1
 
     def __enter__(self) -> None:
         self._fd = _open(self._path, self._flags, "lock")

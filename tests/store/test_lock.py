@@ -19,6 +19,7 @@ import pytest
 from holdfast.clock import Clock, FakeClock
 from holdfast.errors import Busy, HoldfastError, ReadOnly, StoreFailed
 from holdfast.store.lock import WriterLock, open_private
+from holdfast.store.sqlite import LentView
 from holdfast.testing.contracts import batch, put
 from tests.store.support import end, go_on, opened, run, start, until_said
 
@@ -408,7 +409,7 @@ class At:
 
     def __init__(self, n: int) -> None:
         self.left = n
-        modules = (WriterLock.__module__, "holdfast.store.database")
+        modules = (WriterLock.__module__, "holdfast.store.database", "holdfast.store.sqlite")
         self._files = {__file__, *(sys.modules[one].__file__ for one in modules)}
 
     def __call__(self, frame: FrameType, event: str, _: object) -> At | None:
@@ -508,3 +509,39 @@ def test_an_interrupt_at_any_step_of_a_write_keeps_nobody_from_the_next(tmp_path
         assert store.read(count) == [(0,)]
 
     assert every_step(act, is_left) > 300
+
+
+def test_an_interrupt_at_any_step_of_a_view_leaves_no_reader_lent_for_ever_or_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For ever: a fork would be refused from then on. Twice: two views would share a moment."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # which else keeps what it was
+    store = opened(tmp_path / "home")
+    put(store, "s-1", batch("a"))
+    database = store._database
+
+    def act() -> None:
+        with store.view("s-1"):
+            store.read("SELECT 1")
+
+    def is_left() -> None:
+        assert len(set(map(id, database._idle))) == len(database._idle)
+        assert not any(reader.in_transaction for reader in database._idle)
+
+    assert every_step(act, is_left) > 300
+    database.before_fork()  # a connection and its statements refer to each other
+    database.after_fork_in_parent()
+    assert [reader() for reader in database._lent.values() if reader() is not None] == []
+
+
+def test_a_view_that_an_interrupt_left_does_not_end_that_of_another(tmp_path: Path) -> None:
+    store = opened(tmp_path / "home")
+    put(store, "s-1", batch("a"))
+    left = store.view("s-1")
+    assert isinstance(left, LentView) and left._reader is not None
+    left._reader.execute("ROLLBACK")
+    store._database.give_back(left._reader)  # as whoever was interrupted does
+    with store.view("s-1") as view:
+        assert store._database._idle == []
+        left.end()
+        assert store._database._idle == [] and view.find("x") is None

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from _weakref import ref
 from functools import partial
 
 from holdfast import files
@@ -72,6 +73,8 @@ class Reader(sqlite3.Connection):
 
     inode: Inode = (0, 0)
     frozen = False
+    ends = 0
+    """How often it was given back: a view that an interrupt left knows that it is another's now."""
 
 
 class Database:
@@ -96,7 +99,7 @@ class Database:
         self._room: int | None = None
         self._inode: Inode = (0, 0)
         self._idle: list[Reader] = []
-        self._lent: dict[int, Inode] = {}
+        self._lent: dict[int, ref[Reader]] = {}
         self._alone = False
 
     # -- using it ------------------------------------------------------------------------------
@@ -219,7 +222,8 @@ class Database:
         if inode is None:
             return None
         reader = self._take_idle(inode) or self._open_reader(inode)
-        self._lent[id(reader)] = inode
+        # Weakly: an interrupt may keep whoever has it from giving it back.
+        self._lent[id(reader)] = ref(reader)
         return reader
 
     def _take_idle(self, inode: Inode) -> Reader | None:
@@ -234,7 +238,9 @@ class Database:
         return None
 
     def give_back(self, reader: Reader, *, broken: bool = False) -> None:
-        self._lent.pop(id(reader), None)
+        reader.ends += 1
+        if self._lent.pop(id(reader), None) is None:
+            return  # an interrupt came between: it was given back already, or belongs to a parent
         if not broken and not reader.frozen and len(self._idle) < _MOST_IDLE:
             self._idle.append(reader)
         else:
@@ -340,6 +346,10 @@ class Database:
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
+        if any(reader() is not None for reader in list(self._lent.values())):
+            import gc
+
+            gc.collect()  # of those that an interrupt left nobody makes use
         self._alone = not self.lock.is_mine
         if self._alone and self.lock.take_turn(_FORK_WAIT):
             self._leave_writer()
@@ -351,7 +361,8 @@ class Database:
 
     def after_fork_in_child(self) -> None:
         # What could not be closed (a view was open, a write under way) bars the way to that file.
-        _inherited.update(self._lent.values())
+        lent = (reader() for reader in self._lent.values())
+        _inherited.update(reader.inode for reader in lent if reader is not None)
         if self._writer is not None:
             _inherited.add(self._inode)
             _leak(self._writer)
@@ -581,8 +592,6 @@ _watching: list[bool] = []
 
 
 def _enlist(database: Database) -> None:
-    from _weakref import ref
-
     _enlisted[id(database)] = ref(database)
     if not _watching:
         import atexit

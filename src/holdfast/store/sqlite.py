@@ -306,19 +306,24 @@ class SqliteView(View):
 class LentView(SqliteView):
     """A view for reading only, over a reader that goes back when it ends."""
 
+    _reader: Reader | None = None
+    _ends = 0
+
     def __init__(
         self, database: Database, reader: Reader, asked: str, found: tuple[Any, ...]
     ) -> None:
         super().__init__(database, reader, asked, found)
-        self._reader: Reader | None = reader
+        self._reader, self._ends = reader, reader.ends
 
     def end(self) -> None:
         super().end()
         reader, self._reader = self._reader, None
-        if reader is not None:
+        if reader is not None and reader.ends == self._ends:
             _end_moment(self._database, reader)
 
-    __del__ = end
+    def __del__(self) -> None:
+        if self._reader is not None:
+            self.end()
 
 
 class SqliteStore(Store):

@@ -83,6 +83,16 @@ def test_file_for_a_device_and_for_an_age_recipient(
         homes("bob").import_(path)
 
 
+def test_of_very_many_that_a_file_claims_to_be_for_some_are_told(
+    homes: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.hfpack"
+    path.write_bytes(b"HOLDFAST EXPORT 2 " + b"device:1234 " * 20_000 + b"\nage-")
+    with pytest.raises(Locked, match="it opens for the device 1234") as caught:
+        homes("carol").import_(str(path))
+    assert len(str(caught.value)) < 1000
+
+
 def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
     ann: Holdfast, homes: Open, tmp_path: Path
 ) -> None:

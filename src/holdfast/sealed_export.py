@@ -30,6 +30,8 @@ _NAMED = b"HOLDFAST EXPORT 2 "
 _ANY = b"HOLDFAST EXPORT "
 _BY_PASSPHRASE = b"\n-> scrypt "
 _LIMIT = 2 << 30
+_MOST_SHOWN = 10
+"""Of those that a file says it is for, whoever wrote it."""
 
 
 def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "") -> bytes:
@@ -79,7 +81,7 @@ def opened(home: Holdfast, path: str) -> str | bytes:
     if _BY_PASSPHRASE in data[:200]:
         return keys.open_with_passphrase(data, _passphrase(home, path), path)
     whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
-    return _by_keys(home, data, path, [_as_shown(one) for one in whom])
+    return _by_keys(home, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
 
 
 def _as_shown(whom: str) -> str:

@@ -212,6 +212,7 @@ THIRD_PARTY = {
     "pyrage": "remote.keys",
     "cryptography": "remote.keys",
     "keyring": "remote.keys",
+    "isal": "travel.quick_pack",
     "obstore": "remote.s3",
     "psycopg": "store.postgres.*",
     "pytest": "testing.*",

@@ -64,7 +64,7 @@ class _Hand:
             try:
                 task()
             except Exception:
-                pass
+                pass  # whoever waits sees it, see `begin`
             _FREE.append(self)  # before the end is told: the next task may follow at once
             ended.release()
         self._gone.release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,17 +23,9 @@ WORD, OTHER = "Zimtschnecke", "Muskatnuss"
 
 
 @pytest.fixture
-def us(tmp_path: Path) -> Iterator[Travellers]:
-    some = Travellers(tmp_path)
-    yield some
-    for home in some.homes:
-        home.close()
-
-
-@pytest.fixture
-def both(us: Travellers) -> tuple[Holdfast, Holdfast]:
+def both(travellers: Travellers) -> tuple[Holdfast, Holdfast]:
     """Two devices that hold one session, which says a word in several events of both."""
-    a, b = us.make("a"), us.make("b")
+    a, b = travellers.make("a"), travellers.make("b")
     session = a.start("a plan", id="s-1")
     session.note(f"{WORD} one")
     session.note(f"{WORD} and more " * 900)
@@ -92,45 +83,45 @@ def state(home: Holdfast) -> dict[tuple[str, str], bytes]:
 
 
 def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
-    us: Travellers, both: tuple[Holdfast, Holdfast]
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:
     a, b = both
     a.backup()
     b.backup()
-    old = us.folder / "b-before"
+    old = travellers.folder / "b-before"
     b.close()
-    shutil.copytree(us.folder / "b", old)
-    b = us.reopen("b")
+    shutil.copytree(travellers.folder / "b", old)
+    b = travellers.reopen("b")
     a.session("s-1").forget(*numbers(a), because="too sweet")
-    assert holding(us.folder / "a") == []
+    assert holding(travellers.folder / "a") == []
     (moved,) = travel(a).sessions
     assert moved.packs_up >= 3
-    fresh = us.make("c")
+    fresh = travellers.make("c")
     there = on_remote(fresh)
     assert WORD.encode() not in there and b"this stays" in there
-    assert holding(us.folder / "b") != []
+    assert holding(travellers.folder / "b") != []
     travel(b)
-    assert holding(us.folder / "b") == [] and holding(us.folder / "c") == []
+    assert holding(travellers.folder / "b") == [] and holding(travellers.folder / "c") == []
     assert state(a) == state(b) == state(fresh)
     for home in (a, b, fresh):
         assert home.session("s-1").verify().ok
         assert (travel(home).up, travel(home).down) == (0, 0)
     # A copy of b from before, put back: it learns of the tombstone before it says anything.
     b.close()
-    shutil.rmtree(us.folder / "b")
-    shutil.copytree(old, us.folder / "b")
+    shutil.rmtree(travellers.folder / "b")
+    shutil.copytree(old, travellers.folder / "b")
     shutil.rmtree(old)
-    b = us.reopen("b")
-    assert holding(us.folder / "b") != []
+    b = travellers.reopen("b")
+    assert holding(travellers.folder / "b") != []
     travel(b)
-    assert holding(us.folder / "b") == []
+    assert holding(travellers.folder / "b") == []
     travel(a)
     assert state(a) == state(b)
-    assert WORD.encode() not in on_remote(us.make("d"))
+    assert WORD.encode() not in on_remote(travellers.make("d"))
 
 
 def test_a_session_that_one_device_forgets_is_gone_everywhere(
-    us: Travellers, both: tuple[Holdfast, Holdfast]
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:
     a, b = both
     b.session("s-1").note(f"{WORD} meanwhile")
@@ -140,19 +131,19 @@ def test_a_session_that_one_device_forgets_is_gone_everywhere(
     travel(b)
     travel(a)
     for name in "ab":
-        assert holding(us.folder / name) == []
+        assert holding(travellers.folder / name) == []
     assert hashes(a, "s-1") == hashes(b, "s-1")
     assert b.store.catalogue() == []
-    assert WORD.encode() not in on_remote(us.make("c"))
+    assert WORD.encode() not in on_remote(travellers.make("c"))
 
 
 def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
-    us: Travellers, both: tuple[Holdfast, Holdfast]
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:
     a, _ = both
     a.session("s-1").forget()
     travel(a)
-    (moved,) = travel(us.make("c")).sessions
+    (moved,) = travel(travellers.make("c")).sessions
     assert moved.down and not moved.new
 
 
@@ -172,31 +163,31 @@ def late(both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("late")
 def test_what_is_pushed_too_late_is_replaced_by_whoever_forgot_it(
-    us: Travellers, both: tuple[Holdfast, Holdfast]
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:
     a, b = both
-    assert OTHER.encode() in on_remote(us.make("c"))
+    assert OTHER.encode() in on_remote(travellers.make("c"))
     travel(a)
-    assert OTHER.encode() not in on_remote(us.make("d"))
+    assert OTHER.encode() not in on_remote(travellers.make("d"))
     travel(b)
-    assert [holding(us.folder / name, OTHER) for name in "ab"] == [[], []]
+    assert [holding(travellers.folder / name, OTHER) for name in "ab"] == [[], []]
     assert state(a) == state(b)
     assert [(travel(home).up, travel(home).down) for home in both] == [(0, 0), (0, 0)]
 
 
 @pytest.mark.usefixtures("late")
 def test_what_is_pushed_too_late_is_replaced_by_whoever_did_so(
-    us: Travellers, both: tuple[Holdfast, Holdfast]
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:
     _, b = both
     travel(b, push=False)
-    assert holding(us.folder / "b", OTHER) == []
+    assert holding(travellers.folder / "b", OTHER) == []
     travel(b, pull=False)
-    assert OTHER.encode() not in on_remote(us.make("c"))
+    assert OTHER.encode() not in on_remote(travellers.make("c"))
 
 
 def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
-    us: Travellers, both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch
+    travellers: Travellers, both: tuple[Holdfast, Holdfast], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, _ = both
     a.session("s-1").forget(numbers(a)[0])
@@ -207,15 +198,17 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
         )
     )
     travel(a)
-    (moved,) = travel(us.make("c"), push=False).sessions
+    (moved,) = travel(travellers.make("c"), push=False).sessions
     assert isinstance(moved.error, Tampered) and "nobody who may forget it" in str(moved.error)
 
 
-def test_the_storage_sees_nothing_of_it(us: Travellers, both: tuple[Holdfast, Holdfast]) -> None:
+def test_the_storage_sees_nothing_of_it(
+    travellers: Travellers, both: tuple[Holdfast, Holdfast]
+) -> None:
     a, _ = both
-    names = {one.name for one in folder_of(us).list("s/")}
+    names = {one.name for one in folder_of(travellers).list("s/")}
     a.session("s-1").forget(*numbers(a))
     travel(a)
-    assert holding(us.folder / "remote", "forgotten") == []
-    left = {one.name for one in folder_of(us).list("s/")}
+    assert holding(travellers.folder / "remote", "forgotten") == []
+    left = {one.name for one in folder_of(travellers).list("s/")}
     assert len(names - left) >= 2  # the packs that held it are gone from there

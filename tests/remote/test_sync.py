@@ -27,6 +27,7 @@ from holdfast.model.event import NoteAdded
 from holdfast.remote import FORMAT, Object
 from holdfast.remote import names as named
 from holdfast.remote.careful import Careful
+from holdfast.session import Session
 from holdfast.testing.storage import MemoryRemote
 from holdfast.travel import parcels
 from holdfast.travel.alone import alone
@@ -413,6 +414,16 @@ LIES: list[tuple[Callable[[MemoryRemote], None], type[HoldfastError]]] = [
 ]
 
 
+def two_sessions(home: Holdfast, remote: MemoryRemote) -> list[Session]:
+    """Two sessions that a device put there in several packs each."""
+    sessions = [home.start(goal) for goal in ("one", "two")]
+    for n in range(3):
+        for session in sessions:
+            session.note(f"note {n}")
+        travel(home, remote=remote)
+    return sessions
+
+
 @pytest.mark.parametrize(("lie", "kind"), LIES, ids=lambda one: getattr(one, "__name__", ""))
 def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
     travellers: Travellers,
@@ -421,11 +432,7 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
     kind: type[HoldfastError],
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
-    sessions = [a.start(goal) for goal in ("one", "two")]
-    for n in range(3):
-        for session in sessions:
-            session.note(f"note {n}")
-        travel(a, remote=remote)
+    sessions = two_sessions(a, remote)
     honest = dict(remote.objects)
     lie(remote)
     report = travel(b, remote=remote)
@@ -454,11 +461,7 @@ def test_what_a_storage_damaged_is_put_there_again_by_whoever_has_it(
     kind: type[HoldfastError],
 ) -> None:
     a, b = travellers.make("a"), travellers.make("b")
-    sessions = [a.start(goal) for goal in ("one", "two")]
-    for n in range(3):
-        for session in sessions:
-            session.note(f"note {n}")
-        travel(a, remote=remote)
+    sessions = two_sessions(a, remote)
     lie(remote)
     assert type(travel(b, remote=remote).worst) is kind
     travel(a, remote=remote, again=True)

@@ -276,19 +276,24 @@ def test_who_writes_on_takes_one_round_trip_and_who_is_behind_decides_again(
     other.close()
 
 
-def test_a_server_that_restarts_is_waited_for(tmp_path: Path, pg_server: PgServer) -> None:
-    place = PostgresPlace(pg_server.url, tmp_path / "home")
-    store = opened(place)
-    put(store, "s1", batch("a"))
-    pg_server.stop()
+def put_while_it_starts(store: Store, server: PgServer) -> None:
+    """Append something to a server that is down, and then starts."""
     try:
         # It ends with the thread that started it, so it is the writer who gets one of its own.
         writing = threading.Thread(target=lambda: put(store, "s1", batch("b")))
         writing.start()
         time.sleep(0.2)
     finally:
-        pg_server.start()
+        server.start()
     writing.join(60)
+
+
+def test_a_server_that_restarts_is_waited_for(tmp_path: Path, pg_server: PgServer) -> None:
+    place = PostgresPlace(pg_server.url, tmp_path / "home")
+    store = opened(place)
+    put(store, "s1", batch("a"))
+    pg_server.stop()
+    put_while_it_starts(store, pg_server)
     assert texts(store, "s1") == ["a", "b"]
     store.close()
 
@@ -302,13 +307,7 @@ def test_a_process_that_begins_while_the_server_restarts_waits_for_it(
     first.close()
     pg_server.stop()
     later = opened(place)
-    try:
-        writing = threading.Thread(target=lambda: put(later, "s1", batch("b")))
-        writing.start()
-        time.sleep(0.2)
-    finally:
-        pg_server.start()
-    writing.join(60)
+    put_while_it_starts(later, pg_server)
     assert texts(later, "s1") == ["a", "b"]
     later.close()
 

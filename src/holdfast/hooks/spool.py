@@ -346,7 +346,7 @@ def _write_number(fd: int, line: str) -> None:
         os.ftruncate(fd, 0)
         os.pwrite(fd, line.encode(), 0)
     except OSError:
-        pass
+        pass  # they do not find it then
 
 
 _NOBODY = Sender("-", "-", "-", "-", "-", "-")

@@ -47,9 +47,11 @@ ALLOWED = {
     "intake": "redact text model.*",
     "derived": "model.* store",
     "soundness": "errors derived model.* store",
-    "journal": "errors clock derived intake redact sha soundness text model.* store store.runs",
+    "union": "errors clock derived sha soundness model.* store",
+    "journal": "errors clock derived intake redact sha soundness text union model.* store"
+    " store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
-    "restore": "errors derived files pack journal model.* store",
+    "restore": "errors derived files pack journal model.* store union",
     "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
     " model.* pack process redact store timeline",
     "move": "errors backup derived model.* sha soundness store store.carry",
@@ -199,7 +201,7 @@ THIRD_PARTY = {
     " arrival erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"
-    " prove recover revisit session soundness testing.* timeline touch transcript.* workflow"
+    " prove recover revisit session soundness testing.* timeline touch transcript.* union workflow"
     " mcp.* retell remote.*",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version

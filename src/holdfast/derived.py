@@ -7,7 +7,7 @@ made again from the events, so what is damaged or of another version is folded a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -17,7 +17,7 @@ from holdfast.model.event import Body, Event, Sealed
 from holdfast.model.fold import FOLD_VERSION, fold
 from holdfast.model.state import TABLES, Core, Row, Rows, State
 from holdfast.model.summary import summary
-from holdfast.store import Stored, View
+from holdfast.store import Batch, Entry, Stored, View
 
 _CACHED_ROWS = 4096
 
@@ -152,6 +152,18 @@ def listing(state: State) -> dict[str, object]:
         "updated": core.updated_at,
         "summary": encode(summary(state)).decode(),
     }
+
+
+def rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
+    """The batch that puts a whole fold in the place of all that was derived before."""
+    return Batch(
+        entries=entries,
+        core=encode(state.core),
+        fold=FOLD_VERSION,
+        rows=all_rows(state),
+        listing=listing(state),
+        fresh_rows=True,
+    )
 
 
 def content_of(body: Body) -> str:

@@ -10,30 +10,36 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.clock import Clock, derived_id, new_id, short_id
-from holdfast.derived import News, StoredRows, all_rows, as_sealed, encode, listing, load, read
+from holdfast.derived import (
+    News,
+    StoredRows,
+    all_rows,
+    encode,
+    listing,
+    load,
+    read,
+    rebuilt,
+)
 from holdfast.errors import Busy, Damaged, NoSession, Refused
 from holdfast.intake import admit, admit_actor, remains
 from holdfast.model import event as ev
 from holdfast.model import tombstone
-from holdfast.model.chain import check_link, next_of
+from holdfast.model.chain import next_of
 from holdfast.model.event import Body, Event, Sealed
-from holdfast.model.fold import FOLD_VERSION, advance, comes_after, extend, fold, follows
-from holdfast.model.merge import in_order
+from holdfast.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from holdfast.model.rules import allow, decide, report, weigh
 from holdfast.model.state import Core, State
-from holdfast.model.tombstone import Entitled, Rights, Tombstones, anyone
+from holdfast.model.tombstone import Entitled, Rights, Tombstones
 from holdfast.redact import Redactor
 from holdfast.sha import digest_of
-from holdfast.store import Batch, Entry, Head, Spot, Store, Stored, View
+from holdfast.store import Batch, Entry, Head, Spot, Store, View
 from holdfast.text import terminal
 
 TYPE_CHECKING = False
@@ -42,11 +48,10 @@ if TYPE_CHECKING:
     from holdfast.soundness import Finding, Report
     from holdfast.store import Along
     from holdfast.store.runs import Change
+    from holdfast.union import Arrival, Arrived
 
 Rule = Callable[[State, Body], list[Body]]
 Maker = Callable[[State], Sequence[Body]]
-Arrived = tuple[Sealed, ev.Header, str]
-"""An event from elsewhere that was checked by itself, its header, and its hash."""
 
 _LAST_MS = 2**53 - 1
 _MOST_TOGETHER = 10_000
@@ -321,55 +326,26 @@ class Journal:
         they were erased here, by whom ever. With `fills` whoever sends events vouches for them:
         what is held without content, though nobody entitled had it erased, gets it.
         """
-        arrival = _Arrival(session, list(incoming), entitled, gone, fills=fills)
+        from holdfast.union import Arrival
+
+        arrival = Arrival(session, list(incoming), entitled, gone, fills=fills)
         if entitled and arrival.is_the_end and self._says(session):
-            return self._absorb_the_end(session, arrival.events)
+            return self._absorb_the_end(session, arrival)
         may = entitled or (lambda device, of: self.rights(session).may_erase(device, of))
         hearsay = set[str]() if arrival.is_the_end else self.store.remotes.hearsay()
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
-            was_over = self._state(view)[0].core.forgotten
-            if was_over and entitled is None:
-                raise _forgotten_here(session)
-            # What was forgotten here stays so, whoever writes on elsewhere.
-            is_over = was_over or arrival.is_the_end
-            meeting = arrival.meet(list(view.events()), anyone if is_over else may, hearsay)
+            meeting = arrival.meet(view, self._state(view)[0].core, may, hearsay)
             added[0] = len(meeting.fresh)
-            if not meeting.changes_something and not (blobs and meeting.held):
-                return None
-            return self._merged(view, meeting, blobs)
+            return meeting.batch(view, blobs, self._clock) if meeting.changes(blobs) else None
 
         try:
             self.store.append(session, plan, create=True, blobs=blobs)
         except Busy as error:
             _require_undone(error)
         return added[0]
-
-    def hear(
-        self,
-        incoming: Iterable[Sealed],
-        entitled: Entitled | None = None,
-        *,
-        fresh: Sequence[Sealed] = (),
-    ) -> None:
-        """Before events come from elsewhere: which of those that are `fresh` are hearsay.
-
-        Anyone can write any id into a file: so tombstones are, and the first event under each id
-        of ours. Where whoever sent one is `entitled` to speak for the device that it names, it is
-        not, even if it came in a file before.
-        """
-        remotes = self.store.remotes
-        if entitled is None:
-            stones = [sealed.hash for sealed in filter(_is_stone, fresh)]
-            remotes.heard([*stones, *_first_under(self.store.devices(), fresh)], vouched=False)
-            return
-        known, new = remotes.hearsay(), {sealed.hash for sealed in filter(_is_stone, fresh)}
-        for sealed in incoming if known or new else ():
-            if sealed.hash in known | new:
-                device = ev.parse_header(sealed.header).device
-                remotes.heard([sealed.hash], vouched=entitled(device, device))
 
     def rights(self, session: str) -> Rights:
         """Who may erase in a session, by what is known in this home."""
@@ -395,41 +371,22 @@ class Journal:
         except NoSession:
             return False
 
-    def _absorb_the_end(self, session: str, incoming: Sequence[Sealed]) -> int:
+    def _absorb_the_end(self, session: str, arrival: Arrival) -> int:
         """Take a whole session's tombstone, of one who may say so: all content goes."""
         added: list[int] = [0]
 
         def plan(view: View) -> Batch:
             _require_listed_well(view)
             self._let_go(view.session)
-            held = [Stored(one.seq, one.header, None, None) for one in view.events()]
-            fresh = _new_events(session, held, incoming)
-            added[0] = len(fresh)
-            return self._merged(view, _Meeting(held, fresh, anyone), ())
+            meeting = arrival.end(view)
+            added[0] = len(meeting.fresh)
+            return meeting.batch(view, (), self._clock)
 
         try:
             self.store.erase(session, plan)
         except Busy as error:
             _require_undone(error)
         return added[0]
-
-    def _merged(self, view: View, meeting: _Meeting, blobs: Sequence[tuple[str, bytes]]) -> Batch:
-        fresh = meeting.fresh
-        headers = [ev.parse_header(sealed.header) for sealed in fresh]
-        # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
-        entries = [
-            Entry(s.header, s.salt, s.data, h.id) for s, h in zip(fresh, headers, strict=True)
-        ]
-        batch = _rebuilt(fold([*map(read, meeting.held), *map(ev.read, fresh)]), entries)
-        batch.erased, batch.filled = meeting.erased or None, meeting.filled
-        if batch.erased or batch.filled:
-            _require_intact(view)
-        if batch.filled or not meeting.names_all(digest for digest, _ in blobs):
-            batch.erased = meeting.erased
-        if any(header.device == view.device for header in headers):
-            # Events under our own id that we did not write: a copy of this home wrote them.
-            batch.device = short_id(self._clock, 12)
-        return batch
 
     def go_on(
         self,
@@ -443,6 +400,8 @@ class Journal:
         by itself. Where that is not so nothing is taken, and `absorb` has to look closer: at
         tombstones too, which may have to erase something.
         """
+        from holdfast.union import continued
+
         taken: list[bool] = [False]
         if not tombstone.KINDS.isdisjoint({head.kind for _, head, _ in arrived}):
             return False
@@ -450,10 +409,9 @@ class Journal:
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
             state, fresh = self._state(view)
-            if not _goes_on(view, state.core, arrived):
-                return None
-            taken[0] = True
-            return _continued(state, arrived, fresh=fresh)
+            batch = continued(view, state, arrived, fresh=fresh)
+            taken[0] = batch is not None
+            return batch
 
         self.store.append(session, plan, create=True, blobs=blobs)
         return taken[0]
@@ -481,7 +439,7 @@ class Journal:
             batch = writing.record([ev.SessionForgotten()])
             # The event itself is erased too: it says all by its kind.
             self._let_go(view.session)
-            left = _rebuilt(fold(map(_erased, [*view.events(), *batch.entries])))
+            left = rebuilt(fold(map(_erased, [*view.events(), *batch.entries])))
             batch.core, batch.rows, batch.listing = left.core, left.rows, left.listing
             return batch
 
@@ -495,12 +453,14 @@ class Journal:
         A copy of one under another hash goes with it. Returns the events that lost something now,
         as they were: none the second time.
         """
+        from holdfast.soundness import require_intact
+
         done: list[Event] = []
         entitled = self._entitled_elsewhere(session)
 
         def plan(view: View) -> Batch | None:
             _require_listed_well(view)
-            _require_intact(view)
+            require_intact(view)
             events = list(map(read, view.events()))
             done[:], named = _to_forget(events, hashes, entitled)
             if not done and not named:
@@ -508,7 +468,7 @@ class Journal:
             self._let_go(view.session)
             writing = _Writing(self._clock, view, fold(events), fresh=True, actor=self.actor(actor))
             moves = [self.admit(body) for body in _tombstones(named, because)]
-            batch = writing.record(moves) if moves else _rebuilt(writing.state)
+            batch = writing.record(moves) if moves else rebuilt(writing.state)
             batch.erased = [event.seq for event in done]
             return batch
 
@@ -530,7 +490,7 @@ class Journal:
         def plan(view: View) -> Batch:
             stored = list(view.events())
             state = fold(map(read, stored))
-            batch = _rebuilt(state)
+            batch = rebuilt(state)
             # Damaged events must never be given a sum that fits them.
             batch.resum = not list(chain_findings(view, stored))
             if batch.resum and view.remembered is None:
@@ -560,168 +520,10 @@ class Journal:
         return verify(self.store, session)
 
 
-class _Arrival:
-    """Events that come into a session, and in whose name.
-
-    Who is `entitled` to speak for others says it of a device; without that they come in a file,
-    and `is_the_end` of the session if anyone says so: where nothing is held of it, a file that has
-    its end has nothing else.
-    """
-
-    def __init__(
-        self,
-        session: str,
-        events: Sequence[Sealed],
-        entitled: Entitled | None,
-        gone: Set[str],
-        *,
-        fills: bool,
-    ) -> None:
-        self._session, self.events, self._entitled = session, events, entitled
-        self._gone, self._fills = gone, fills
-        stones = Tombstones(map(ev.read, filter(_is_stone, events)))
-        self.is_the_end = stones.erase_all(entitled or anyone)
-
-    def meet(self, held: Sequence[Stored], may: Entitled, hearsay: Set[str]) -> _Meeting:
-        """What becomes of these and of what is held, where those erase who `may`."""
-        fresh = _new_events(self._session, held, self.events)
-        meeting = _Meeting(held, fresh, may, self._gone, hearsay)
-        if self._fills:
-            meeting.fill(self.events)
-        if self._entitled is None:
-            meeting.spare_what_is_held()
-        elif meeting.is_ended_by_others:
-            raise _forgotten_by_others(self._session)
-        return meeting
-
-
-class _Meeting:
-    """Events that are held and others that come: what becomes of both by the tombstones of all.
-
-    `held` and `fresh` are those events as they are from now on, `erased` the arrival numbers of
-    held ones that lose their content.
-    """
-
-    def __init__(
-        self,
-        held: Sequence[Stored],
-        fresh: Sequence[Sealed],
-        entitled: Entitled,
-        gone: Set[str] = frozenset(),
-        hearsay: Set[str] = frozenset(),
-    ) -> None:
-        """`gone` events were erased here before; what is `hearsay` erases nothing."""
-        said = [*map(read, filter(_is_stone, held)), *map(ev.read, filter(_is_stone, fresh))]
-        self._stones = Tombstones(said)
-        self._vouched = Tombstones(event for event in said if event.hash not in hearsay)
-        self._entitled, self._gone, self._all_held = cache(entitled), gone, list(held)
-        self.erased = [s.seq for s in held if s.data is not None and self._goes(s)]
-        self.filled: list[tuple[int, bytes, bytes]] = []
-        lost = set(self.erased)
-        self.held = [_blank(s) if s.seq in lost else s for s in held]
-        self.fresh = [Sealed(s.header, None, None) if self._goes(s) else s for s in fresh]
-
-    def spare_what_is_held(self) -> None:
-        """Nothing that is held is erased, whoever said so."""
-        self.held, self.erased = self._all_held, []
-
-    def fill(self, incoming: Iterable[Sealed]) -> None:
-        """Give what is held without its content, though nobody entitled had it erased, that.
-
-        It came in a file, perhaps, from someone who had forgotten their copy.
-        """
-        if all(one.data is not None or _is_stone(one) for one in self.held):
-            return
-        known = {one.hash: one for one in incoming if one.data is not None}
-        for at, one in enumerate(self.held):
-            new = known.get(digest_of(one.header)) if one.data is None else None
-            if new is not None and new.salt and new.data is not None and not self._goes(one):
-                self.filled.append((one.seq, new.salt, new.data))
-                self.held[at] = Stored(one.seq, one.header, new.salt, new.data)
-
-    def _goes(self, one: Stored | Sealed) -> bool:
-        if not self._stones:
-            return False
-        head, hash = ev.parse_header(one.header), digest_of(one.header)
-        if hash in self._gone and self._stones.name(head, hash):
-            return True
-        return self._vouched.erase(head, hash, self._entitled)
-
-    @property
-    def changes_something(self) -> bool:
-        return bool(self.fresh or self.erased or self.filled)
-
-    @property
-    def is_ended_by_others(self) -> bool:
-        """Whether somebody forgot the session who may not have its content erased."""
-        return bool(self._stones.whole) and not self._stones.erase_all(self._entitled)
-
-    def names_all(self, digests: Iterable[str]) -> bool:
-        """Whether each of these contents may stay: some event names it, or none is erased."""
-        from holdfast.model.content import blob_names, may_name
-
-        wanted = set(digests)
-        every: list[Stored | Sealed] = [*self.held, *self.fresh]
-        if all(one.data is not None for one in every):
-            return True
-        for one in every:
-            if wanted and one.data is not None and may_name(one.data):
-                wanted -= set(blob_names(Sealed(one.header, one.salt, one.data)))
-        return not wanted
-
-
-def _forgotten_here(session: str) -> Refused:
-    return Refused(
-        f"session {session} was forgotten here",
-        why="its content must not come back",
-        hint="import it under another home if you want it again",
-    )
-
-
-def _forgotten_by_others(session: str) -> Refused:
-    return Refused(
-        f"session {session} was forgotten by someone else",
-        why="it is not theirs to forget, and is kept here",
-        session=session,
-    )
-
-
-def _is_stone(one: Stored | Sealed) -> bool:
-    """Whether an event may be a tombstone; few are, and only these are read."""
-    return b".forgotten" in one.header
-
-
-def _first_under(devices: Set[str], events: Iterable[Sealed]) -> list[str]:
-    """Of each of these devices the hash of the first event."""
-    found: dict[str, tuple[int, str]] = {}
-    for sealed in events:
-        head = ev.parse_header(sealed.header)
-        if head.device in devices:
-            found[head.device] = min(
-                found.get(head.device, (head.n, sealed.hash)), (head.n, sealed.hash)
-            )
-    return [hash for _, hash in found.values()]
-
-
-def _blank(stored: Stored) -> Stored:
-    return Stored(stored.seq, stored.header, None, None)
-
-
 def _require_undone(error: Busy) -> None:
     """Old pages that someone still reads go with the next write; what came is taken."""
     if error.operation != "delete":
         raise error
-
-
-def _require_intact(view: View) -> None:
-    """The sum over the events is made anew when some are erased: it must not hide a damage."""
-    if not view.intact():
-        raise Damaged(
-            f"events of session {view.session} are damaged",
-            why="nothing was erased",
-            hint="holdfast doctor --fix, then again",
-            session=view.session,
-        )
 
 
 def _to_forget(
@@ -878,76 +680,6 @@ def _require_listed_well(view: View) -> None:
         )
 
 
-def _rebuilt(state: State, entries: Sequence[Entry] = ()) -> Batch:
-    """The batch that puts a whole fold in the place of all that was derived before."""
-    return Batch(
-        entries=entries,
-        core=encode(state.core),
-        fold=FOLD_VERSION,
-        rows=all_rows(state),
-        listing=listing(state),
-        fresh_rows=True,
-    )
-
-
-def _continued(state: State, arrived: Sequence[Arrived], *, fresh: bool) -> Batch:
-    """The batch of events that came from elsewhere and go on from a state, which they extend."""
-    for sealed, head, hash in arrived:
-        extend(state, Event(head, hash, ev.decode_body(head.kind, sealed.data)))
-    shown, rows = listing(state), state.rows
-    changed = rows.take_changes() if isinstance(rows, StoredRows) else all_rows(state)
-    return Batch(
-        # Found by id too: whoever repeats a keyed call after a restore must not do it twice.
-        entries=[Entry(one.header, one.salt, one.data, head.id) for one, head, _ in arrived],
-        core=encode(state.core),
-        fold=FOLD_VERSION,
-        rows=changed,
-        listing=shown,
-        fresh_rows=fresh,
-    )
-
-
-def _goes_on(view: View, core: Core, arrived: Sequence[Arrived]) -> bool:
-    """Whether events are all new and simply go on: each from everything before it.
-
-    Their links lead only to heads that are held and to each other.
-    """
-    if core.forgotten or (arrived and arrived[0][1].session != (core.session or view.session)):
-        return False
-    known = {
-        head[1]: _head_of(arrived[0][1], device, head)
-        for device, chain in core.chains.items()
-        for head in chain.heads
-    }
-    own, get = view.device, known.get
-    tips, clock = core.tips, core.clock
-    for _, head, hash in arrived:
-        if head.device == own or check_link(head, get) or not comes_after(tips, clock, head):
-            return False
-        known[hash] = head
-        tips, clock = [hash], head.clock
-    ids = [head.id for _, head, _ in arrived]
-    return len(set(ids)) == len(ids) and not (view.exists and _holds_any(view, ids))
-
-
-def _head_of(like: ev.Header, device: str, head: tuple[int, str, int]) -> ev.Header:
-    """As much of the header of a chain's last event as a link is checked against."""
-    return msgspec.structs.replace(like, device=device, n=head[0], clock=head[2])
-
-
-_ID = re.compile(rb'\{"v":[0-9]+,"id":"([^"\\]+)",')
-
-
-def _holds_any(view: View, ids: Sequence[str]) -> bool:
-    """Whether an event is held under one of these ids; only those without a key must be read."""
-    return view.has_any(ids) or not set(ids).isdisjoint(map(_id_of, view.keyless()))
-
-
-def _id_of(stored: Stored) -> str:
-    found = _ID.match(stored.header)
-    return found[1].decode() if found else ev.parse_header(stored.header).id
-
-
 def own_head(view: View, core: Core) -> Head | None:
     """The end of the chain that this device writes; None if it wrote none, or one with forks."""
     chain = core.chains.get(view.device)
@@ -978,23 +710,6 @@ def _lost_head(left: Head | None, core: Core) -> list[tuple[str, int, str]]:
     if [1 for n, digest, _ in heads if left.n < n or digest == left.hash]:
         return []
     return [(left.device, left.n, left.hash)]
-
-
-def _new_events(session: str, held: Sequence[Stored], incoming: Sequence[Sealed]) -> list[Sealed]:
-    """The events not held yet, in an order in which each follows its parents; all are checked."""
-    headers = {as_sealed(stored).hash: ev.parse_header(stored.header) for stored in held}
-    fresh = {s.hash: s for s in incoming if s.hash not in headers}
-    ordered = in_order(map(ev.read, fresh.values()))
-    for event in ordered:
-        sealed = fresh[event.hash]
-        wrong = ev.check(sealed, event.head)
-        if event.head.session.lower() != session.lower():
-            wrong = f"it belongs to session {event.head.session}"
-        wrong = wrong or check_link(event.head, headers.get)
-        if wrong:
-            raise Damaged(f"event {event.address} cannot be taken", why=wrong, session=session)
-        headers[event.hash] = event.head
-    return [fresh[event.hash] for event in ordered]
 
 
 def _same_call(key: str, earlier: Event, move: Body) -> Event:

@@ -20,6 +20,7 @@ from holdfast.model.merge import in_order
 from holdfast.model.tombstone import Entitled, Tombstones, anyone
 from holdfast.pack import Blob, Item, Limits, Range
 from holdfast.store import Store
+from holdfast.union import hear, is_stone
 
 _BLOBS_AT_ONCE = 64 << 20
 UNREADABLE = (Damaged, InvalidInput, Outdated)
@@ -185,13 +186,13 @@ def take(
     if verdict.why:
         raise Refused(f"session {session} was not taken", why=verdict.why, session=session)
     fresh = verdict.fresh
-    journal.hear(events, entitled, fresh=fresh)
+    hear(journal.store, events, entitled, fresh=fresh)
     # A tombstone that came in a file before is obeyed now that someone vouches for it, and what
     # a file came without is taken.
-    is_stone = any(b".forgotten" in sealed.header for sealed in events)
+    has_stone = any(map(is_stone, events))
     more = [sealed for sealed in events if sealed.hash in verdict.blank]
     new = 0
-    if fresh or is_stone or more:
+    if fresh or has_stone or more:
         given = [*fresh, *more]
         new = journal.absorb(session, given, blobs, entitled=entitled, fills=True)
     if not verdict.left_out:
@@ -402,7 +403,7 @@ class _Merging:
         if not verdict.why:
             is_word = not self._manner.foreign and not verdict.kept
             speaks = may or (anyone if is_word else None)
-            self._journal.hear(self._events, speaks, fresh=verdict.fresh)
+            hear(self._journal.store, self._events, speaks, fresh=verdict.fresh)
 
     def _judged(self) -> _Verdict:
         if self._verdict is None:

@@ -170,3 +170,14 @@ def _listing_findings(view: View) -> Iterator[Finding]:
     for name, value in listing(load(view)[0]).items():
         if name in listed and listed[name] != value:
             yield Finding("catalogue", f"the listed {name} differs from the journal")
+
+
+def require_intact(view: View) -> None:
+    """The sum over the events is made anew when some are erased: it must not hide a damage."""
+    if not view.intact():
+        raise Damaged(
+            f"events of session {view.session} are damaged",
+            why="nothing was erased",
+            hint="holdfast doctor --fix, then again",
+            session=view.session,
+        )

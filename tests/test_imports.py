@@ -147,7 +147,7 @@ ALLOWED = {
     "travel.remotes": "errors home remote remote.names store.remotes travel.reach",
     "travel.visit": "holdfast erasure errors files home remote remote.names store.remotes text"
     " travel.*",
-    "travel.background": "holdfast errors config files home verb.travel",
+    "travel.background": "holdfast errors config files home home.travel",
     "sealed_export": "holdfast errors files home keychain remote remote.* text",
     "sharing": "errors home keychain remote remote.* store.remotes text travel.alone"
     " travel.circling travel.reach travel.session_keys travel.visit",
@@ -159,17 +159,17 @@ ALLOWED = {
     "beginning": "holdfast errors choice clock home model.* place process session sha"
     " text workflow",
     "verb.agent": "model.event session text",
-    "verb.travel": "holdfast arrival home keychain layout layout.customs remote.circle"
-    " remote.code sharing store.remotes travel travel.background travel.remotes travel.visit who",
     "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.* who",
-    "home": "holdfast errors adopt backup beginning chore cleanup clock config contract convert"
-    " derived doctor essay expiry files found glance greeting hooks hooks.install"
-    " hooks.spool hooks.survey ingest journal"
-    " layout.ai_session layout.contract"
-    " arrival layout.translate live mirror pack orchestrator place process recover redact restore"
-    " session soundness store store.bound store.local text timeline verb verb.travel view workflow"
-    " who workspace model.* move retell sealed_export",
+    "home.layout": "holdfast adopt cleanup config contract convert essay found glance home"
+    " layout.ai_session layout.contract live model.* orchestrator recover retell session"
+    " store.bound workflow",
+    "home.travel": "holdfast arrival home keychain layout layout.customs remote.circle"
+    " remote.code sharing store.remotes travel travel.background travel.remotes travel.visit who",
+    "home": "holdfast errors arrival backup beginning chore clock config derived doctor expiry"
+    " files greeting home.* hooks hooks.install hooks.spool hooks.survey ingest journal"
+    " layout.translate mirror move pack place process recover redact restore sealed_export session"
+    " soundness store store.local text verb view who workspace",
     "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
     " place process rebuild recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",
@@ -234,8 +234,8 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 
 # Modules that every `holdfast status` loads, and what is too heavy to be loaded with them.
 HOT = """
-    holdfast errors choice clock config files home place process
-    session sha text timing verb verb.essay verb.plan verb.settle verb.travel view workspace store.*
+    holdfast errors choice clock config files home.* place process
+    session sha text timing verb verb.essay verb.plan verb.settle view workspace store.*
     cli cli.arguments cli.dispatch cli.light cli.screen cli.status cli.table
 """
 HEAVY = """

@@ -18,6 +18,8 @@ from holdfast import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     Row = tuple[int, str, int, int]  # pid, state, parent, start
 
 INIT = 1
@@ -102,6 +104,24 @@ def ancestors(limit: int = 64, *, pid: int | None = None) -> list[ProcessId]:
         if row is not None and row[3] > child[3]:
             break
     return found
+
+
+def same_hands(held: Sequence[str]) -> set[str]:
+    """Of these processes the ones that work for whom we do: it, and others it started."""
+    if not held:
+        return set()
+    ours = set(map(str, ancestors()))
+    agents = ours.intersection(held)
+    return ours | {process for process in held if agents and _above(process) & agents}
+
+
+def _above(process: str) -> set[str]:
+    try:
+        found = list(map(str, ancestors(pid=ProcessId.parse(process).pid)))
+    except ValueError:
+        return set()
+    # Elsewhere its number is that of another process.
+    return set(found) if found[:1] == [process] else set()
 
 
 def liveness(process: ProcessId) -> str:

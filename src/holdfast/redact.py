@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_right
 
 from holdfast.errors import InvalidInput
 
@@ -346,6 +345,8 @@ def _cut(text: str, spans: Spans, name: str) -> str:
 
 def _widen(start: int, end: int, tokens: list[tuple[int, int]]) -> tuple[int, int]:
     """The span with every token it cuts into; empty if it takes nothing but one token."""
+    from bisect import bisect_right
+
     first = tokens[bisect_right(tokens, start, key=_first) - 1] if tokens else (0, 0)
     last = tokens[bisect_right(tokens, end - 1, key=_first) - 1] if tokens else (0, 0)
     if start == end:

@@ -24,7 +24,7 @@ HEAVY = set(
     """.split()
 )
 MOST_FOR_STATUS = 72
-MOST_FOR_NOTE = 102
+MOST_FOR_NOTE = 101
 MOST_FOR_BRIEF = 118
 
 

@@ -17,7 +17,7 @@ import os
 
 from holdfast import files
 from holdfast.errors import Busy, HoldfastError
-from holdfast.verb.travel import MOMENTS
+from holdfast.home.travel import MOMENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

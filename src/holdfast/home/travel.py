@@ -42,14 +42,10 @@ class TravelVerbs:
     """Called for the passphrase of this device's key, once in a process, if it has one."""
     _look_again_at = 0.0
 
-    @property
-    def _home(self) -> Holdfast:
-        """This object, as the home that it is part of."""
-        from holdfast.home import Holdfast
+    if TYPE_CHECKING:
 
-        if not isinstance(self, Holdfast):
-            raise TypeError("these are verbs of a home")
-        return self
+        @property
+        def _home(self) -> Holdfast: ...
 
     def device(self, id: str) -> str:
         """What people call the device that wrote a chain; the id itself where nobody told."""

@@ -14,65 +14,39 @@ from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.config import load as load_settings
 from holdfast.errors import HoldfastError, NoSession
+from holdfast.home.layout import LayoutVerbs
+from holdfast.home.travel import TravelVerbs
 from holdfast.store import Store, open_store
 from holdfast.store.local import Holder
 from holdfast.text import terminal
-from holdfast.verb.travel import TravelVerbs
 from holdfast.view import listing, look
 from holdfast.workspace import Workspace, find_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-    from holdfast.adopt import Adopted
     from holdfast.backup import Saved
-    from holdfast.cleanup import Put, Wanted
-    from holdfast.contract import Contract
-    from holdfast.convert import Converted
     from holdfast.doctor import Mended
-    from holdfast.essay import Listed
-    from holdfast.found import Find
-    from holdfast.found import Report as FileReport
     from holdfast.hooks.install import Ground
     from holdfast.hooks.install import Plan as AgentPlan
     from holdfast.ingest import Ingested
     from holdfast.journal import Journal
-    from holdfast.layout.ai_session import Report as FeatureReport
-    from holdfast.layout.contract import Verdict
     from holdfast.layout.translate import Move
-    from holdfast.live import Live
     from holdfast.mirror import Ahead, Mirror
-    from holdfast.model.event import Event
-    from holdfast.model.plan import Workflow
     from holdfast.move import Moved, OnPart
-    from holdfast.recover import Case
     from holdfast.restore import Outcome
-    from holdfast.retell import OnPart as OnTranscript
-    from holdfast.retell import Retold
     from holdfast.session import Session
     from holdfast.soundness import Report
-    from holdfast.store.bound import Binding
     from holdfast.verb import Recorder
-    from holdfast.workflow import Checked
-    from holdfast.workflow import Listed as ListedWorkflow
 
     Notice = Callable[[str], None]
     # `list` is a verb of this class, so types that name the builtin are spelled here.
     Listings = list[dict[str, Any]]
     Reports = list[Report]
     Lines = list[str]
-    Blobs = Sequence[tuple[str, bytes]]
-    FileReports = list[FileReport]
-    Bindings = list[Binding]
-    Essays = list[Listed]
     Moves = list[Move]
-    FeatureReports = list[FeatureReport]
-    Cleaned = list[Put]
-    LiveSessions = list[Live]
-    Verdicts = dict[str, Verdict]
-    Workflows = list[ListedWorkflow]
     AgentPlans = list[AgentPlan]
     Holders = list[tuple[Holder, str]]
 
@@ -106,7 +80,7 @@ _SHORTEST = 6 * 60_000
 """No limit on inactivity is shorter, in milliseconds."""
 
 
-class Holdfast(TravelVerbs):
+class Holdfast(LayoutVerbs, TravelVerbs):
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
     def __init__(
@@ -140,6 +114,11 @@ class Holdfast(TravelVerbs):
         self._look_again = 0.0
         self._backup_again = 0.0
         self._pid = os.getpid()
+
+    @property
+    def _home(self) -> Holdfast:
+        """This object, as its verbs by topic know it."""
+        return self
 
     # -- parts, made when first needed ---------------------------------------------------------
 
@@ -274,219 +253,6 @@ class Holdfast(TravelVerbs):
 
         if self._is_bound(session):
             self.afterwards(write)
-
-    def check(self, path: str, *, strict: bool = False, workflows: str = "") -> FileReports:
-        """What is wrong with the session files at a path, in any of the five layouts.
-
-        `workflows` is a folder of workflow definitions, which say how many phases there are.
-        """
-        from holdfast import found
-
-        def report(one: Find) -> FileReport:
-            where = found.around(one, self.mirror.where(one.root), workflows)
-            return found.check(one, where, strict=strict)
-
-        return [report(one) for one in found.walk(path)]
-
-    def adopt(
-        self,
-        path: str = "",
-        *,
-        dry_run: bool = False,
-        templates: bool = False,
-        workflows: str = "",
-    ) -> Iterator[Adopted]:
-        """Make the sessions in the files at a path sessions of this home; twice is once.
-
-        Without a path these are the files of this project, and the user's essays.
-        """
-        from holdfast import adopt
-
-        also = () if path else self.essay_folders()
-        place = path or self.workspace.tree.root
-        manner = adopt.Manner(dry_run=dry_run, templates=templates, workflows=workflows)
-        return adopt.adopt(self, place, manner, also=also)
-
-    def adopt_transcripts(
-        self,
-        agent: str,
-        path: str = "",
-        *,
-        since: str = "",
-        dry_run: bool = False,
-        on_part: OnTranscript | None = None,
-    ) -> Iterator[Retold]:
-        """Make sessions of the conversations that an agent wrote down; twice is once.
-
-        Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
-        span (`36h`, `30d`, `3w`) or a day (`2026-01-31`); `on_part` is told now and then how much
-        of a long one was heard.
-        """
-        from holdfast import retell
-
-        after = retell.moment_of(since, self.clock.now())
-        return retell.retell(self, agent, path, since=after, dry_run=dry_run, on_part=on_part)
-
-    def unadopted(self) -> Lines:
-        """Places in this project with session files of other programs that nobody took up."""
-        from holdfast.glance import unadopted
-
-        root = self.workspace.tree.root
-        return unadopted(root, lambda: self.store.bound.places(root))
-
-    # -- what two documents call by name -------------------------------------------------------
-
-    def orchestrator_continue(self) -> Session:
-        """The project's current orchestrator session, made one of ours if it is not yet.
-
-        `NoSession` when there is none, `Outdated` for a version that cannot be resumed, and
-        `Unusable`, with the choices, for a file that cannot be read.
-        """
-        from holdfast import orchestrator
-
-        return orchestrator.take(self)
-
-    def orchestrator_history(self, which: str = "", *, limit: int = 10) -> Listings:
-        """Archived orchestrator sessions, newest first; with `which` only the one it means."""
-        from holdfast import orchestrator
-
-        return [orchestrator.archived(self, which)] if which else orchestrator.history(self, limit)
-
-    def orchestrator_new(self, goal: str, *, mode: str = "default") -> tuple[Session, str]:
-        """Begin another; the one before is archived, and where that is comes back too."""
-        from holdfast import orchestrator
-
-        return orchestrator.begin(self, goal, mode=mode)
-
-    def orchestrator_abort(self, *, because: str = "", key: str = "") -> Event:
-        """Stop the current one for good; its state is preserved in the archive."""
-        return self.orchestrator_continue().abort(because=because, key=key)
-
-    def orchestrator_save(self) -> Bindings:
-        """Write the session's files now; returns where they are."""
-        session = self.current()
-        self.reflect(session.id, force=True)
-        return session.layouts_list()
-
-    def essay_list(self) -> Essays:
-        """The essays of this user, newest first; one that cannot be read has no state."""
-        from holdfast import essay
-
-        return essay.listed(self)
-
-    def essay_resume(self, which: str, *, anyway: bool = False) -> Session:
-        """The session of an essay, by its number in the list or its name, made one of ours.
-
-        A state that contradicts its files is refused, unless it is to be used `anyway`.
-        """
-        from holdfast import essay
-
-        return essay.take(self, which, anyway=anyway)
-
-    def essay_folders(self) -> Lines:
-        """The folders of the user's essays, in this home and where they used to be made."""
-        from holdfast import found
-
-        return found.essay_folders((self.essay_root, *found.ESSAY_ROOTS))
-
-    @property
-    def essay_root(self) -> str:
-        return os.path.join(self.settings.home, "essays")
-
-    def convert(
-        self, path: str, to: str, out: str = "", *, native_id: str = ""
-    ) -> tuple[Converted, Lines]:
-        """Write the session at a path in another layout, beside it; returns what was made."""
-        from holdfast import convert
-
-        made = convert.convert(path, to, self.mirror.where(""), native=native_id)
-        return made, convert.write(made, out or convert.beside(path, to, made))
-
-    def layouts_report(self, feature: str = "", root: str = "") -> FeatureReports:
-        """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""
-        from holdfast import cleanup
-
-        return cleanup.reports(self, self._ai_root(root), feature)
-
-    def layouts_live(self, folder: str = "", *, prune: bool = False) -> LiveSessions:
-        """Who is at work now, as aiterm's files tell; `prune` archives those that died."""
-        from holdfast import live
-        from holdfast.config import user_home
-
-        folder = folder or os.path.join(user_home(), ".claude", "sessions")
-        return live.prune(folder, self.clock) if prune else live.live(folder)
-
-    def cleanup(
-        self, path: str = "", wanted: Wanted | None = None, *, dry_run: bool = False
-    ) -> Cleaned:
-        """Put sessions of the ai-session layout away that are over; nothing is deleted."""
-        from holdfast import cleanup
-
-        wanted = wanted or cleanup.Wanted()
-        return cleanup.cleanup(self, self._ai_root(path), wanted, dry_run=dry_run)
-
-    def contract_show(self, root: str = "", spec: str = "") -> Contract:
-        """The session-state contract of a folder: who has acknowledged it, and whether it holds."""
-        from holdfast.contract import Contract
-
-        return Contract(self._ai_root(root), spec, self.clock)
-
-    def contract_ack(self, agent: str, root: str = "", spec: str = "") -> str:
-        """An agent acknowledges the contract, in its file and in the current session if any."""
-        from holdfast.model.event import ContractAcknowledged
-
-        contract = self.contract_show(root, spec)
-        path = contract.acknowledge(agent)
-        with_session = self.settings.session or self.workspace.current()
-        if with_session:
-            session = self.session(with_session)
-            session.record(
-                ContractAcknowledged(
-                    agent=agent.strip(), version=contract.version, checksum=contract.checksum
-                )
-            )
-        return path
-
-    def contract_verify(self, agent: str = "", root: str = "", spec: str = "") -> Verdicts:
-        """Whether an agent, or every one that ever did, has acknowledged it as it is now."""
-        contract = self.contract_show(root, spec)
-        name = agent.strip()
-        return {name: contract.verify(name)} if name else contract.verify_all()
-
-    # -- workflows -----------------------------------------------------------------------------
-
-    def workflow_list(self) -> Workflows:
-        """The workflows that can be used here: the project's own, then those built in."""
-        from holdfast import workflow
-
-        return workflow.available(self.workspace.tree.root)
-
-    def workflow_show(self, which: str) -> Workflow:
-        """The workflow of a name, or in a file or folder; one with errors is refused."""
-        from holdfast import workflow
-
-        return workflow.find(which, self.workspace.tree.root)
-
-    def workflow_check(self, which: str) -> Checked:
-        """What is wrong with a definition, by line; one with errors is no workflow."""
-        from holdfast import workflow
-
-        return workflow.look(which, self.workspace.tree.root)
-
-    def workflow_new(self, name: str, *, origin: str = "") -> str:
-        """Write a definition to begin with, or a copy of another workflow; returns the file."""
-        from holdfast import workflow
-
-        return workflow.new(name, self.workspace.tree.root, origin=origin)
-
-    def workflow_schema(self) -> str:
-        """The JSON Schema of definitions."""
-        from holdfast import workflow
-
-        return workflow.schema().decode()
-
-    def _ai_root(self, given: str) -> str:
-        return os.path.abspath(given or self.mirror.root_of("ai-session"))
 
     def _tell(self, lines: Lines) -> None:
         for line in lines:
@@ -777,21 +543,6 @@ class Holdfast(TravelVerbs):
             return {key: (config.set_value(self.settings.home, key, value), file)}
         return {n: (v, origin) for n, v, origin in self.settings.items() if key in ("", n)}
 
-    def recover(
-        self, path: str, *, out: str = "", fix: bool = False, choose: str = ""
-    ) -> Case | None:
-        """What can be made of damaged session files at a path; None when they can be read.
-
-        Nothing is written unless it is asked for: with `out` elsewhere, with `fix` in place, the
-        damaged bytes kept beside. `choose` answers the question that a case may carry.
-        """
-        from holdfast import recover
-
-        case = recover.examine(self, path, choose=choose)
-        if case is None or not (out or fix):
-            return case
-        return recover.write(case, out) if out else recover.fix(self, case)
-
     def backups(self) -> Lines:
         """The files of this home's own backups."""
         try:
@@ -947,29 +698,12 @@ class Holdfast(TravelVerbs):
 
         Not this process, and none that it registered itself.
         """
+        from holdfast.process import same_hands
+
         held = self.workspace.holders(session)
         mine = {holder.process for holder in self._held.values()} | self._introduced
-        mine |= self._same_hands([holder.process for holder, _ in held]) if self._hand else set()
+        mine |= same_hands([holder.process for holder, _ in held]) if self._hand else set()
         return self.workspace.distinct([(h, w) for h, w in held if h.process not in mine])
-
-    @staticmethod
-    def _same_hands(held: Sequence[str]) -> set[str]:
-        """Of these processes the ones that work for whom we do: it, and others it started."""
-        if not held:
-            return set()
-        from holdfast.process import ProcessId, ancestors
-
-        def above(process: str) -> set[str]:
-            try:
-                found = list(map(str, ancestors(pid=ProcessId.parse(process).pid)))
-            except ValueError:
-                return set()
-            # Elsewhere its number is that of another process.
-            return set(found) if found[:1] == [process] else set()
-
-        ours = set(map(str, ancestors()))
-        agents = ours.intersection(held)
-        return ours | {process for process in held if agents and above(process) & agents}
 
     def own_processes(self) -> set[str]:
         """The processes that are this one, as they hold sessions."""

@@ -363,16 +363,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
                 "nothing would change",
                 hint="holdfast layouts update --task ID --model NAME --status WORD",
             )
-        return self.record(*self._to_log(bound, task, model, status), *bodies, key=key)
-
-    def _to_log(self, bound: bool, task: str, model: str, status: str) -> list[Body]:
-        """The line that an update adds to the log of an ai-session."""
-        from holdfast.model.event import CommandRan
-
-        said = {"task": task, "model": model, "status": status}
-        words = " ".join(f"--{name}={value}" for name, value in said.items() if value)
-        ran = CommandRan(name="update", arguments=words, status="success", task=task, model=model)
-        return [ran] if bound else []
+        return self.record(*bodies, key=key)
 
     def _to_task(self, task: str) -> list[Body]:
         from holdfast.model.event import AttributeSet, StepStarted

@@ -145,3 +145,15 @@ def plain_files(folder: Path) -> Iterator[Path]:
 
 def leftovers(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".*") if path.name.endswith(("-tmp", "-swap"))]
+
+
+def ran(log: Path) -> list[str]:
+    """The commands that a log tells of."""
+    lines = map(json.loads, log.read_text().splitlines())
+    return [line["command"] for line in lines if "event" not in line]
+
+
+def recorded(log: Path) -> list[str]:
+    """The updates that a log tells of."""
+    lines = map(json.loads, log.read_text().splitlines())
+    return [line["event"] for line in lines if "event" in line]

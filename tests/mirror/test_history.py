@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 import pytest
 
 from holdfast import files
+from holdfast.layout import guarded
+from holdfast.session import Session
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION
+from tests.mirror.support import AI_SESSION, ran, recorded
 
 ODD = {
     "quotes": "say \"hello\" \\ and 'bye'",
@@ -30,6 +33,113 @@ def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
         assert after.startswith(before) and after.count(b"\n") == number + 1
         before = after
     assert log.stat().st_ino == inode
+
+
+UPDATES: dict[str, Callable[[Session], object]] = {
+    "note.added": lambda session: session.note("seen"),
+    "step.added": lambda session: session.task_add("First", id="t1"),
+    "step.started": lambda session: session.task_start("t1"),
+    "decision.made": lambda session: session.decide("Use YAML", because="it is asked for"),
+    "session.paused": lambda session: session.pause(),
+    "session.resumed": lambda session: session.resume(),
+}
+
+
+@pytest.mark.req("S0-60", "S0-55")
+def test_every_update_adds_one_line_to_a_log_that_began_empty(make: Make) -> None:
+    project = make(AI_SESSION)
+    log, kinds = project.ai("history.jsonl"), []
+    assert log.read_bytes() == b""
+    for kind, update in UPDATES.items():
+        before = log.read_bytes()
+        update(project.session)
+        kinds.append(kind)
+        assert log.read_bytes().startswith(before) and recorded(log) == kinds
+    project.again().note("another process goes on")
+    assert recorded(log) == [*kinds, "note.added"] and ran(log) == []
+
+
+@pytest.mark.req("S0-38", "S0-39", "S0-40", "S0-41", "S0-42", "S0-43", "S0-44", "S0-45")
+def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    project.session.task_start("t1")
+    line = json.loads(project.ai("history.jsonl").read_text().splitlines()[-1])
+    stamp = project.read(project.ai("state.yaml"))["current_state"]["last_updated"]
+    assert line == {
+        "timestamp": stamp,
+        "command": "step.started",
+        "arguments": "",
+        "model": "sonnet",
+        "agent": "unknown",
+        "task_id": "t1",
+        "status": "success",
+        "duration_ms": 0,
+        "event": "step.started",
+    }
+    reports = project.home.check(str(project.folder / ".ai-session"))
+    assert [report.findings for report in reports] == [[]]
+
+
+def test_what_was_before_the_files_is_not_in_their_log(make: Make) -> None:
+    project = make("craft")
+    project.session.note("before")
+    project.session.layouts_add(AI_SESSION)
+    assert project.ai("history.jsonl").read_bytes() == b""
+    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+    project.session.note("after")
+    assert recorded(project.ai("history.jsonl")) == ["note.added"]
+
+
+@pytest.mark.parametrize("reached", [0, 1])
+def test_an_update_whose_writing_was_cut_short_gets_its_line_once(make: Make, reached: int) -> None:
+    project = make(AI_SESSION)
+    log, state = project.ai("history.jsonl"), project.ai("state.yaml")
+    project.session.note("one")
+    older = log.read_bytes(), state.read_bytes()
+    project.session.task_add("Second")
+    state.write_bytes(older[1])
+    if not reached:
+        log.write_bytes(older[0])
+    project.again().note("three")
+    assert recorded(log) == ["note.added", "step.added", "note.added"] and project.edits() == []
+
+
+def test_a_long_log_is_not_read_again_by_who_writes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.note("one")
+    project.session.note("two")
+    reads = files.read_stamped
+
+    def read(path: str, *limits: int, **how: bool) -> tuple[bytes, str]:
+        assert path != str(log)
+        return reads(path, *limits, **how)
+
+    monkeypatch.setattr(files, "read_stamped", read)
+    project.session.note("three")
+    assert recorded(log) == ["note.added"] * 3
+    with log.open("ab") as file:
+        file.write(b'{"timestamp":"2026-01-31T10:00:00Z","command":"theirs"}\n')
+    with pytest.raises(AssertionError):
+        project.session.note("four")
+
+
+def test_a_log_as_we_left_it_is_not_taken_apart(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    for number in range(3):
+        project.session.note(str(number))
+
+    def taken_apart(text: str) -> list[guarded.Line]:
+        raise AssertionError(text)
+
+    monkeypatch.setattr(guarded, "read_lines", taken_apart)
+    project.again().note("another process")
+    assert len(recorded(project.ai("history.jsonl"))) == 4
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
@@ -113,8 +223,7 @@ def test_a_line_that_another_program_adds_in_between_is_kept(make: Make) -> None
         patch.setattr(files, "append_lines", append)
         project.session.command("one")
     project.session.command("two")
-    names = [json.loads(line)["command"] for line in log.read_text().splitlines()]
-    assert names == ["theirs", "one", "two"] and "command.ran" in project.kinds()
+    assert ran(log) == ["theirs", "one", "two"] and "command.ran" in project.kinds()
 
 
 def test_the_same_command_twice_is_two_lines(make: Make) -> None:
@@ -137,6 +246,5 @@ def test_a_log_rewritten_by_someone_is_read_again_and_not_doubled(make: Make) ->
     theirs = json.dumps(json.loads(lines[0]) | {"command": "theirs"})
     log.write_text("\n".join([theirs, *reversed(lines)]) + "\n")
     project.session.command("three")
-    names = [json.loads(line)["command"] for line in log.read_text().splitlines()]
-    assert names == ["theirs", "two", "one", "three"]
+    assert ran(log) == ["theirs", "two", "one", "three"]
     assert project.kinds() == ["foreign.edited", "command.ran"]

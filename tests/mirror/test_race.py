@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ import pytest
 from holdfast import exchange
 from holdfast.clock import Clock
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project, leftovers, swap_in
+from tests.mirror.support import Project, leftovers, ran, recorded, swap_in
 
 EDITS = 150
 SECONDS = 90
@@ -123,8 +122,9 @@ def test_writers_of_one_session_never_take_each_other_for_strangers(make: Make) 
     project.session.note("the last look")
     wanted = {f"{name} {number}" for name in names for number in range(12)}
     assert project.edits() == [] and set(project.titles()) == wanted
-    lines = project.ai("history.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["command"] for line in lines) == sorted(wanted)
+    log = project.ai("history.jsonl")
+    assert sorted(ran(log)) == sorted(wanted)
+    assert sorted(recorded(log)) == ["note.added"] + ["step.added"] * len(wanted)
     current = project.folder / ".claude/orchestrator-session.json"
     assert set(project.read(current)["pending_tasks"]) == wanted
     assert leftovers(project.folder) == []

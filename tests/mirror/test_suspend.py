@@ -224,7 +224,7 @@ def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
     project.session.note("go on")
     assert path.exists() and project.edits() == [] and project.suspended == ""
     if name == "history.jsonl":
-        assert path.read_text() == said
+        assert set(said.splitlines()) < set(path.read_text().splitlines())
     assert project.ai("history.jsonl").read_text().count("pytest") == 1
 
 

@@ -266,18 +266,25 @@ def test_update_sets_task_model_and_status_in_the_files(cli: Cli) -> None:
     assert _entry()["status"] == "active"
 
 
+UPDATES = {
+    "--task=t1 --model=opus": ["step.started", "attribute.set", "attribute.set"],
+    "--status=paused": ["session.paused"],
+    "--status=active": ["session.resumed"],
+}
+
+
 @pytest.mark.req("S0-60")
 def test_every_update_adds_a_line_to_the_log(cli: Cli) -> None:
     ours(cli)
     cli.ok("task", "add", "Write it", "--id", "t1")
     log = ROOT / "login-2026-01-31" / "history.jsonl"
-    for words in ("--task=t1 --model=opus", "--status=paused", "--status=active"):
+    for words, kinds in UPDATES.items():
         before = log.read_bytes()
         cli.ok("layouts", "update", *words.split())
         assert log.read_bytes().startswith(before)
-        line = json.loads(log.read_bytes()[len(before) :])
-        assert (line["command"], line["arguments"], line["status"]) == ("update", words, "success")
-        assert line["model"] == "opus"
+        lines = [json.loads(line) for line in log.read_bytes()[len(before) :].splitlines()]
+        assert [line["event"] for line in lines] == kinds
+        assert {(line["model"], line["task_id"]) for line in lines} == {("opus", "t1")}
 
 
 def _entry() -> dict[str, str]:

@@ -73,7 +73,8 @@ class Where(Struct, frozen=True):
     how stamps without a zone are read ("local" or "utc"). `generation` is the shape that a new
     file is to have, where a layout has several; empty means today's. `travel` is given where this
     machine knows how the session travels: then what a file says of that is ours to write, and
-    nothing that a session says.
+    nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
+    of what goes into them the facts tell only what is new.
     """
 
     now: int = 0
@@ -85,6 +86,7 @@ class Where(Struct, frozen=True):
     device: str = ""
     generation: str = ""
     travel: Travel | None = None
+    brief: bool = False
 
 
 class Reading(Struct):

@@ -142,6 +142,14 @@ class NoteFact(Struct, omit_defaults=True):
     at: int | None = None
 
 
+class UpdateFact(Struct, omit_defaults=True):
+    """That something was recorded, for a log with a line for all of it; read from no file."""
+
+    kind: str
+    agent: str = ""
+    at: int = 0
+
+
 class Facts(Struct, omit_defaults=True):
     """Everything that the files of one session say."""
 
@@ -177,6 +185,7 @@ class Facts(Struct, omit_defaults=True):
     decisions: list[DecisionFact] = []
     files: list[FileFact] = []
     commands: list[CommandFact] = []
+    updates: list[UpdateFact] = []
     errors: list[ErrorFact] = []
     checkpoints: list[CheckpointFact] = []
     claims: list[ClaimFact] = []

@@ -34,6 +34,7 @@ from holdfast.layout.facts import (
     NoteFact,
     Scalar,
     StepFact,
+    UpdateFact,
 )
 from holdfast.model import event as ev
 from holdfast.model import state as st
@@ -84,7 +85,8 @@ def facts_since(was: Facts, state: st.State, events: Sequence[Event], news: News
     """
     if not all(isinstance(event.body, _TOLD_BY_ROWS) for event in events):
         return None
-    facts = replace(was, **_told_by(state.core), files=[], commands=[], notes=[], resumed_at=None)
+    logs: dict[str, Any] = {"files": [], "commands": [], "notes": [], "updates": []}
+    facts = replace(was, **_told_by(state.core), **logs, resumed_at=None)
     for table in {table for table, _ in news}:
         if table in _LISTED:
             _renew(facts, state, table, [both for (t, _), both in news.items() if t == table])
@@ -161,9 +163,12 @@ def _told_by(core: st.Core) -> dict[str, Any]:
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:
-    """Add what only events tell: each change of a file, each command, each note."""
+    """Add what only events tell: each change of a file, each command, each note; and of all that
+    is no command, that it was."""
     for event in events:
         body, at = event.body, event.head.at
+        if not isinstance(body, ev.CommandRan | ev.EvidenceObserved):
+            facts.updates.append(UpdateFact(event.kind, getattr(body, "agent", ""), at))
         if isinstance(body, ev.FileChanged):
             facts.files.append(_file_fact(body, at))
         elif isinstance(body, ev.CommandRan):

@@ -178,8 +178,9 @@ class Absorber:
         data = look.data or b""
         if kind_of(look.name) == "jsonl":
             # A log only grows; of one that was changed, every line is news.
-            sizes = [r.size for r in look.known if _begins(data, r.size, r.digest)]
-            return parsed(look.name, data[: max(sizes, default=0)]).value
+            known = sorted(look.known, key=lambda rendering: -rendering.size)
+            sizes = (r.size for r in known if _begins(data, r.size, r.digest))
+            return parsed(look.name, data[: next(sizes, 0)]).value
         near = nearest(data, self._desk.bound.said(binding, look.name))
         return None if near is None else parsed(look.name, near).value
 

@@ -5,7 +5,9 @@ died before we wrote the newer one), *missing*, *found* (there before us), or *e
 of size 0 is *owed*: no file was it yet, the one that is written next goes on from it. The secret
 is how little has to be done to tell: bytes are compared with those that this process wrote last,
 else by digest with the newest rendering, and only then with all that are remembered; and the same
-bytes are parsed once in a process. What is no plain file of this session suspends its binding.
+bytes are parsed once in a process. A log that is as we left it begins for us where it ends: it is
+neither parsed nor, by a process that writes on, read again. What is no plain file of this session
+suspends its binding.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,8 +38,13 @@ from holdfast.mirror.desk import (
 )
 from holdfast.store.bound import Binding, Rendering
 
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
 LOCK_SECONDS = 5.0
 _DOCUMENTS = 32
+_LONGEST_LOG = 256 * 1024 * 1024
+"""How much of a log is read to tell whether it is as we left it; taken apart it is if less."""
 
 
 class Read(Struct):
@@ -53,6 +60,25 @@ class Read(Struct):
     """Whether it has texts that may not be kept as they are; None if nobody looked."""
 
 
+class Log:
+    """A log as we left it: how long it is, the hash of it, and its stamp if that is known."""
+
+    __slots__ = ("_hash", "digest", "size", "stamp")
+
+    def __init__(self, data: bytes, before: Log | None = None) -> None:
+        """What a log comes to by some bytes, which go on from what was `before`."""
+        self.size: int = len(data) + (before.size if before else 0)
+        self._hash: _Hash = before._hash.copy() if before else sha256()
+        self._hash.update(data)
+        self.digest = self._hash.hexdigest()
+        self.stamp = ""
+
+    def look_at(self, path: str) -> None:
+        """Note the stamp, unless someone else added to the file: that is not ours."""
+        stamp = files.stamp(path)
+        self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
+
+
 class Look(Struct):
     """One file of a binding as it was found; `known` are our renderings, the newest first."""
 
@@ -63,6 +89,8 @@ class Look(Struct):
     verdict: str
     known: list[Rendering] = []
     read: Read | None = None
+    log: Log | None = None
+    """What stands before `data` in a log that is as we left it."""
 
     @property
     def value(self) -> Any:
@@ -84,6 +112,7 @@ class Looker:
         self._bound = desk.bound
         self._read_before: dict[tuple[str, str], Read] = {}
         self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
+        self._logs: dict[tuple[int, str], Log] = {}
         self._reached: dict[int, int] = {}
         self._stamps: dict[int, dict[str, str]] = {}
         self._waited: dict[str, float] = {}
@@ -95,7 +124,9 @@ class Looker:
             self._look(binding, name, path, newest.get(name))
             for name, path in paths_of(binding).items()
         ]
-        news = [look for look in found if not _take_over(look, seen or {})]
+        if binding.mirrored and all(look.verdict == "ours" for look in found):
+            found = [self._from_its_end(binding, look) for look in found]
+        news = [look for look in found if not look.read and not _take_over(look, seen or {})]
         for look in news:
             self.understand(look)
         if news:
@@ -106,11 +137,12 @@ class Looker:
         data = self._data(binding, path)
         if data is None:
             return Look(name, path, None, "", "missing")
-        digest = self._digest(binding, name, data)
+        log = Log(data) if is_log(name) else None
+        digest = log.digest if log else self._digest(binding, name, data)
         if newest is None:
             return Look(name, path, data, digest, "found")
         if digest == newest.digest:
-            self.remember(binding, name, data, digest)
+            self.remember(binding, name, log or data, digest)
             return Look(name, path, data, digest, "ours", [newest])
         known = self._bound.renderings(binding)[name]
         digests = [rendering.digest for rendering in known]
@@ -122,19 +154,31 @@ class Looker:
         """The newest renderings: ours, if the files reach where this process left them."""
         if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
             return self._bound.newest(binding)
+        sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
+        sizes |= {key: (log.digest, log.size) for key, log in self._logs.items()}
         return {
-            name: Rendering(name, 0, digest, str(len(data)))
-            for (number, name), (data, digest) in self._written.items()
+            name: Rendering(name, 0, digest, str(size))
+            for (number, name), (digest, size) in sizes.items()
             if number == binding.number
         }
+
+    def _from_its_end(self, binding: Binding, look: Look) -> Look:
+        """A log that is as we left it, as if it were to begin now; any other file as it is."""
+        log = self._logs.get((binding.number, look.name))
+        if log is None or not (look.data or b"\n").endswith(b"\n"):
+            return look
+        return replace(look, data=b"", read=Read(Document("jsonl", "", []), []), log=log)
 
     def _digest(self, binding: Binding, name: str, data: bytes) -> str:
         written, digest = self._written.get((binding.number, name), (None, ""))
         return digest if data == written else sha256(data).hexdigest()
 
-    def remember(self, binding: Binding, name: str, data: bytes, digest: str) -> None:
+    def remember(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
         """Note what this process knows to be the newest rendering of a file."""
-        self._written[binding.number, name] = (data, digest)
+        if isinstance(data, Log):
+            self._logs[binding.number, name] = data
+        else:
+            self._written[binding.number, name] = (data, digest)
 
     def reached(self, binding: Binding, seq: int) -> None:
         """Note that all files of a binding are as remembered, and up to which event they go."""
@@ -145,7 +189,7 @@ class Looker:
         require_inside(binding.root, os.path.dirname(path))
         try:
             with self.reading(binding, path):
-                return files.read_bounded(path, MAX_BYTES, follow=False)
+                return files.read_bounded(path, _most(path), follow=False)
         except Busy:
             raise
         except HoldfastError as error:
@@ -229,7 +273,7 @@ class Looker:
         paths = paths_of(binding)
         if any(map(exchange.has_leftovers, folders_of(binding))):
             return False
-        found = {name: _found(path) for name, path in paths.items()}
+        found = {name: self._found(binding, name, path) for name, path in paths.items()}
         if all(data == self._last(binding, name) for name, (data, _) in found.items()):
             self._stamps[binding.number] = {paths[n]: stamp for n, (_, stamp) in found.items()}
             return True
@@ -263,6 +307,9 @@ class Looker:
         self._stamps.clear()
 
     def _look_of_ours(self, binding: Binding, name: str, path: str) -> Look:
+        if log := self._logs.get((binding.number, name)):
+            newest = Rendering(name, 0, log.digest, str(log.size))
+            return self._from_its_end(binding, Look(name, path, b"", log.digest, "ours", [newest]))
         data, digest = self._written[binding.number, name]
         newest = Rendering(name, 0, digest, str(len(data)))
         kind = kind_of(name)
@@ -271,8 +318,23 @@ class Looker:
             self.keep(kind, digest, known)
         return Look(name, path, data, digest, "ours", [newest], known)
 
-    def _last(self, binding: Binding, name: str) -> bytes | int:
-        return self._written.get((binding.number, name), (-1, ""))[0]
+    def _last(self, binding: Binding, name: str) -> bytes | Log | int:
+        log = self._logs.get((binding.number, name))
+        return log or self._written.get((binding.number, name), (-1, ""))[0]
+
+    def _found(self, binding: Binding, name: str, path: str) -> tuple[bytes | Log | None, str]:
+        """What a file holds, and its stamp; a log that is as this process left it is that."""
+        log = self._logs.get((binding.number, name))
+        if log and log.stamp and log.stamp == files.stamp(path):
+            return log, log.stamp
+        try:
+            data, stamp = files.read_stamped(path, _most(path), follow=False)
+        except HoldfastError:
+            return None, ""
+        if log and Log(data).digest == log.digest:
+            log.stamp = stamp
+            return log, stamp
+        return data, stamp
 
 
 def _understood(name: str, data: bytes) -> Read:
@@ -300,14 +362,17 @@ def require_inside(root: str, folder: str) -> None:
         folder = os.path.dirname(folder)
 
 
-def _found(path: str) -> tuple[bytes | None, str]:
-    try:
-        return files.read_stamped(path, MAX_BYTES, follow=False)
-    except HoldfastError:
-        return None, ""
+def is_log(name: str) -> bool:
+    """Whether a file is only ever added to."""
+    return name.endswith(".jsonl")
 
 
-def _is_it(data: bytes | None, rendering: Rendering | None) -> bool:
-    if data is None or rendering is None or len(data) != rendering.size:
+def _most(path: str) -> int:
+    return _LONGEST_LOG if is_log(path) else MAX_BYTES
+
+
+def _is_it(data: bytes | Log | None, rendering: Rendering | None) -> bool:
+    if data is None or rendering is None:
         return False
-    return sha256(data).hexdigest() == rendering.digest
+    found = data if isinstance(data, Log) else Log(data)
+    return (found.size, found.digest) == (rendering.size, rendering.digest)

@@ -30,7 +30,7 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import has_odd, written
 from holdfast.mirror.absorb import UNKNOWN, readme_of
 from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
-from holdfast.mirror.look import Look, Looker, Read
+from holdfast.mirror.look import Log, Look, Looker, Read, is_log
 from holdfast.store.bound import Binding, Note, Written
 
 Tell = Callable[[int], Told]
@@ -51,6 +51,8 @@ class Change(Struct):
     """Where the old file is after the exchange; empty if there was none."""
     gone: int | None = None
     """What holds its space once it is removed."""
+    log: Log | None = None
+    """What it is then, of a log."""
 
     @property
     def is_new(self) -> bool:
@@ -95,6 +97,7 @@ class Renderer:
             look.behind(self._looker.newest(binding, look)) if look.is_behind else look
             for look in looks
         ]
+        where = replace(where, brief=brief)
         told = tell(binding.mirrored if brief else 0)
         facts = replace(told.facts, native_id=binding.native)
         tree = self._tree(binding, looks, facts, where, brief=brief)
@@ -169,13 +172,17 @@ class Renderer:
         return [self._note(Change(look, look.read, look.data, look.digest)), self._note(change)]
 
     def _note(self, change: Change) -> Written:
-        kind, data = kind_of(change.look.name), change.data
+        kind, data, look = kind_of(change.look.name), change.data, change.look
+        if kind == "jsonl":
+            change.log = Log(data, look.log)
+            change.digest = change.log.digest
+            # The beginning of a log is always in the file itself.
+            return look.name, change.digest, change.log.size, b""
         change.digest = change.digest or sha256(data).hexdigest()
-        # The beginning of a log is always in the file itself.
-        kept = b"" if kind == "jsonl" else self._keepable(kind, data, change.made)
+        kept = self._keepable(kind, data, change.made)
         self._looker.keep(kind, change.digest, change.made)
-        size = 0 if change.look.verdict == "owed" else len(data)
-        return change.look.name, change.digest, size, kept
+        size = 0 if look.verdict == "owed" else len(data)
+        return look.name, change.digest, size, kept
 
     def _keepable(self, kind: str, data: bytes, made: Read) -> bytes:
         """What may be remembered of a file: not the secrets that someone wrote into it."""
@@ -242,8 +249,11 @@ class Renderer:
             return True
         digests = {look.name: look.digest for look in plan.looks}
         for change in plan.changes:
-            digests[change.look.name] = change.digest
-            self._looker.remember(plan.binding, change.look.name, change.data, change.digest)
+            name = change.look.name
+            digests[name] = change.digest
+            if change.log:
+                change.log.look_at(change.look.path)
+            self._looker.remember(plan.binding, name, change.log or change.data, change.digest)
         self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
         self._looker.reached(plan.binding, plan.seq)
         return False
@@ -275,7 +285,7 @@ def _to_stage(plans: Sequence[Plan]) -> list[Change]:
 
 
 def _only_grows(look: Look) -> bool:
-    return look.data is not None and look.name.endswith(".jsonl")
+    return look.data is not None and is_log(look.name)
 
 
 def to_sync(plan: Plan) -> set[str]:

@@ -109,7 +109,8 @@ def _like_log(lines: list[Any]) -> float:
 def _generation(tree: Tree) -> str:
     """`contract` as the document describes it; `companion` with the marks of its programs."""
     stray = "status" in read.current_of(tree) or "status" in read.part(tree, STATE)
-    events = any("event" in mapping(line) for line in read.log_of(tree))
+    lines = (mapping(line) for line in read.log_of(tree))
+    events = any("event" in line and not read.is_update(line) for line in lines)
     return "companion" if stray or events else "contract"
 
 
@@ -227,7 +228,7 @@ programs that follow the session-state contract read and write it.
 | `{INDEX}` | all sessions: when each began and was last active, and its status |
 | `{{feature-id}}/{STATE}` | where the session stands: active task, model, times |
 | `{{feature-id}}/{PLAN}` | the feature, its phases and their tasks |
-| `{{feature-id}}/{LOG}` | the commands that ran, one JSON object per line |
+| `{{feature-id}}/{LOG}` | what ran and what was recorded, one JSON object per line |
 | `{{feature-id}}/artifacts/` | what the session generated |
 | `contract-acknowledgment.md` | who has read the contract, and which version of it |
 

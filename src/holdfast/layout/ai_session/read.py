@@ -4,7 +4,7 @@ The keys of a tree are paths relative to the layout's root folder, `.ai-session/
 
     {id}/state.yaml                 where the session stands; the main file
     {id}/implementation-plan.yaml   the feature, its phases and their tasks
-    {id}/history.jsonl              one value per line: commands, and events of other programs
+    {id}/history.jsonl              one value per line: commands, updates, other programs' events
     active-features.yaml            the *index*, shared by all sessions of the folder
 
 Any key may be missing; the value None is a file without content. A lone file may stand under its
@@ -287,7 +287,7 @@ _FAILURE = ("failure", "failed", "error")
 def command_of(line: Any, where: Where) -> CommandFact | None:
     """The command that a line of the log tells of; None for events and for what is neither."""
     line = mapping(line)
-    if not text(line.get("command")):
+    if not text(line.get("command")) or is_update(line):
         return None
     error = text(line.get("error"))
     failed = text(line.get("status")) in _FAILURE or ("status" not in line and bool(error))
@@ -303,6 +303,12 @@ def command_of(line: Any, where: Where) -> CommandFact | None:
         model=text(line.get("model")),
         at=stamps.read(line.get("timestamp"), where.naive),
     )
+
+
+def is_update(line: Any) -> bool:
+    """Whether a line tells that something was recorded: its command is then that event."""
+    line = mapping(line)
+    return bool(text(line.get("event"))) and line["event"] == line.get("command")
 
 
 def milliseconds(value: Any) -> int | None:

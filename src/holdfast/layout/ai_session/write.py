@@ -9,9 +9,9 @@ is something to write into it. A model that the contract does not allow is not w
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import astuple, replace
 
@@ -34,7 +34,7 @@ from holdfast.layout.ai_session.read import (
     Placed,
     get,
 )
-from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.facts import CommandFact, Facts, StepFact, UpdateFact
 from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
@@ -54,7 +54,7 @@ def put(old: Tree | None, facts: Facts, where: Where, put_last: Facts | None = N
         return tree
     if not read.has_session(tree):
         tree = _created(tree, _fitting_id(tree, facts, where), facts, where)
-        was = get(tree, where)
+        was, facts = get(tree, where), replace(facts, updates=[])
     _put_all(tree, was, facts, where, planned=planned)
     if added:
         _add_tasks(tree, added)
@@ -99,7 +99,8 @@ def _own(old: Tree, planned: bool, facts: Facts) -> Tree:
     for file in (STATE, INDEX, *([PLAN] if planned else [])):
         if key := read.key_of(tree, file):
             tree[key] = copied(tree[key])
-    if facts.commands and isinstance(log := tree.get(read.key_of(tree, LOG)), list):
+    log = tree.get(read.key_of(tree, LOG))
+    if isinstance(log, list) and (facts.commands or facts.updates):
         tree[read.key_of(tree, LOG)] = list(log)
     return tree
 
@@ -551,19 +552,62 @@ _STEP_KEYS: tuple[Key, ...] = (
 
 # --- the log -----------------------------------------------------------------------------------
 
+_New = TypeVar("_New", CommandFact, UpdateFact)
+
 
 def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     pairs = paired(was.commands, facts.commands, _COMMAND_KEYS)
     pairs |= _late_pairs(was.commands, facts.commands, pairs)
-    new = [command for at, command in enumerate(facts.commands) if at not in pairs]
-    if not new:
-        return
-    log = _file(tree, LOG, was.native_id, [])
-    model = text(read.current_of(tree).get("model_in_use"))
+    commands = [command for at, command in enumerate(facts.commands) if at not in pairs]
     latest = max((command.at for command in was.commands if command.at is not None), default=0)
-    for command in new:
-        latest = max(latest, _first(command.at, facts.updated_at, facts.began_at, where.now))
-        log.append(line_of(command, latest, model if model in MODELS else DEFAULT_MODEL))
+    undated = _first(facts.updated_at, facts.began_at, where.now)
+    # What came from elsewhere, and is older than what is there, is an update of now.
+    least = _first(was.updated_at, 0) if where.brief else 0
+    new: list[tuple[int, CommandFact | UpdateFact]] = [
+        *_rising(commands, latest, undated),
+        *_rising(_untold(tree, was, facts, where), least, undated),
+    ]
+    if new:
+        lines = [_line(tree, each, at) for at, each in sorted(new, key=lambda pair: pair[0])]
+        _file(tree, LOG, was.native_id, []).extend(lines)
+
+
+def _rising(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
+    """What is new with its moments, which never go back."""
+    for each in new:
+        latest = max(latest, _first(each.at, undated))
+        yield latest, each
+
+
+def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFact]:
+    """The updates that the log lacks; where all are given, those since its last one, or all if it
+    is gone."""
+    if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
+        return facts.updates
+    lines = [line for line in read.log_of(tree) if read.is_update(line)]
+    told = Counter((line["event"], text(line.get("timestamp"))) for line in lines)
+    moments = (stamps.read(line.get("timestamp"), where.naive) for line in lines)
+    # A log without any tells nothing of what was before it: only what its state lacks is new.
+    last = max((m for m in moments if m is not None), default=1000 + (was.updated_at or 0))
+    late = [each for each in facts.updates if each.at - each.at % 1000 >= last]
+    return [each for each in late if not _taken(told, (each.kind, stamps.write(each.at)))]
+
+
+def _taken(counts: Counter[Any], key: Hashable) -> bool:
+    """Whether one of these was left; it is not any more."""
+    counts[key] -= 1
+    return counts[key] >= 0
+
+
+def _line(tree: Tree, each: CommandFact | UpdateFact, at: int) -> Node:
+    current = read.current_of(tree)
+    model = text(current.get("model_in_use"))
+    usual = model if model in MODELS else DEFAULT_MODEL
+    if isinstance(each, CommandFact):
+        return line_of(each, at, usual)
+    task = read.name(current.get("active_task"))
+    told = CommandFact(each.kind, agent=each.agent, task=task)
+    return line_of(told, at, usual) | {"event": each.kind}
 
 
 def line_of(command: CommandFact, at: int, model: str) -> Node:

@@ -30,7 +30,7 @@ from holdfast.store import (
     listings,
     sum_of_line,
 )
-from holdfast.store.database import DRIVER_ERRORS, Database, must_scrub, rows_of
+from holdfast.store.database import DRIVER_ERRORS, Database, rows_of
 from holdfast.store.heads import LONGEST_ID
 from holdfast.store.local import Local, settle
 from holdfast.store.schema import MIN_WRITER, SEALED, SHIFT
@@ -97,46 +97,15 @@ _TESTS = {
     "id": "id = ? COLLATE NOCASE",
     **{name: f"{name} IS ?" for name in ("status", "archived", "forgotten", "project")},
 }
-_ERASE_UNUSED = "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM blob_use)"
-_ERASE_CONTENT = ("DELETE FROM blob_use WHERE session = :number", _ERASE_UNUSED)
-# What is found by its key again must be found still: it was recorded, and is not recorded anew.
 _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
 _COLUMNS = 5
 _ASKED = 500
 _MANY = 1000
+# What is found by its key again must be found still: it was recorded, and is not recorded anew.
 _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
 _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
-_ERASE_BESIDE = (
-    "UPDATE holder SET doing = '' WHERE session = :number",
-    "UPDATE inflight SET doing = '' WHERE run IN"
-    " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
-    "DELETE FROM seen_file WHERE session = :number",
-    # That bytes were ours once stays known, or an old file would look like an edit.
-    "UPDATE rendering SET data = x'' WHERE binding IN"
-    " (SELECT number FROM binding WHERE session = :number)",
-    # What was left of logs in files is weighed again: they may say what must go.
-    "UPDATE binding SET mirrored = 0 WHERE session = :number",
-    # Less than ever: whoever read events before this must not index them now.
-    "UPDATE session SET indexed = min(indexed, 0) - 1 WHERE number = :number",
-)
-_ERASE = (
-    "UPDATE event SET salt = NULL, data = NULL, key = NULL"
-    " WHERE position > :number << :shift AND position < (:number + 1) << :shift",
-    "DELETE FROM row WHERE session = :number",
-    "DELETE FROM lost WHERE session = :session",
-    "DELETE FROM holder WHERE session = :number",
-    "DELETE FROM seen_file WHERE session = :number",
-    "DELETE FROM chore WHERE session = :number",
-    "DELETE FROM inflight WHERE run IN"
-    " (SELECT number FROM run WHERE session = :session COLLATE NOCASE)",
-    "DELETE FROM run WHERE session = :session COLLATE NOCASE",
-    "UPDATE tree SET session = NULL WHERE session = :number",
-    "DELETE FROM rendering WHERE binding IN"
-    " (SELECT number FROM binding WHERE session IN (:number, -:number))",
-    "DELETE FROM binding WHERE session IN (:number, -:number)",
-)
 
 
 class SqliteView(View):
@@ -366,7 +335,9 @@ class SqliteStore(Store):
                 self._save(connection, view, batch)
                 _put_blobs(connection, view.number, parts)
                 if batch.erased is not None:
-                    _erase_beside(connection, view)
+                    from holdfast.store.trace import erase_beside
+
+                    erase_beside(connection, view, partial(_is_intact, connection.execute))
                 connection.executemany(
                     "INSERT INTO chore (session, what) VALUES (?, ?)",
                     [(view.number, what) for what in chores],
@@ -586,7 +557,7 @@ class SqliteStore(Store):
     # -- erasing -------------------------------------------------------------------------------
 
     def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
-        from holdfast.store import uses
+        from holdfast.store import trace
 
         def act(connection: sqlite3.Connection) -> int:
             view = self._load(connection, session)
@@ -594,21 +565,12 @@ class SqliteStore(Store):
                 raise no_such_session(session)
             self._save(connection, view, plan(view))
             view.end()
-            whose = _whose(view)
-            if uses.has_any(connection.execute, view.number):
-                # One wrong row would erase what others use, or keep what must go.
-                uses.mend(connection, partial(_is_intact, connection.execute))
-                for statement in _ERASE_CONTENT:
-                    connection.execute(statement, whose)
-            _erase_words(connection, view)
-            for statement in _ERASE:
-                connection.execute(statement, whose)
+            trace.erase_all(connection, view, partial(_is_intact, connection.execute))
             _, left = _sum_of_events(connection.execute, view.number)
             connection.execute(
                 "UPDATE session SET event_sum = ?, row_sum = 0 WHERE number = ?",
                 (left, view.number),
             )
-            must_scrub(connection)
             return view.number
 
         self._database.write(act, self._database.heads.forget, checks=True)
@@ -824,34 +786,6 @@ def _values(entries: Sequence[Entry], first: int) -> list[object]:
         kept = None if salt is None else bytearray(salt), None if data is None else bytearray(data)
         values += (place, one.key, bytearray(one.header), *kept)
     return values
-
-
-def _whose(view: SqliteView) -> dict[str, object]:
-    return {"number": view.number, "session": view.session, "shift": SHIFT}
-
-
-def _erase_beside(connection: sqlite3.Connection, view: SqliteView) -> None:
-    """Let go of what was made of events that are erased: content, words, what is seen of them."""
-    from holdfast.store import uses
-
-    # One wrong row would erase what others use, or keep what must go.
-    uses.mend(connection, partial(_is_intact, connection.execute))
-    connection.execute(_ERASE_UNUSED)
-    _erase_words(connection, view)
-    for statement in _ERASE_BESIDE:
-        connection.execute(statement, _whose(view))
-    must_scrub(connection)
-
-
-def _erase_words(connection: sqlite3.Connection, view: SqliteView) -> None:
-    from holdfast.store import search
-
-    if not search.is_sound_inside(connection):
-        search.make_anew(connection)
-    connection.execute("DELETE FROM find WHERE session = ?", (view.session,))
-    # Otherwise the words stay in the index, marked as gone.
-    connection.execute("INSERT INTO find (find) VALUES ('optimize')")
-    search.drop_sum(connection)
 
 
 def _is_intact(run: Read, number: int) -> bool:

@@ -33,10 +33,14 @@ MANNERS = dict[str, Any]
 """File name → what `Document.manner` says of it."""
 Pairs = list[tuple[int, int]]
 """Elements of two lists that are one, as their places."""
+Way = tuple[str | int, ...]
+Ways = list[Way]
+"""Keys and places that lead to a value."""
 
 # The id in the files is each layout's own affair.
 _OWN = ("native_id",)
 _DAY = 86_400_000
+_TRIES = 40
 _SAID_BY_SILENCE = ("status", "unit", "action")
 
 
@@ -61,6 +65,13 @@ def write(
     made = layout.put(old, facts, where, was)
     if was is not None and not full and _statuses_stay(layout, old, was, facts):
         return made
+    return _complete(layout, old, made, facts, where, full=full)
+
+
+def _complete(
+    layout: Layout, old: Tree | None, made: Tree, facts: Facts, where: Where, *, full: bool
+) -> Tree:
+    """The files as the layout made them, with what they cannot say."""
     told = layout.get(made, where)
     change: tree.Delta = {}
     if full or not _same_statuses(layout, told, facts):
@@ -176,25 +187,36 @@ def convert(
 def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where) -> dict[str, Any]:
     """What has to be known of the files to make them again from the facts."""
     carried = _extra(a, files, facts.native_id).get("facts")
-    shape = a.reading(files, where).generation
-    now = _moment(a, files, facts, where, shape)
-    base = write(a, None, _settled(facts), _still(where, now, shape), full=True)
+    settled = _settled(facts)
+    made, still = _bare(a, files, settled, where)
+    base = _complete(a, None, made, settled, still, full=True)
     full = bool(carried) and carried == _extra(a, base, facts.native_id).get("facts")
     if not full:
         base = _with(a, base, facts.native_id, None, None)
     parts = {
         "full": full,
-        "now": now,
-        "generation": shape if shape != _todays(a, facts, where) else "",
+        "now": still.now,
+        "generation": still.generation,
         "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
         "manner": {name: each for name, each in manners.items() if each},
     }
     return {"id": facts.native_id} | {name: part for name, part in parts.items() if part}
 
 
-def _todays(a: Layout, facts: Facts, where: Where) -> str:
-    """The shape of the files that we make without being asked for another."""
-    return a.reading(a.put(None, facts, _still(where, 0)), where).generation
+def _bare(a: Layout, files: Tree, facts: Facts, where: Where) -> tuple[Tree, Where]:
+    """The files that the facts alone make of the same shape and moment as some are, and in which
+    surroundings."""
+    still, shape = _still(where, 0), a.reading(files, where).generation
+    made = a.put(None, facts, still)
+    if shape != a.reading(made, where).generation:
+        still = _still(where, 0, shape)
+        made = a.put(None, facts, still)
+    if tree.same(made, a.put(None, facts, _still(still, _DAY, still.generation))):
+        return made, still
+    # The facts alone do not tell all stamps.
+    said = a.get(files, where)
+    still = _still(still, said.began_at or said.updated_at or 0, still.generation)
+    return a.put(None, facts, still), still
 
 
 def _strange(a: Layout, files: Tree, facts: Facts, where: Where) -> dict[str, Any]:
@@ -204,43 +226,53 @@ def _strange(a: Layout, files: Tree, facts: Facts, where: Where) -> dict[str, An
     """
     base = _with(a, a.put(None, _settled(facts), _still(where, 0)), facts.native_id, None, None)
     said = a.get(base, where)
-    made = base
-    for path, key, value in _additions(
-        tree.delta(base, _with(a, files, facts.native_id, None, None))
-    ):
-        added = tree.patch(_nested(path, {"add": {key: value}}), base)
-        if a.get(added, where) == said:
-            made = tree.patch(_nested(path, {"add": {key: value}}), made)
-    rest = tree.delta(base, made)
+    change = tree.delta(base, _with(a, files, facts.native_id, None, None))
+
+    def is_silent(ways: Ways) -> bool:
+        return a.get(tree.patch(_adding(change, frozenset(ways)), base), where) == said
+
+    silent = _all_that(is_silent, list(_ways(change)))
+    rest = tree.delta(base, tree.patch(_adding(change, frozenset(silent)), base))
     return {"id": facts.native_id, "rest": rest} if rest else {}
 
 
-_Step = tuple[str, Any]
+def _all_that(holds: Callable[[Ways], bool], ways: Ways) -> Ways:
+    """The ways of which something holds, looked for by halves; where that takes long, the rest
+    too: nothing is lost by a word that is carried besides being said."""
+    found: Ways = []
+    todo, left = [ways] if ways else [], _TRIES
+    while todo:
+        some = todo.pop()
+        left -= 1
+        if left < 0 or holds(some):
+            found += some
+        elif len(some) > 1:
+            half = len(some) // 2
+            todo += [some[half:], some[:half]]
+    return found
 
 
-def _additions(
-    change: Any, path: tuple[_Step, ...] = ()
-) -> Iterator[tuple[tuple[_Step, ...], str, Any]]:
-    """The keys that a delta adds, and the way to each."""
-    for key, value in change.get("add", {}).items():
-        yield path, key, value
+def _ways(change: Any, way: Way = ()) -> Iterator[Way]:
+    """The ways to the keys that a delta adds."""
+    yield from ((*way, key) for key in change.get("add", {}))
     for key, inner in change.get("in", {}).items():
-        yield from _additions(inner, (*path, ("in", key)))
-    for index, mark, inner in change.get("at", []):
-        yield from _additions(
-            inner, (*path, ("at", [change.get("by", ""), change["n"], index, mark]))
-        )
+        yield from _ways(inner, (*way, key))
+    for index, _, inner in change.get("at", []):
+        yield from _ways(inner, (*way, index))
 
 
-def _nested(path: tuple[_Step, ...], change: tree.Delta) -> tree.Delta:
-    """A delta that does one thing at the end of a way."""
-    for kind, where in reversed(path):
-        if kind == "in":
-            change = {"in": {where: change}}
-        else:
-            by, length, index, mark = where
-            change = {"by": by, "n": length, "at": [[index, mark, change]]}
-    return change
+def _adding(change: Any, wanted: frozenset[Way], way: Way = ()) -> tree.Delta:
+    """What a delta adds, of that what is wanted, and nothing else."""
+    add = {key: new for key, new in change.get("add", {}).items() if (*way, key) in wanted}
+    into = {key: _adding(each, wanted, (*way, key)) for key, each in change.get("in", {}).items()}
+    at = [[i, mark, _adding(each, wanted, (*way, i))] for i, mark, each in change.get("at", [])]
+    parts = {
+        "add": add,
+        "in": {key: inner for key, inner in into.items() if inner},
+        "at": [each for each in at if each[2]],
+    }
+    made = {name: part for name, part in parts.items() if part}
+    return made | {name: change[name] for name in ("by", "n") if "at" in made and name in change}
 
 
 def _says_more(entry: Any) -> bool:
@@ -313,15 +345,6 @@ def _settled(facts: Facts) -> Facts:
 def _still(where: Where, now: int, shape: str = "") -> Where:
     """Surroundings that are the same at every time, so that a delta made here fits there."""
     return Where(naive=where.naive, now=now, generation=shape)
-
-
-def _moment(a: Layout, files: Tree, facts: Facts, where: Where, shape: str) -> int:
-    """When the files were made, if the facts alone do not tell their stamps; else 0."""
-    bare = [a.put(None, _settled(facts), _still(where, now, shape)) for now in (0, _DAY)]
-    if tree.same(bare[0], bare[1]):
-        return 0
-    said = a.get(files, where)
-    return said.began_at or said.updated_at or 0
 
 
 def _same_statuses(layout: Layout, told: Facts, facts: Facts) -> bool:

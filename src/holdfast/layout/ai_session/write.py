@@ -81,11 +81,10 @@ def _add_tasks(tree: Tree, new: list[StepFact]) -> None:
     key = read.key_of(tree, PLAN)
     plan = tree[key] = dict(tree[key])
     phases = plan["phases"] = list(sequence(plan.get("phases")))
-    at = next((at for at, each in enumerate(phases) if _is_loose(each, at + 1)), None)
-    if at is None:
-        _phase(phases, LOOSE)
-        at = len(phases) - 1
-    made = [_new_task(phases, step) for step in new]
+    at = next((at for at, each in enumerate(phases) if _is_loose(each, at + 1)), len(phases))
+    if at == len(phases):
+        phases.append(_new_phase(LOOSE, "Tasks"))
+    made = [_new_task(step.id, step) for step in new]
     phases[at] = {**phases[at], "tasks": [*sequence(phases[at].get("tasks")), *made]}
 
 
@@ -380,11 +379,11 @@ def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 def native(steps: list[StepFact]) -> list[StepFact]:
     """The steps on the two levels that a plan has; a step with steps within it is a phase."""
     top = {step.id for step in steps if not step.parent and step.unit != "task"}
-    around = {step.parent for step in steps} - top
+    around = {step.parent for step in steps} - top - {""}
     parents = {step.id: step.parent for step in steps if step.id} | dict.fromkeys(top, "")
     made = []
     for step in steps:
-        if not step.parent and (step.unit != "task" or step.id in around - {""}):
+        if not step.parent and (step.unit != "task" or step.id in around):
             id = step.id or read.slug(step.title) or "phase"
             made.append(replace(step, unit="phase", id=id))
         else:
@@ -400,7 +399,7 @@ def _told_by_tasks(steps: list[StepFact], phases: list[Any]) -> list[StepFact]:
     around = {step.parent for step in steps}
     numbered = enumerate(map(mapping, phases), 1)
     told = {read.phase_id(phase, number) for number, phase in numbered if "status" in phase}
-    alone = {s.id for s in steps if s.unit == "phase" and s.id not in around | told}
+    alone = {s.id for s in steps if s.unit == "phase"} - around - told
     if not any(_has_news(step) for step in steps if step.unit == "phase" and step.id in alone):
         return steps
     made: list[StepFact] = []
@@ -435,34 +434,79 @@ def _put_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
     phases = _list_in(plan, "phases")
     added = [step for new, step in enumerate(steps) if new not in pairs]
     for step in (step for step in added if step.unit == "phase"):
-        phases.append({"phase_id": step.id, "name": step.title, "tasks": []})
-    for new, old in pairs.items():
-        _update(phases, placed[old], steps[new], where)
+        phases.append(_new_phase(step.id, step.title))
+    both = [(placed[old], steps[new]) for new, old in pairs.items()]
+    for each, step in both:
+        _update(each, step, where)
+    _move(phases, [(each, step) for each, step in both if _is_elsewhere(each, step)])
     kept = set(pairs.values())
-    gone = [each for old, each in enumerate(placed) if old not in kept]
-    for each in sorted(gone, key=lambda each: each.step.unit == "phase"):
-        _remove(phases if each.step.unit == "phase" else each.phase["tasks"], each.node)
+    _take_out(phases, [each for old, each in enumerate(placed) if old not in kept])
+    shelf = _Shelf(phases)
     for step in (step for step in added if step.unit == "task"):
-        _list_in(_phase(phases, step.parent or LOOSE), "tasks").append(_new_task(phases, step))
+        shelf.put(_new_task(shelf.free_id(step), step), step.parent)
 
 
-def _remove(nodes: list[Any], node: Node) -> None:
-    nodes[:] = [each for each in nodes if each is not node]
+def _take_out(phases: list[Any], gone: list[Placed]) -> None:
+    nodes = {id(each.node) for each in gone}
+    lists = {id(each.phase): each.phase["tasks"] for each in gone if each.step.unit == "task"}
+    for listed in (*lists.values(), phases):
+        listed[:] = [each for each in listed if id(each) not in nodes]
 
 
-def _phase(phases: list[Any], id: str) -> Node:
-    """The first phase of an id, made if there is none."""
-    for number, phase in enumerate(phases, 1):
-        if isinstance(phase, dict) and read.phase_id(phase, number) == id:
-            return phase
-    phases.append({"phase_id": id, "name": "Tasks" if id == LOOSE else id, "tasks": []})
-    made: Node = phases[-1]
-    return made
+def _is_elsewhere(placed: Placed, step: StepFact) -> bool:
+    return step.unit == "task" and step.parent != placed.step.parent
 
 
-def _new_task(phases: list[Any], step: StepFact) -> Node:
+def _move(phases: list[Any], moved: list[tuple[Placed, StepFact]]) -> None:
+    """Bring tasks to the phases that they are of now."""
+    if moved:
+        _take_out(phases, [placed for placed, _ in moved])
+        shelf = _Shelf(phases)
+        for placed, step in moved:
+            shelf.put(placed.node, step.parent)
+
+
+class _Shelf:
+    """The phases of a plan, and the ids of its tasks: found at once, however many there are."""
+
+    def __init__(self, phases: list[Any]) -> None:
+        self._phases = phases
+        self._known: dict[str, Node] = {}
+        for number, phase in enumerate(phases, 1):
+            if isinstance(phase, dict):
+                self._known.setdefault(read.phase_id(phase, number), phase)
+        tasks = (task for phase in phases for task in sequence(mapping(phase).get("tasks")))
+        self._taken = {read.name(mapping(task).get("task_id")) for task in tasks}
+        self._latest: dict[str, int] = {}
+
+    def put(self, task: Node, parent: str) -> None:
+        _list_in(self._phase(parent or LOOSE), "tasks").append(task)
+
+    def _phase(self, id: str) -> Node:
+        """The first phase of an id, made if there is none."""
+        if id not in self._known:
+            self._known[id] = _new_phase(id, "Tasks" if id == LOOSE else id)
+            self._phases.append(self._known[id])
+        return self._known[id]
+
+    def free_id(self, step: StepFact) -> str:
+        """Its id, or one for a task that is known by its title alone: other readers ask for one."""
+        stem = step.id or read.slug(step.title) or "task"
+        id = stem
+        while id in self._taken and not step.id:
+            self._latest[stem] = self._latest.get(stem, 1) + 1
+            id = f"{stem}-{self._latest[stem]}"
+        self._taken.add(id)
+        return id
+
+
+def _new_phase(id: str, name: str) -> Node:
+    return {"phase_id": id, "name": name, "tasks": []}
+
+
+def _new_task(id: str, step: StepFact) -> Node:
     return {
-        "task_id": step.id or _free_id(phases, step.title),
+        "task_id": id,
         "description": step.title,
         "agent": step.agent,
         "status": UNIT_WORDS[ID].get(step.status, "pending"),
@@ -472,19 +516,7 @@ def _new_task(phases: list[Any], step: StepFact) -> Node:
     }
 
 
-def _free_id(phases: list[Any], title: str) -> str:
-    """An id for a task that is known by its title alone: other readers ask for one."""
-    tasks = (task for phase in phases for task in sequence(mapping(phase).get("tasks")))
-    taken = {read.name(mapping(task).get("task_id")) for task in tasks}
-    stem, number = read.slug(title) or "task", 1
-    id = stem
-    while id in taken:
-        number += 1
-        id = f"{stem}-{number}"
-    return id
-
-
-def _update(phases: list[Any], placed: Placed, step: StepFact, where: Where) -> None:
+def _update(placed: Placed, step: StepFact, where: Where) -> None:
     was, node = placed.step, placed.node
     word = UNIT_WORDS[ID].get(step.status)
     has_field = step.unit == "task" or "status" in node
@@ -494,9 +526,6 @@ def _update(phases: list[Any], placed: Placed, step: StepFact, where: Where) -> 
         node["name" if step.unit == "phase" else "description"] = step.title
     if step.unit == "task":
         _update_task(node, was, step, where)
-        if step.parent != was.parent:
-            _remove(placed.phase["tasks"], node)
-            _list_in(_phase(phases, step.parent or LOOSE), "tasks").append(node)
 
 
 def _update_task(node: Node, was: StepFact, step: StepFact, where: Where) -> None:

@@ -194,6 +194,8 @@ class Edit:
         self.numbers = self._with_nested(numbers)
         self.checks = self._by_number(want)
         self.judged = {phase_of(c.step): c for c in was.checkpoints}
+        self.listed = _Listed(doc.get("completed_phases"))
+        self.begun = _begun(self.steps, want.began_at)
 
     def _with_nested(self, numbers: dict[str, int]) -> dict[str, int]:
         """Steps inside a phase have the number of the phase."""
@@ -217,6 +219,8 @@ class Edit:
         self._drop_vanished()
         for phase in sorted({*self.steps, *self.checks}):
             self._phase(phase)
+        if self.listed.is_changed:
+            self.doc["completed_phases"] = self.listed.now()
         self._current()
         self._name_the_rest()
         self._completion()
@@ -325,7 +329,10 @@ class Edit:
         if word != verdict_of(self.entry("checkpoints", phase)):
             self._withdraw(phase)
             self.part("checkpoints")[str(phase)] = word
-        self._list(phase, status == "done" or (status is None and word == "passed"))
+        if status == "done" or (status is None and word == "passed"):
+            self.listed.add(phase)
+        else:
+            self.listed.remove(phase)
 
     def _name_the_rest(self) -> None:
         """A phase that nothing else in the file speaks of is named as pending."""
@@ -337,19 +344,11 @@ class Edit:
     def _understood(self) -> list[int]:
         return []
 
-    def _list(self, phase: int, done: bool) -> None:
-        listed = self.doc.get("completed_phases")
-        listed = listed if isinstance(listed, list) else []
-        if done and phase not in listed:
-            self.doc["completed_phases"] = [*listed, phase]
-        elif not done and phase in listed:
-            self.doc["completed_phases"] = [p for p in listed if not is_phase(p) or p != phase]
-
     def _withdraw(self, phase: int) -> None:
         """Move a verdict out of the current view, with its evidence and its times."""
         said = self.view.verdict(phase)
         handed = self.entry("phase_artifacts", phase)
-        self._list(phase, False)
+        self.listed.remove(phase)
         if said == "pending" and not evidence_of(self.view, phase):
             return
         attempt: dict[str, Any] = {"checkpoint": said}
@@ -389,7 +388,9 @@ class Edit:
     def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
         had = had or StepFact("")
         if step.started_at is None and step.status == "done" and step.ended_at is not None:
-            step = replace(step, started_at=self._begun(phase, step.ended_at))
+            began = self.begun[phase]
+            known = began is not None and began <= step.ended_at
+            step = replace(step, started_at=began if known else None)
         if _clock(step) == _clock(had):
             return
         entry = self.entry(self.timing_key, phase)
@@ -402,12 +403,6 @@ class Edit:
                 return  # an entry without a start stops other readers
             entry = self.part(self.timing_key)[str(phase)] = self._new_timing(phase)
         self._clock(entry, step, had)
-
-    def _begun(self, phase: int, ended: int) -> int | None:
-        """When a phase began of which only the end is known: as the one before ended."""
-        ends = [s.ended_at for number, s in self.steps.items() if number < phase and s.ended_at]
-        began = ends[-1] if ends else self.want.began_at
-        return began if began is not None and began <= ended else None
 
     def _new_timing(self, phase: int) -> dict[str, Any]:
         return {}
@@ -520,6 +515,48 @@ class Edit:
             self.set(flags, "last_error_at", None)
         else:
             self.stamp(flags, "last_error_at", error.at)
+
+
+class _Listed:
+    """The completed phases: found, added and removed in a time that their number does not change.
+
+    What is listed and is no phase stays; 1.0 or true counts as the number that it equals.
+    """
+
+    def __init__(self, listed: object) -> None:
+        self._before: list[Any] = listed if isinstance(listed, list) else []
+        self._counted = {each for each in self._before if isinstance(each, int | float)}
+        self._fixed = {each for each in self._counted if not is_phase(each)}
+        self._gone: set[int] = set()
+        self._new: dict[int, None] = {}
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self._gone or self._new)
+
+    def add(self, phase: int) -> None:
+        if phase not in self._counted:
+            self._counted.add(phase)
+            self._new[phase] = None
+
+    def remove(self, phase: int) -> None:
+        if phase in self._counted and phase not in self._fixed:
+            self._counted.remove(phase)
+            self._gone.add(phase)
+            self._new.pop(phase, None)
+
+    def now(self) -> list[Any]:
+        kept = [p for p in self._before if not is_phase(p) or p not in self._gone]
+        return [*kept, *self._new]
+
+
+def _begun(steps: dict[int, StepFact], first: int | None) -> dict[int, int | None]:
+    """When each phase began if only its end is known: as the one before ended."""
+    made, before = {}, first
+    for number, step in steps.items():
+        made[number] = before
+        before = step.ended_at or before
+    return made
 
 
 # -- what a fact becomes ---------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""Files of thousands of elements take a time that grows with their number, not with its square."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.layout import Tree, Where, carry, layout
+from holdfast.layout.facts import AgentFact, Facts, StepFact
+from holdfast.layout.value import copied
+from tests.layouts import IDS, NOW
+
+MANY = 8_000
+WHERE = Where(now=NOW, naive="utc")
+
+
+def phases() -> list[StepFact]:
+    return [
+        StepFact(f"Phase {n}", f"phase-{n}", "phase", status="done", ended_at=NOW + n)
+        for n in range(MANY)
+    ]
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def made(kind: str, steps: list[StepFact]) -> tuple[Facts, Tree]:
+    facts = Facts(native_id=IDS[kind], goal="g", began_at=NOW, updated_at=NOW, steps=steps)
+    return facts, layout(kind).put(None, facts, WHERE)
+
+
+STEPS: dict[str, Callable[[], list[StepFact]]] = {
+    "phases": phases,
+    "nameless": lambda: [StepFact("Do it") for _ in range(MANY)],
+}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("kind", ["ai-session", "praxis"])
+def test_thousands_of_steps_are_written_in_a_moment(kind: str, steps: str) -> None:
+    listed = STEPS[steps]()
+    assert seconds(lambda: made(kind, listed)) < 2
+
+
+def test_thousands_of_phases_that_are_taken_back_take_a_moment() -> None:
+    facts, tree = made("praxis", phases())
+    open_again = replace(facts, steps=[replace(step, status="pending") for step in facts.steps])
+    assert seconds(lambda: layout("praxis").put(tree, open_again, WHERE)) < 2
+    (doc,) = layout("praxis").put(tree, open_again, WHERE).values()
+    assert doc["completed_phases"] == []
+
+
+def test_thousands_of_tasks_that_come_into_other_phases_take_a_moment() -> None:
+    names = [f"P{n}" for n in range(MANY // 2)]
+    tasks = [StepFact(f"Do {n}", f"T{n}") for n in range(MANY // 2)]
+    facts, tree = made("ai-session", [StepFact(name, name, "phase") for name in names] + tasks)
+    moved = [replace(task, parent=name) for task, name in zip(tasks, names, strict=True)]
+    wanted = replace(facts, steps=[*facts.steps[: len(names)], *moved])
+    assert seconds(lambda: layout("ai-session").put(tree, wanted, WHERE)) < 2
+    told = layout("ai-session").get(layout("ai-session").put(tree, wanted, WHERE), WHERE)
+    assert {step.parent for step in told.steps if step.unit == "task"} == set(names)
+
+
+def test_a_key_that_a_program_adds_everywhere_comes_back_in_a_moment() -> None:
+    craft, orchestrator = layout("craft"), layout("orchestrator")
+    facts, _ = made("craft", [])
+    facts.agents = [AgentFact(f"a{n}", "dev", f"Do {n}", started_at=NOW) for n in range(800)]
+    there, _, _ = carry.convert(craft, craft.put(None, facts, WHERE), {}, orchestrator, WHERE)
+    (name,) = there
+    edited = copied(there)
+    for agent in edited[name]["agents"]:
+        agent["colour"] = "red"
+    back: list[Tree] = []
+    took = seconds(lambda: back.append(carry.convert(orchestrator, edited, {}, craft, WHERE)[0]))
+    assert took < 2
+    again, _, _ = carry.convert(craft, back[0], {}, orchestrator, WHERE)
+    assert [agent["colour"] for agent in again[name]["agents"]] == ["red"] * 800

@@ -225,39 +225,43 @@ class _Visit:
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
-        with (
-            ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool,
-            ThreadPoolExecutor(SIDE_BY_SIDE, "session") as sessions,
-        ):
-            trip = Trip(
-                self._home.journal,
-                self._known,
-                remote,
-                me,
-                clock=self._home.clock,
-                pool=pool,
-                again=self._manner.again,
-                patience=self._manner.patience,
-                tell=self._tell,
-                obey=lambda session: erasure.prepare(self._home, session),
-            )
+        with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
+            trip = self._trip(remote, me, pool)
             found, clashes, foreign = self._places(trip)
-            waiting: list[Future[Moved]] = []
+            moved = self._exchange_each(trip, found)
+        return Report(self._known.name, moved + clashes, foreign, self._remotes.waiting() or 0)
+
+    def _trip(self, remote: Remote, me: Identity, pool: ThreadPoolExecutor) -> Trip:
+        return Trip(
+            self._home.journal,
+            self._known,
+            remote,
+            me,
+            clock=self._home.clock,
+            pool=pool,
+            again=self._manner.again,
+            patience=self._manner.patience,
+            tell=self._tell,
+            obey=lambda session: erasure.prepare(self._home, session),
+        )
+
+    def _exchange_each(self, trip: Trip, found: Places) -> list[Moved]:
+        """Several sessions at once; one alone needs no thread."""
+        waiting: list[Future[Moved]] = []
+        with ThreadPoolExecutor(SIDE_BY_SIDE, "session") as threads:
             try:
                 if len(found) == 1:
                     ((session, there),) = found.items()
-                    moved = [self._done(self._exchange(trip, session, *there))]
-                else:
-                    for session, there in found.items():
-                        waiting.append(sessions.submit(self._exchange, trip, session, *there))
-                    moved = [self._done(one.result()) for one in waiting]
+                    return [self._done(self._exchange(trip, session, *there))]
+                for session, there in found.items():
+                    waiting.append(threads.submit(self._exchange, trip, session, *there))
+                return [self._done(one.result()) for one in waiting]
             except BaseException:
                 # The user said stop, or nothing can be reached: begin nothing more.
                 trip.stopped = True
                 for one in waiting:
                     one.cancel()
                 raise
-        return Report(self._known.name, moved + clashes, foreign, self._remotes.waiting() or 0)
 
     def _done(self, moved: Moved) -> Moved:
         for act in moved.after:

@@ -18,14 +18,13 @@ from holdfast.text import (
     clean_id,
     clean_input,
     fit,
-    html,
     plural,
     prompt,
     shorten,
     terminal,
-    unfence,
     width,
 )
+from tests.fences import unfence
 
 SECRET = b"device secret"
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -120,24 +119,6 @@ def _seconds(text: str) -> float:
 
 def test_terminal_may_keep_lines_and_tabs() -> None:
     assert terminal("a\r\nb\rc\td\u2028e\x1b[2Jf", newlines=True) == "a\nb\nc\td\nef"
-
-
-@given(TEXTS)
-def test_html_holds_no_unescaped_sign(text: str) -> None:
-    escaped = html(text)
-    bare = escaped
-    for entity in ("&amp;", "&lt;", "&gt;", "&quot;", "&#39;"):
-        bare = bare.replace(entity, "")
-    assert not set("<>&\"'") & set(bare)
-    for entity, char in (
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", '"'),
-        ("&#39;", "'"),
-        ("&amp;", "&"),
-    ):
-        escaped = escaped.replace(entity, char)
-    assert escaped == terminal(text, newlines=True)
 
 
 @given(TEXTS, TEXTS, TEXTS, st.booleans())

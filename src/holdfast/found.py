@@ -361,10 +361,6 @@ def _unknown(path: str) -> Finding:
     return Finding("unknown-layout", ERROR, message, path)
 
 
-def _unread(path: str, error: HoldfastError) -> Finding:
-    return Finding("unreadable", ERROR, str(error), path)
-
-
 # -- folders -----------------------------------------------------------------------------------
 
 

@@ -1,8 +1,7 @@
 """The one gate for text: in through `clean_input` and `clean_id`, out through the rest.
 
-Text from a session is data. It reaches a terminal only through `terminal`, a page only through
-`html`, a model only through `prompt`; none of them lets it move a cursor, turn its direction,
-hide a word or end its own quotation.
+Text from a session is data. It reaches a terminal only through `terminal`, a model only through
+`prompt`; neither lets it move a cursor, turn its direction, hide a word or end its own quotation.
 
 What is *invisible* is removed: control characters and whole escape sequences with their
 payload, bidi controls, zero-width and tag characters, blank fillers. Kept are one variation
@@ -74,13 +73,6 @@ def terminal(text: str, *, newlines: bool = False) -> str:
     return _compiled(_STRAY_SELECTOR).sub("", text)
 
 
-def html(text: str) -> str:
-    """Safe as element content and inside quoted attributes; line breaks stay."""
-    text = terminal(text, newlines=True)
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace('"', "&quot;").replace("'", "&#39;")
-
-
 def prompt(
     text: str, secret: bytes, *, label: str = "", origin: str = "", confirmed: bool = True
 ) -> str:
@@ -90,14 +82,6 @@ def prompt(
     text = terminal(text, newlines=True)
     code = _code(secret, provenance, text)
     return f"<<<data {code} {provenance}".rstrip() + f"\n{text}\n{code}>>>"
-
-
-def unfence(block: str, secret: bytes) -> str | None:
-    """The text of a block that `prompt` made with this secret; None for any other block."""
-    match = _compiled(r"(?s)<<<data (\w+)(?: ([^\n]*))?\n(.*)\n(\w+)>>>").fullmatch(block)
-    if not match or match[1] != match[4] or match[1] != _code(secret, match[2] or "", match[3]):
-        return None
-    return match[3]
 
 
 def _header(text: str) -> str:

@@ -17,7 +17,7 @@ from holdfast.mcp.answer import MOST_TEXT, Answer
 from holdfast.mcp.catalogue import FINDS, TOOLS, VERBS, verb
 from holdfast.mcp.desk import Desk
 from holdfast.session import Session
-from holdfast.text import unfence
+from tests.fences import unfence
 from tests.mcp.conftest import Ask
 
 Call = Callable[..., Answer]

@@ -319,10 +319,6 @@ def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
 # --- what both documents share -----------------------------------------------------------------
 
 
-def finished(status: str) -> bool:
-    return status in ("done", "failed", "timed_out", "skipped")
-
-
 def titled(steps: Iterable[StepFact]) -> list[StepFact]:
     """Steps that have a name; their id is one."""
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]

@@ -206,11 +206,6 @@ def misread(words: str) -> list[str]:
     return [_MISREAD[match[0]] for match in _BAD_SIGN.finditer(words)]
 
 
-def repaired(words: str) -> str:
-    """The text with misread signs set right."""
-    return _BAD_SIGN.sub(lambda match: _MISREAD[match[0]], words)
-
-
 # --- fields ------------------------------------------------------------------------------------
 
 _GOAL = Field("goal", ("goal",), TEXT, sticky=True)

@@ -25,7 +25,6 @@ from holdfast.layout.praxis.read import View, facts, likeness, phase_id
 from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
 
-ROOT = ".praxis-os/.cache/state"
 SECOND_PREFIX = "workflow_default_"
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)

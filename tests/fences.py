@@ -1,0 +1,15 @@
+"""What is between the two lines that `text.prompt` puts around a text for a model."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast import text as gate
+
+
+def unfence(block: str, secret: bytes) -> str | None:
+    """The text of a block that `prompt` made with this secret; None for any other block."""
+    match = re.fullmatch(r"(?s)<<<data (\w+)(?: ([^\n]*))?\n(.*)\n(\w+)>>>", block)
+    if not match or match[1] != match[4]:
+        return None
+    return match[3] if match[1] == gate._code(secret, match[2] or "", match[3]) else None

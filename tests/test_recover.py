@@ -128,6 +128,50 @@ def test_an_index_that_is_damaged_still_names_the_sessions_of_others(hf: Holdfas
     assert all(report.ok for report in reports)
 
 
+CONFLICT = (
+    "active_features:\n"
+    "<<<<<<< HEAD\n"
+    '  - feature_id: "mine-2026-01-01"\n'
+    '    status: "active"\n'
+    "=======\n"
+    '  - feature_id: "theirs-2026-01-01"\n'
+    '    status: "paused"\n'
+    ">>>>>>> other\n"
+)
+
+
+@pytest.mark.req("S0-69")
+@pytest.mark.parametrize("bound", [True, False])
+def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
+    hf: Holdfast, project: Path, bound: bool
+) -> None:
+    if bound:
+        state = main_file(a_session(hf), "ai-session")
+    else:
+        fill(project, ["ai-session"])
+        state = project / STATE
+    index = state.parents[1] / "active-features.yaml"
+    index.write_text(CONFLICT)
+    (fault,) = [f for f in hf.check(str(index.parent))[0].findings if f.file == str(index)]
+    assert (fault.code, fault.requirement, fault.line) == ("conflict-markers", "S0-69", 2)
+    assert "mine-2026-01-01" in fault.message and "theirs-2026-01-01" in fault.message
+    where = state if bound else state.parent
+    before = snapshot(project)
+    hf.doctor(fix=True)
+    with pytest.raises(Refused, match="somebody must say"):
+        hf.recover(str(where), fix=True)
+    assert snapshot(project) == before
+    question = examined(hf, where).question
+    assert question is not None and question.recommended == "stop"
+    assert [c.says for c in question.choices][:2] == [
+        "which lists mine-2026-01-01",
+        "which lists theirs-2026-01-01",
+    ]
+    hf.recover(str(where), fix=True, choose="second")
+    assert "theirs-2026-01-01" in index.read_text() and "<<<" not in index.read_text()
+    assert aside(index) == [CONFLICT.encode()]
+
+
 def test_restore_writes_the_files_of_one_layout_anew(hf: Holdfast) -> None:
     session = a_session(hf)
     for kind in ("craft", "praxis"):
@@ -206,6 +250,50 @@ def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_t
     made = (project / STATE).read_text()
     assert "started_at: " in made and '"opus"' in made
     assert (project / LOG).exists() and (project / INDEX).exists()
+
+
+@pytest.mark.req("S0-85", "S0-86")
+@pytest.mark.parametrize(
+    "gone", ["state.yaml", "implementation-plan.yaml", "history.jsonl", "active-features.yaml"]
+)
+def test_a_missing_file_of_another_program_is_made_anew(
+    hf: Holdfast, project: Path, gone: str
+) -> None:
+    fill(project, ["ai-session"])
+    folder = (project / STATE).parent
+    (path,) = project.rglob(gone)
+    path.unlink()
+    before = snapshot(project)
+    case = examined(hf, folder)
+    assert case.missing == [str(path)] and not case.damaged and case.inferred
+    assert snapshot(project) == before
+    hf.recover(str(folder), fix=True)
+    after = snapshot(project)
+    assert path.exists() and {name: after[name] for name in before} == before
+    assert hf.recover(str(folder)) is None
+    assert not [f for f in hf.check(str(folder))[0].findings if f.severity == "error"]
+
+
+@pytest.mark.req("S0-85")
+def test_a_missing_state_says_what_the_last_line_of_the_log_says(
+    hf: Holdfast, project: Path
+) -> None:
+    folder = project / ".ai-session" / "pay-2026-03-01"
+    folder.mkdir(parents=True)
+    (folder / "history.jsonl").write_text(
+        '{"timestamp":"2026-03-01T10:00:00Z","command":"plan","arguments":"x","model":"opus",'
+        '"agent":"a1","task_id":"t-9","status":"success","duration_ms":10}\n'
+    )
+    hf.recover(str(folder), fix=True)
+    assert (folder / "state.yaml").read_text() == (
+        'version: "1.0"\n'
+        'feature_id: "pay-2026-03-01"\n'
+        "current_state:\n"
+        '  active_task: "t-9"\n'
+        '  model_in_use: "opus"\n'
+        '  started_at: "2026-03-01T10:00:00Z"\n'
+        '  last_updated: "2026-03-01T10:00:00Z"\n'
+    )
 
 
 def test_keys_that_no_layout_knows_survive_a_recovery(hf: Holdfast, project: Path) -> None:

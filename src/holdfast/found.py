@@ -34,6 +34,7 @@ from holdfast.layout import (
     carry,
     layout,
 )
+from holdfast.layout.ai_session import conflicts
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
@@ -43,6 +44,7 @@ MAX_BYTES = 16 * 1024 * 1024
 CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
+CONFLICTED = "conflict-markers"
 ARTIFACTS = "artifacts"
 CURRENT = "orchestrator-session.json"
 ESSAY = "essay-pipeline-"
@@ -176,7 +178,8 @@ def walk(path: str) -> Iterator[Find]:
         return iter([_of_file(os.path.abspath(path))])
     if kind == "folder":
         return _of_folder(os.path.abspath(path))
-    raise InvalidInput(f"{path} is neither a file nor a folder", why=f"it is {kind}", file=path)
+    what = f"{path} is neither a file nor a folder"
+    raise InvalidInput(what, why=f"it is {kind}", file=path, operation="read")
 
 
 def _kind_of(path: str) -> str:
@@ -185,7 +188,11 @@ def _kind_of(path: str) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)[:200]
         raise InvalidInput(
-            f"cannot read {path[:200]}", why=why.lower(), hint="check the path", file=path
+            f"cannot read {path[:200]}",
+            why=why.lower(),
+            hint="check the path",
+            file=path,
+            operation="read",
         ) from None
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
@@ -249,7 +256,7 @@ def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
         return None
     name = _named_role(id, path, data)
     fault = Finding(error.code, ERROR, error.what, name, "", _UNREADABLE[id], error.line)
-    return Find(id, "", {name: path}, {name: data}, {}, [fault])
+    return Find(id, "", {name: path}, {name: data}, {}, [_with_sides(fault, data)])
 
 
 _UNREADABLE = {
@@ -433,11 +440,18 @@ def _ai_session(root: str, name: str) -> Find:
             documents[key] = Document.parse(bundle[key], _ENDINGS[os.path.splitext(key)[1]])
         except HoldfastError as error:
             code, what, line = _what_is_wrong(path, error)
-            faults.append(Finding(code, ERROR, what, key, "", "S0-78", line))
+            fault = Finding(code, ERROR, what, key, "", "S0-78", line)
+            faults.append(_with_sides(fault, bundle.get(key, b"")))
     there = {key: path for key, path in paths.items() if os.path.lexists(path)}
     there = there or {f"{name}/{STATE}": parts[f"{name}/{STATE}"]}
     made = _made("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+def _with_sides(fault: Finding, data: bytes) -> Finding:
+    """A fault; what git left in the index for people to settle is told with both sides."""
+    told = conflicts(INDEX, data) if (fault.code, fault.file) == (CONFLICTED, INDEX) else []
+    return replace(told[0], line=fault.line) if told else fault
 
 
 def _what_is_wrong(path: str, error: HoldfastError) -> tuple[str, str, int]:

@@ -32,18 +32,20 @@ from holdfast.found import CORRUPT, MAX_BYTES, Find
 from holdfast.home import Holdfast
 from holdfast.layout import Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
-from holdfast.layout.ai_session import salvage_index
-from holdfast.layout.ai_session.read import INDEX
+from holdfast.layout.ai_session import recreate, salvage_index
+from holdfast.layout.ai_session.read import INDEX, entries_of
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.torn import recover as torn
+from holdfast.layout.value import text
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 RECOVERED_FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
+_BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
 _MOST_FILES = 2000
 
 
@@ -157,6 +159,10 @@ def restore(home: Holdfast, case: Case) -> Case:
     if binding is None:
         raise Refused(f"{case.path} belongs to no session any more", file=case.path)
     require_calm(binding.root)
+    if contested := _index_in_conflict(case):
+        hint = f"settle it in an editor, or: holdfast doctor {shlex.quote(case.path)}"
+        what = f"{contested} holds a merge conflict"
+        raise Refused(what, why=_BY_HAND, hint=hint, file=contested)
     for path in case.damaged:
         index = _saved_index(path, binding.native) if path.endswith(f"/{INDEX}") else None
         case.kept.append(set_aside(path, home.clock))
@@ -169,6 +175,19 @@ def restore(home: Holdfast, case: Case) -> Case:
         raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
     case.written = [*case.damaged, *case.missing]
     return case
+
+
+def _index_in_conflict(case: Case) -> str:
+    """The index of all sessions of a folder, if git left both sides of a merge in it."""
+    indexes = [path for path in case.damaged if os.path.basename(path) == INDEX]
+    return next((path for path in indexes if _CONFLICT.search(_bytes(path))), "")
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return files.read_bounded(path, MAX_BYTES, follow=False)
+    except HoldfastError:
+        return b""
 
 
 def _saved_index(path: str, native: str) -> bytes | None:
@@ -231,13 +250,14 @@ def _advised(home: Holdfast) -> list[Advice]:
 
 
 def _advice(case: Case) -> Advice:
+    by_hand = bool(_index_in_conflict(case))
     return Advice(
         code="layout-damaged" if case.damaged else "layout-missing",
         severity="error" if case.damaged else "warning",
         what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
-        why="nothing is lost: the journal has it all",
-        fix="holdfast doctor --fix",
-        fixable=files.is_writable(_existing(os.path.dirname(case.path))),
+        why=_BY_HAND if by_hand else "nothing is lost: the journal has it all",
+        fix=f"holdfast doctor {shlex.quote(case.path)}" if by_hand else "holdfast doctor --fix",
+        fixable=not by_hand and files.is_writable(_existing(os.path.dirname(case.path))),
         session=case.session,
         file=case.path,
     )
@@ -286,18 +306,35 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     one = _one(path)
     owner = home.store.bound.owner(os.path.realpath(one.path))
     if owner is not None:
-        return _case_of(home, owner)
+        known = _case_of(home, owner)
+        index = _index_in_conflict(known) if known else ""
+        one = replace(one, paths={INDEX: index}, bundle={INDEX: _bytes(index)}) if index else one
+        return _sides(one, known, INDEX, choose) if known and index else known
     where = home.mirror.where(one.root)
     bad = [f.file for f in one.faults if f.severity == "error" and f.code != "bad-line"]
-    if not bad:
+    missing = [os.path.join(one.root, name) for name in _missing(one)]
+    if not bad and not missing:
         return None
     case = Case(
         layout=one.layout,
-        path=one.path,
-        what=f"{one.path}: {one.faults[0].message}",
+        # What lacks a file is known by its folder.
+        path=one.path if bad else os.path.dirname(missing[0]),
+        what=f"{one.path}: {one.faults[0].message}" if bad else f"{missing[0]} is missing",
         damaged=[one.paths.get(name, one.path) for name in dict.fromkeys(bad)],
+        missing=missing,
     )
     return _climbed(home, one, case, where, choose)
+
+
+def _missing(one: Find) -> list[str]:
+    """The files that a session in a folder of its own lacks, and that can be made anew."""
+    if one.layout != "ai-session" or one.is_loose or one.lens.valid_id(one.native):
+        return []
+    names = one.lens.files(one.native)
+    is_begun = any(name in one.bundle for name in names if name != INDEX)
+    if not is_begun or not one.lens.reading(one.tree, Where()).writable:
+        return []
+    return [name for name in names if not os.path.lexists(os.path.join(one.root, name))]
 
 
 def _one(path: str) -> Find:
@@ -323,8 +360,8 @@ def _essay_without_state(folder: str) -> Find | None:
 
 def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -> Case:
     conflicted = [n for n, data in one.bundle.items() if _CONFLICT.search(data)]
-    if conflicted and len(one.paths) == 1:
-        return _sides(one, case, conflicted[0], choose)
+    if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
+        return _sides(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
     if one.layout == "essay":
         return _essay(one, case, where, choose)
     if one.layout == "orchestrator":
@@ -343,6 +380,8 @@ def _backed_up(one: Find, case: Case) -> Case | None:
         if one.lens.recognise(path, value) < found.SURE:
             return None
         case.writes[path] = data
+    if not case.writes:
+        return None
     case.lost = ["what changed after the backup was made"]
     return replace(case, rung=FROM_BACKUP, message=RECOVERED_FROM_BACKUP)
 
@@ -351,26 +390,31 @@ def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
     saved = one.salvage(where) if one.bundle else None
     if saved is None:
         return None
-    tree = _rebuilt(one, saved.facts, where)
+    tree, made = _rebuilt(one, saved.facts, where)
     names = {path: name for name, path in one.paths.items()}
-    for path in case.damaged:
+    names |= {os.path.join(one.root, name): name for name in _missing(one)}
+    for path in [*case.damaged, *case.missing]:
         value = tree.get(names[path])
         if value is not None:
             case.writes[path] = fresh(path.rsplit(".", 1)[-1], value)
-    return replace(
-        case, rung=ARTIFACTS, message=saved.message, inferred=saved.inferred, lost=saved.lost
-    )
+    inferred = [*saved.inferred, *made]
+    return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
 
 
-def _rebuilt(one: Find, facts: Any, where: Where) -> Tree:
-    """New files for what was saved, with the keys that no layout knows but the bytes still hold."""
+def _rebuilt(one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
+    """New files for what was saved, with the keys that no layout knows but the bytes still hold.
+
+    Also says what had to be made from the specification alone.
+    """
     facts.native_id = facts.native_id or one.native
     old: Tree = dict(one.tree)
     for name, data in one.bundle.items():
         if name not in old and os.path.basename(name) == INDEX:
             old[name] = salvage_index(data)[0]
-    tree = one.lens.put(old or None, facts, where)
-    if one.layout != "ai-session":
+    tree, made = one.lens.put(old or None, facts, where), list[str]()
+    if one.layout == "ai-session":
+        tree, made = recreate(tree, where)
+    else:
         # One file, whatever it is called here.
         tree = {next(iter(one.paths)): next(iter(tree.values()))}
     for name, data in one.bundle.items():
@@ -380,7 +424,7 @@ def _rebuilt(one: Find, facts: Any, where: Where) -> Tree:
                 **tree[name],
                 **{k: v for k, v in left.value.items() if k not in tree[name]},
             }
-    return tree
+    return tree, made
 
 
 def _nothing(case: Case, clock: Clock) -> Case:
@@ -440,6 +484,9 @@ def _told(one: Find, name: str, data: bytes) -> str:
         value = Document.parse(data, name.rsplit(".", 1)[-1]).value
     except Unreadable as error:
         return f"which cannot be read: {error.what}"
+    if name == INDEX:
+        listed = (text(entry.get("feature_id")) for entry in entries_of({INDEX: value}))
+        return f"which lists {', '.join(listed) or 'nothing'}"
     reading = one.lens.reading({name: value}, Where())
     return f"which says {reading.status or 'nothing of a status'}"
 

@@ -57,14 +57,21 @@ def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         faulty = sum(not report.ok for report in reports)
         said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
         screen.done((said, "red" if faulty else "green"))
-    if reports and not ok:
+    faulty_ones = [report.path for report in reports if not report.ok]
+    # What lacks files is mended as the folder that it is.
+    lacking = [os.path.dirname(report.path) for report in reports if _lacks_files(report)]
+    if mendable := [*faulty_ones, *lacking]:
         import shlex
 
-        worst = next(shown_path(report.path) for report in reports if not report.ok)
+        worst = shown_path(mendable[0])
         screen.hint("what can be made of it: ", f"holdfast doctor {shlex.quote(worst)}")
     if not reports:
         return NO_SESSION
     return 0 if ok else DAMAGED
+
+
+def _lacks_files(report: Report) -> bool:
+    return any(finding.code == "missing-file" for finding in report.findings)
 
 
 def _report_values(report: Report) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_id_that_is_no_feature_id_is_refused_and_makes_nothing(
 ) -> None:
     with hf:
         session = hf.start("Add login")
-        with pytest.raises(InvalidInput, match=r"^Invalid feature ID"):
+        with pytest.raises(InvalidInput, match=r"^Error: Invalid feature ID"):
             session.layouts_add(f"ai-session:{id}")
     assert not (tmp_path / ".ai-session").exists()
 

@@ -351,9 +351,17 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
         Where the session has files of the ai-session layout, only its models are allowed.
         """
+        named = [b.native for b in self.layouts_list() if b.layout == "ai-session"]
+        try:
+            bodies = self._to_update(task, model, status, bound=bool(named))
+        except InvalidInput as error:
+            error.session = next(iter(named), self.id)
+            raise
+        return self.record(*bodies, key=key)
+
+    def _to_update(self, task: str, model: str, status: str, *, bound: bool) -> list[Body]:
         from holdfast.layout.ai_session import refuses
 
-        bound = any(binding.layout == "ai-session" for binding in self.layouts_list())
         if model and bound and (why := refuses(model)):
             raise InvalidInput(f"the model cannot be {model}", why=why)
         self.home.take_up(self.id)
@@ -363,7 +371,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
                 "nothing would change",
                 hint="holdfast layouts update --task ID --model NAME --status WORD",
             )
-        return self.record(*bodies, key=key)
+        return bodies
 
     def _to_task(self, task: str) -> list[Body]:
         from holdfast.model.event import AttributeSet, StepStarted

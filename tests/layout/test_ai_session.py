@@ -133,7 +133,7 @@ def without(path: str) -> Tree:
 # --- ids ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("S0-3", "S0-18", "S0-19", "S0-20", "S0-21", "S0-71", "X0-3")
+@pytest.mark.req("S0-3", "S0-18", "S0-19", "S0-20", "S0-21", "S0-71")
 @pytest.mark.parametrize(
     "native_id, possible",
     [
@@ -162,13 +162,6 @@ def test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists(
     native_id: str, possible: bool
 ) -> None:
     assert (LAYOUT.valid_id(native_id) == "") is possible
-    assert subject.refusal(native_id).startswith("Error: Invalid feature ID") is not possible
-
-
-@pytest.mark.req("S0-72", "X0-3")
-def test_an_id_that_is_taken_is_refused_as_one_that_already_exists() -> None:
-    assert "already exists" in subject.refusal(FEATURE, frozenset([FEATURE]))
-    assert subject.refusal(FEATURE, frozenset()) == ""
 
 
 @pytest.mark.req("S0-18", "S0-20")

@@ -81,7 +81,7 @@ def test_an_entry_of_somebody_else_in_the_index_is_not_taken_over(make: Make) ->
     project.index.parent.mkdir()
     data = yaml.safe_dump({"active_features": [{**entry, "status": "active"}]})
     project.index.write_text(data)
-    with pytest.raises(Refused, match="has a session another-2027-01-15 already"):
+    with pytest.raises(Refused, match="session another-2027-01-15 already exists"):
         project.home.start("Another", layouts=["ai-session:another-2027-01-15"])
     assert project.index.read_text() == data
     session = project.home.start("Another", layouts=["ai-session"])

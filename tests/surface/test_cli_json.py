@@ -252,6 +252,11 @@ def test_errors_have_the_documented_fields(scene: Cli) -> None:
         "forget nowhere": "delete",
         "import nowhere": "read",
         "export other.hfpack": "update",
+        "check nowhere": "read",
+        "convert nowhere --to craft": "read",
+        "layouts report nowhere-2026-01-01": "read",
+        "layouts add ai-session:Bad": "create",
+        "start Login --layout ai-session:Bad": "create",
     }
     for line, operation in lines.items():
         answer = scene("--json", *line.split())
@@ -275,6 +280,28 @@ def test_an_error_names_its_file_its_session_and_its_moment(scene: Cli) -> None:
     scene.ok("complete")
     refused = scene("--json", "task", "add", "More", "--session", "login").json["error"]
     assert refused["error_context"]["feature_id"] == "login"
+
+
+@pytest.mark.req("S0-81", "S0-82", "X0-3")
+def test_errors_about_a_feature_name_it_and_its_file(scene: Cli) -> None:
+    scene.ok("start", "Pay", "--layout", "ai-session:pay-2026-01-31")
+    taken = scene("--json", "start", "Two", "--layout", "ai-session:pay-2026-01-31").json["error"]
+    context = taken["error_context"]
+    assert (context["operation"], context["feature_id"]) == ("create", "pay-2026-01-31")
+    assert context["file"].endswith("/.ai-session/pay-2026-01-31/state.yaml")
+    assert "already exists" in taken["what"]
+    wrong = scene("--json", "layouts", "update", "--model=gpt").json["error"]["error_context"]
+    assert (wrong["operation"], wrong["feature_id"]) == ("update", "pay-2026-01-31")
+    unknown = scene("--json", "layouts", "update", "no-2026-01-31", "--status=paused").json["error"]
+    assert unknown["error_context"]["feature_id"] == "no-2026-01-31"
+
+
+@pytest.mark.req("X0-3", "S0-71")
+def test_the_refusal_of_a_feature_id_begins_as_the_companions_word_it(scene: Cli) -> None:
+    for line in ("layouts add", "start Login --layout"):
+        answer = scene(*line.split(), "ai-session:-login-2026-01-31")
+        assert answer.err.startswith("Error: Invalid feature ID '-login-2026-01-31'\n"), line
+        assert answer.code == 2
 
 
 def test_every_recording_command_answers_alike(scene: Cli) -> None:

@@ -47,7 +47,9 @@ def _session_of(feature: str, hf: Holdfast) -> Session:
         if binding.layout == "ai-session" and binding.native == feature:
             return hf.session(binding.session)
     raise InvalidInput(
-        f"no session here keeps the files of {feature}", hint="take it in first: holdfast adopt"
+        f"no session here keeps the files of {feature}",
+        hint="take it in first: holdfast adopt",
+        session=feature,
     )
 
 

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_CAPITAL = "Error: "
 _MANY = 10
 _WIDE, _LEAST = 90, 20
 _LOOK_CLOSER = "look closer with HOLDFAST_DEBUG=1 before the command, and check: holdfast verify"
@@ -68,14 +69,21 @@ def typable(moves: list[str]) -> list[str]:
     return [move for move in moves if split(move.split())[0] in COMMANDS]
 
 
+_CREATES = ("adopt", "layouts add", "orchestrator new", "workflow new")
+_READS = (
+    *("", "status", "list", "log", "search", "show", "diff", "brief", "verify", "doctor"),
+    *("check", "gate", "report", "live", "history", "completion", "help"),
+)
+
+
 def _operation(command: str) -> str:
     """What a command was about to do, in the four words of document 0."""
-    if command in ("start", "forget"):
+    verb = command.rpartition(" ")[2]
+    if verb in ("start", "forget") and command == verb:
         return "create" if command == "start" else "delete"
-    from holdfast.cli.table import GROUPS
-
-    reads = (*GROUPS["Look"], "", "brief", "verify", "doctor", "completion", "help")
-    return "read" if command in reads else "update"
+    if command in _CREATES:
+        return "create"
+    return "read" if verb in _READS else "update"
 
 
 def _settle(screen: Screen) -> None:
@@ -91,7 +99,10 @@ def _settle(screen: Screen) -> None:
 
 def tell_people(error: HoldfastError, screen: Screen, *, where: str = "") -> None:
     """What is wrong, why, and what helps, on the error stream."""
-    screen.explain(("error: ", "red"), f"{where}{error.what}")
+    # Document 0's companions give some refusals word by word, with the capital.
+    said = f"{where}{error.what}".removeprefix(_CAPITAL)
+    lead = _CAPITAL if len(said) < len(f"{where}{error.what}") else "error: "
+    screen.explain((lead, "red"), said)
     if error.why:
         screen.explain("  ", error.why, "dim")
     choices = error.choices if isinstance(error, NoSession) else []

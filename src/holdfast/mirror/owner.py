@@ -107,8 +107,8 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
 def _place(lens: Layout, native: str, root: str) -> str:
     """Where the main file of a session is, if its id can be one of the layout."""
     if problem := lens.valid_id(native):
-        word = "feature" if lens.id == "ai-session" else f"{lens.id} session"
-        raise InvalidInput(f"Invalid {word} ID {native!r}", why=problem)
+        word = "Error: Invalid feature" if lens.id == "ai-session" else f"Invalid {lens.id} session"
+        raise InvalidInput(f"{word} ID {native!r}", why=problem, session=native)
     return os.path.join(root, lens.files(native)[0])
 
 
@@ -128,30 +128,35 @@ def _require_free(kind: str, native: str, place: str, root: str) -> None:
     archived = os.path.join(root, own.archive.format(id=native)) if native and own.archive else ""
     beside = (f"{place}{own.backup}" if own.backup else "", archived)
     if os.path.lexists(place):
-        raise _is_there(place, _what_helps(place))
+        raise _is_there(place, _what_helps(place), native)
     if there := next((path for path in beside if path and os.path.lexists(path)), ""):
-        raise _is_there(there, "move it away")
+        raise _is_there(there, "move it away", native)
     if kind == "ai-session":
         _require_free_feature(native, os.path.dirname(place), root)
 
 
 def _require_free_feature(native: str, folder: str, root: str) -> None:
     """The same for a session that has a folder, and an entry in the index of all."""
+    from holdfast.layout.ai_session.read import INDEX
+
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.entries(folder))
         adopt = f"make it one of ours: holdfast adopt {folder}"
-        raise _is_there(folder, adopt if has_files else "move it away, or choose another id")
+        hint = adopt if has_files else "move it away, or choose another id"
+        raise _is_there(folder, hint, native)
     if native in _ids_in_index(root):
         raise Refused(
-            f"the index in {root} has a session {native} already",
+            f"session {native} already exists in the index of {root}",
             why="it is somebody else's, whose files are not here",
             hint="choose another id, or take its entry out of active-features.yaml",
+            file=os.path.join(root, INDEX),
+            session=native,
         )
 
 
-def _is_there(path: str, hint: str) -> Refused:
+def _is_there(path: str, hint: str, native: str) -> Refused:
     why = "another session is here, and it is not ours to change"
-    return Refused(f"{path} already exists", why=why, hint=hint, file=path)
+    return Refused(f"{path} already exists", why=why, hint=hint, file=path, session=native)
 
 
 def _what_helps(place: str) -> str:
@@ -172,8 +177,9 @@ def _require_folder(path: str) -> None:
 
 def _taken(desk: Desk, place: str) -> Refused:
     owner = desk.bound.owner(place)
-    why = f"it belongs to session {owner.session}" if owner else ""
-    return Refused(f"another session is here: {place}", why=why, hint="holdfast layouts")
+    why = f"another session is here: {owner.session}" if owner else "another session is here"
+    what, native = f"{place} already exists", owner.native if owner else ""
+    return Refused(what, why=why, hint="holdfast layouts", file=place, session=native)
 
 
 def _keep_out_of_git(desk: Desk, kind: str, root: str) -> None:

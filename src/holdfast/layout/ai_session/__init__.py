@@ -21,7 +21,7 @@ from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Wh
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.check import check_update
-from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, refusal
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
 from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
@@ -37,7 +37,6 @@ __all__ = [
     "health",
     "readme",
     "recreate",
-    "refusal",
     "refuses",
     "report",
     "salvage_index",

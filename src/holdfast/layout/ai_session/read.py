@@ -101,15 +101,6 @@ def is_safe(native_id: str) -> bool:
     return plain and native_id.strip(". ") != "" and len(native_id) <= _LONGEST_ID
 
 
-def refusal(native_id: str, taken: frozenset[str] = frozenset()) -> str:
-    """The text that refuses to create a session under this id, or an empty string."""
-    if why := why_not_id(native_id):
-        return f"Error: Invalid feature ID {native_id!r}: {why}"
-    if native_id in taken:
-        return f"Error: Feature ID {native_id!r} already exists"
-    return ""
-
-
 # --- a tree taken apart ------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from holdfast.layout.essay import form
 from holdfast.model import essay as model
 from holdfast.model import event as ev
 from holdfast.model.essay import Gate, gate_of
+from holdfast.model.essay_move import Moves
 from holdfast.model.state import Artifact, Attribute, State, Step
 
 THESIS = "## Thesis Statement\nSlow software is a choice.\n\n## Claim Type\nargument\n"
@@ -884,7 +885,7 @@ def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essa
         assert refused(session, act, "section").legal == ["approve G1"]
     session = essay.at_sections()
     found = refused(session, lambda: session.paragraph_done(1), "no section of stage 4 is current")
-    assert found.legal == model.owed(model.Moves(essays.state_of(session)), 1)
+    assert found.legal == model.owed(Moves(essays.state_of(session)), 1)
     essay.argued(1)
     found = refused(session, lambda: session.voice(4), "no section of stage 4 is current")
     assert found.legal == ["section start 1 --stage 4"]
@@ -895,7 +896,7 @@ def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> N
     assert session.phase_gate(1).judgment.next_steps == ["holdfast approve G1"]
     essay.at_sections()
     assert session.phase_gate(1).judgment.next_steps == ["holdfast revisit 1"]
-    owed = model.owed(model.Moves(essays.state_of(session)), 1)[0]
+    owed = model.owed(Moves(essays.state_of(session)), 1)[0]
     assert session.phase_gate(3).judgment.next_steps == [f"holdfast {owed}"]
 
 

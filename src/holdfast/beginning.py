@@ -135,7 +135,7 @@ def _target(home: Holdfast, target: str) -> str:
 
 def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
     from holdfast.choice import PUSHBACK
-    from holdfast.model.essay import WORKFLOW, name_of
+    from holdfast.model.essay_move import WORKFLOW, name_of
     from holdfast.model.event import AttributeSet
 
     if not level:

@@ -20,7 +20,7 @@ from holdfast.layout import ERROR, Where, essay
 from holdfast.layout.document import Document
 from holdfast.layout.essay import STATE
 from holdfast.layout.translate import facts_of
-from holdfast.model.essay import is_essay
+from holdfast.model.essay_move import is_essay
 from holdfast.model.state import Rows, State
 from holdfast.place import relative
 from holdfast.recover import Unusable

@@ -19,7 +19,7 @@ from holdfast.errors import InvalidInput, Refused
 from holdfast.evidence import kept
 from holdfast.model import event as ev
 from holdfast.model import phase as moves
-from holdfast.model.essay import is_essay
+from holdfast.model.essay_move import is_essay
 from holdfast.model.essay_outlook import next_command
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
 from holdfast.model.number import number_of

@@ -26,7 +26,8 @@ from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.layout.essay import artifact, form
 from holdfast.model import essay as model
 from holdfast.model import event as ev
-from holdfast.model.essay import Gate, Moves, Outline, gate_of
+from holdfast.model.essay import Gate, Outline, gate_of
+from holdfast.model.essay_move import Moves, is_essay, name_of, step_id
 from holdfast.model.essay_outlook import Summary, next_command, summary
 from holdfast.model.event import Body
 from holdfast.model.state import State
@@ -188,7 +189,7 @@ def _is_gate(gate: Gate) -> Same:
 
 def _sets(field: str, value: object = None) -> Same:
     def is_same(body: Body) -> bool:
-        told = isinstance(body, ev.AttributeSet) and body.key == model.name_of(field)
+        told = isinstance(body, ev.AttributeSet) and body.key == name_of(field)
         return told and value in (None, body.value)  # type: ignore[attr-defined]
 
     return is_same
@@ -238,7 +239,7 @@ def _acts(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, s
 def _is_over(verb: _Verb) -> bool:
     repeated = bool(verb.key and verb.home.journal.batch(verb.session.id, verb.key))
     at_work = verb.state.core.status in ("active", "created")
-    return repeated or not model.is_essay(verb.state) or not at_work
+    return repeated or not is_essay(verb.state) or not at_work
 
 
 def _thesis(verb: _Verb) -> Act:
@@ -328,7 +329,7 @@ def _short_draft(verb: _Verb, moves: Moves, draft: str, section: int, number: in
 
 
 def _title(state: State, section: int) -> str:
-    step = state.step(model.step_id(4, section))
+    step = state.step(step_id(4, section))
     return step.title if step else ""
 
 
@@ -366,7 +367,7 @@ def section_add(session: Recorder, number: int, *, title: str = "", key: str = "
     _require_number(number)
 
     def is_same(body: Body) -> bool:
-        return isinstance(body, ev.StepAdded) and body.step == model.step_id(3, number)
+        return isinstance(body, ev.StepAdded) and body.step == step_id(3, number)
 
     return _Verb(session, key).do(lambda moves: model.section_added(moves, number, title), is_same)
 
@@ -379,7 +380,7 @@ def section_start(
         raise InvalidInput(f"stage {stage} has no sections", why="stages 3 and 4 have")
 
     def is_same(body: Body) -> bool:
-        places = [model.step_id(n, number) for n in (3, 4) if stage in (None, n)]
+        places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
         return isinstance(body, ev.AttributeSet) and body.value in places
 
     return _Verb(session, key).do(
@@ -435,7 +436,7 @@ def sections(session: Recorder) -> list[SectionListed]:
 
 def _listed(moves: Moves, number: int) -> SectionListed:
     arguments, writing = f"stage_3.section_{number}", f"stage_4.section_{number}"
-    row = moves.state.rows.get("checkpoint", model.step_id(3, number))
+    row = moves.state.rows.get("checkpoint", step_id(3, number))
     voice = moves.value(f"{writing}.voice_check_score")
     return SectionListed(
         number=number,

@@ -25,7 +25,7 @@ from holdfast.layout import essay
 from holdfast.layout.essay import form
 from holdfast.layout.essay.impact import stage_of_file, told
 from holdfast.model import event as ev
-from holdfast.model.essay import is_essay
+from holdfast.model.essay_move import is_essay
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import in_order, retracted
 from holdfast.model.number import number_of

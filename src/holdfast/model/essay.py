@@ -1,17 +1,14 @@
-"""Essay: which events each move of an essay is made of, and when it is refused.
+"""Essay: which moves an essay is made of, and when each is refused.
 
-An essay goes through four *stages*: thesis, outline, arguments, paragraphs. The last two have one
-*section* each for every section of the outline. Stages and sections are steps (`stage-3`,
-`stage-3/section-2`); all else that is known of them are attributes, named as the essay layout
-names the fields of its file. A *gate* is where the user must say yes: G1 and G2 for the first two
-stages, G3 for the arguments of a section, G3-Final for all of them together, G4 for a paragraph,
-G4-Section for a section's paragraphs, G5 for the whole.
+A *gate* is where the user must say yes: G1 and G2 for the first two stages, G3 for the arguments
+of a section, G3-Final for all of them together, G4 for a paragraph, G4-Section for a section's
+paragraphs, G5 for the whole.
 
 A section may be written while others are still argued: stages run ahead of each other, but no
 section runs ahead of itself.
 
-`Moves` is one move in the making. Each function takes the state as it is under the writer lock,
-and fills one; so whatever is refused here has recorded nothing, and no two processes both do it.
+Each function takes the essay as it is under the writer lock, as `Moves`, and adds to them; so
+whatever is refused here has recorded nothing, and no two processes both do it.
 """
 
 from __future__ import annotations
@@ -24,12 +21,9 @@ from msgspec import Struct
 from holdfast.choice import GATES, SETTLING
 from holdfast.errors import InvalidInput, Refused
 from holdfast.model import event as ev
-from holdfast.model.event import Body
+from holdfast.model.essay_move import NAMES, SOURCE, Moves, is_essay, step_id
 from holdfast.model.rules import check_working
 from holdfast.model.state import (
-    POSITION,
-    Artifact,
-    Attribute,
     Checkpoint,
     Claim,
     State,
@@ -38,36 +32,8 @@ from holdfast.model.state import (
 from holdfast.sha import digest_of
 from holdfast.text import plural, shorten
 
-WORKFLOW = "essay"
 MOST_SECTIONS = 999
-SOURCE = "source."
-"""Begins the names of attributes that each hold one source."""
-
-_SECTION = re.compile(r"stage-([34])/section-([1-9][0-9]{0,5})")
-NAMES = {1: "the thesis", 2: "the outline", 3: "the arguments", 4: "the essay"}
-"""The stages, by what is approved in them."""
-
 _SAID = 60
-
-Value = str | int | float | bool | None
-
-
-def is_essay(state: State) -> bool:
-    """Whether a session is an essay: one with the plan of it, or one that was found in files."""
-    core = state.core
-    if core.workflow:
-        return core.workflow == WORKFLOW and core.plan_unit == "stage"
-    return all(state.step(step_id(stage)) is not None for stage in NAMES)
-
-
-def step_id(stage: int, section: int | None = None) -> str:
-    return f"stage-{stage}" if section is None else f"stage-{stage}/section-{section}"
-
-
-def name_of(field: str) -> str:
-    """The attribute that a field of the essay layout's file is kept as."""
-    return f"essay.{field}"
-
 
 # -- gates -------------------------------------------------------------------------------------
 
@@ -112,170 +78,6 @@ def _agreed(one: int | None, other: int | None) -> int | None:
     return other if one is None else one
 
 
-# -- one move in the making --------------------------------------------------------------------
-
-
-class Moves:
-    """An essay as it stands, with what is about to be recorded counted in."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.bodies: list[Body] = []
-        self.missing: list[str] = []
-        """Commands that are still owed before a section is done."""
-        self.said = ""
-        self._statuses: dict[str, str] = {}
-        self._values: dict[str, Value] = {}
-
-    # -- looking -------------------------------------------------------------------------------
-
-    def status(self, stage: int, section: int | None = None) -> str:
-        """The status of a step; empty where there is none, or it was left out."""
-        id = step_id(stage, section)
-        step = self.state.step(id)
-        word = self._statuses.get(id, step.status if step else "")
-        return "" if word == "skipped" else word
-
-    def sections(self, stage: int = 3, *statuses: str) -> list[int]:
-        """The sections of a stage, or those of them in some statuses."""
-        known = {n for s, n in map(_place, self._ids()) if s == stage and n is not None}
-        wanted = ((n, self.status(stage, n)) for n in sorted(known))
-        return [n for n, word in wanted if word and (not statuses or word in statuses)]
-
-    def _ids(self) -> Iterable[str]:
-        yield from (row.name for row in self.state.rows.select("step"))
-        yield from self._statuses
-
-    def value(self, field: str) -> Value:
-        name = name_of(field)
-        if name in self._values:
-            return self._values[name]
-        row = self.state.rows.get("attribute", name)
-        return row.value if isinstance(row, Attribute) else None
-
-    def count(self, field: str) -> int:
-        value = self.value(field)
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-    def known(self, field: str) -> int | None:
-        value = self.value(field)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def completed(self, section: int) -> int:
-        """How many paragraphs of a section are approved."""
-        return self.count(f"stage_4.section_{section}.completed_paragraphs")
-
-    def claims(self) -> list[Claim]:
-        return [row for row in self.state.rows.select("claim") if isinstance(row, Claim)]
-
-    def sources(self) -> list[str]:
-        """Every source that a claim was checked with, each once."""
-        begin = name_of(SOURCE)
-        rows = self.state.rows.select("attribute")
-        return [str(r.value) for r in rows if isinstance(r, Attribute) and r.key.startswith(begin)]
-
-    def position(self) -> tuple[int, int | None]:
-        """The stage and the section that are worked on."""
-        row = self.state.rows.get("attribute", POSITION)
-        said = self._values.get(POSITION, row.value if isinstance(row, Attribute) else "")
-        stage, section = _place(str(said))
-        if stage and self.status(stage, section) not in ("", "done", "pending"):
-            return stage, section
-        return self._first_open()
-
-    def _first_open(self) -> tuple[int, int | None]:
-        for stage in (4, 3):
-            if running := self.sections(stage, "running"):
-                return stage, running[0]
-        stages = [n for n in NAMES if self.status(n) not in ("", "done")]
-        return (stages[0] if stages else 4), None
-
-    # -- recording -----------------------------------------------------------------------------
-
-    def set(self, field: str, value: Value, *, always: bool = False) -> None:
-        """Note what a field says; nothing where it says that already."""
-        if always or self.value(field) != value:
-            self._values[name_of(field)] = value
-            self.bodies.append(ev.AttributeSet(key=name_of(field), value=value))
-
-    def add(self, stage: int, section: int, title: str) -> None:
-        id = step_id(stage, section)
-        if self.state.step(id) is not None:
-            self.bodies.append(ev.StepReset(step=id, because="it is in the outline again"))
-        else:
-            added = ev.StepAdded(step=id, title=title, unit="section", parent=step_id(stage))
-            self.bodies.append(added)
-        self._statuses[id] = "pending"
-
-    def entitle(self, stage: int, section: int, title: str) -> None:
-        """See that a section is there, and called so."""
-        step = self.state.step(step_id(stage, section))
-        if not self.status(stage, section):
-            self.add(stage, section, title or f"Section {section}")
-        if step is not None and title and step.title != title:
-            parent, unit = step_id(stage), "section"
-            self.bodies.append(ev.StepAdded(step=step.id, title=title, unit=unit, parent=parent))
-
-    def leave_out(self, stage: int, section: int) -> None:
-        id = step_id(stage, section)
-        self.bodies.append(ev.StepSkipped(step=id, because="the outline has it no more"))
-        self._statuses[id] = "skipped"
-
-    def start(self, stage: int, section: int | None = None) -> None:
-        """Let a step run, if it does not."""
-        id = step_id(stage, section)
-        if self.status(stage, section) != "running":
-            self.bodies.append(ev.StepStarted(step=id))
-            self._statuses[id] = "running"
-
-    def finish(self, stage: int, section: int | None = None, files: Sequence[str] = ()) -> None:
-        id = step_id(stage, section)
-        if self.status(stage, section) not in ("running", "needs_review"):
-            self.start(stage, section)
-        self.bodies.append(ev.StepCompleted(step=id, files=list(files)))
-        self._statuses[id] = "done"
-
-    def keep(self, artifact: ev.ArtifactSaved | None) -> None:
-        """Keep a file as it is now, unless it was kept so before."""
-        old = self.state.rows.get("artifact", artifact.path) if artifact else None
-        if artifact and not (isinstance(old, Artifact) and old.digest == artifact.digest):
-            self.bodies.append(artifact)
-
-    def approve(self, gate: Gate, step: str, **more: object) -> None:
-        evidence = {"approved": True, "gate": gate.name, **more}
-        self.bodies.append(ev.CheckpointPassed(step=step, evidence=evidence))
-
-    def place(self, stage: int, section: int | None = None) -> None:
-        """Make a step the one that is worked on."""
-        self._values[POSITION] = step_id(stage, section)
-        if stage == 4:
-            following = None if section is None else self.completed(section) + 1
-            self.set("stage_4.current_paragraph", following)
-        self.bodies.append(ev.AttributeSet(key=POSITION, value=step_id(stage, section)))
-
-    def go_on(self, stage: int) -> None:
-        """Go where the work goes on, and begin it there."""
-        if running := self.sections(stage, "running", "needs_review"):
-            return self.place(stage, running[0])
-        ready = self.sections(stage, "pending")
-        if stage == 4:
-            ready = [n for n in ready if self.status(3, n) == "done"]
-        if ready:
-            self.start(stage, ready[0])
-            return self.place(stage, ready[0])
-        if stage == 4 and self.status(3) not in ("done", "") and self.sections(4, "pending"):
-            return self.go_on(3)
-        self.place(stage)
-
-
-def _place(step: str) -> tuple[int, int | None]:
-    """The stage and section of a step; stage 0 for any other."""
-    if match := _SECTION.fullmatch(step):
-        return int(match[1]), int(match[2])
-    number = step.removeprefix("stage-")
-    return (int(number), None) if number in ("1", "2", "3", "4") and number != step else (0, None)
-
-
 def require_essay(state: State) -> None:
     if not is_essay(state):
         hint = 'holdfast start "GOAL" --workflow essay'
@@ -306,7 +108,7 @@ def _open_stage(moves: Moves, stage: int, gate: str) -> None:
         )
 
 
-def _pass(moves: Moves, gate: Gate, stage: int, files: Sequence[str] = (), **more: object) -> None:
+def _pass(moves: Moves, gate: str, stage: int, files: Sequence[str] = (), **more: object) -> None:
     """A stage is approved: it is done, and so is what its plan lists inside it."""
     moves.start(stage)
     moves.approve(gate, step_id(stage), **more)
@@ -339,7 +141,7 @@ def thesis_approved(
         moves.set("stage_1.claim_type", claim_type)
     if log:
         moves.set("stage_1.development_log", log)
-    _pass(moves, Gate("G1"), 1, [artifact.path])
+    _pass(moves, "G1", 1, [artifact.path])
     moves.said = "the thesis is approved"
     if _go_on_after(moves, 1) == 2:
         moves.said += "; stage 2 begins: the outline"
@@ -368,7 +170,7 @@ def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline)
     for stage in (3, 4):
         for number in range(1, total + 1):
             moves.entitle(stage, number, outline.titles.get(number, ""))
-    _pass(moves, Gate("G2"), 2, [artifact.path], sections=total)
+    _pass(moves, "G2", 2, [artifact.path], sections=total)
     moves.said = f"the outline is approved, with {total} section{'s' * (total != 1)}"
     if _go_on_after(moves, 2) == 3:
         moves.said += "; stage 3 begins with section 1"
@@ -562,7 +364,7 @@ def section_approved(
     if moves.status(3, section) == "pending":
         moves.start(3, section)
     moves.keep(artifact)
-    moves.approve(Gate("G3"), step_id(3, section), section=section)
+    moves.approve("G3", step_id(3, section), section=section)
     moves.said = f"the arguments of section {section} are approved"
     path = moves.value(f"stage_3.section_{section}.argument_map_file")
     if path:
@@ -612,7 +414,7 @@ def arguments_approved(moves: Moves) -> None:
             legal=owed(moves, left[0]) if left else ["section add 1"],
         )
     moves.set("stage_3.birds_eye_approved", True)
-    _pass(moves, Gate("G3-Final"), 3, sections=len(moves.sections()))
+    _pass(moves, "G3-Final", 3, sections=len(moves.sections()))
     moves.said = "the arguments are approved as a whole"
     if _go_on_after(moves, 3) == 4:
         moves.said += "; stage 4 begins with section 1, paragraph 1"
@@ -638,7 +440,7 @@ def paragraph_approved(
     number = moves.completed(section) + 1 if number is None else number
     _require_next_paragraph(moves, section, number, moves.known(f"{field}.total_paragraphs"))
     moves.approve(
-        Gate("G4"),
+        "G4",
         f"{step_id(4, section)}/paragraph-{number}",
         section=section,
         paragraph=number,
@@ -703,7 +505,7 @@ def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -
             legal=[next_paragraph(moves, section)],
         )
     moves.set(f"{field}.total_paragraphs", before)
-    moves.approve(Gate("G4-Section"), step_id(4, section), section=section, paragraphs=before)
+    moves.approve("G4-Section", step_id(4, section), section=section, paragraphs=before)
     moves.finish(4, section)
     moves.said = f"section {section} is written, with {before} paragraph{'s' * (before != 1)}"
     moves.go_on(4)
@@ -898,7 +700,7 @@ def essay_approved(moves: Moves, *, confirm: bool = False) -> None:
         )
     if not moves.value("output.final_essay_file"):
         raise Refused("the final essay is not recorded", legal=["output final-essay.md"])
-    _pass(moves, Gate("G5"), 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood))
+    _pass(moves, "G5", 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood))
     moves.bodies.append(ev.SessionCompleted())
     moves.said = "the essay is approved and completed"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.model.essay import NAMES, Moves, mean_voice, next_paragraph, owed
+from holdfast.model.essay import mean_voice, next_paragraph, owed
+from holdfast.model.essay_move import NAMES, Moves
 from holdfast.model.state import State
 
 

@@ -175,7 +175,7 @@ def _go_on_with_an_essay(state: State) -> str:
     core = state.core
     if core.workflow != "essay" or core.status not in ("active", "created"):
         return ""
-    from holdfast.model.essay import is_essay
+    from holdfast.model.essay_move import is_essay
     from holdfast.model.essay_outlook import ahead
 
     if not is_essay(state):

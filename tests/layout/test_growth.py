@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.layout import Tree, Where, carry, layout
+from holdfast.layout import Tree, Where, carry, guarded, habits, layout
+from holdfast.layout.document import Document
 from holdfast.layout.facts import AgentFact, Facts, StepFact
 from holdfast.layout.value import copied
 from tests.layouts import IDS, NOW
@@ -34,6 +37,52 @@ def seconds(work: Callable[[], Any]) -> float:
 def made(kind: str, steps: list[StepFact]) -> tuple[Facts, Tree]:
     facts = Facts(native_id=IDS[kind], goal="g", began_at=NOW, updated_at=NOW, steps=steps)
     return facts, layout(kind).put(None, facts, WHERE)
+
+
+def fastest(work: Callable[[], Any]) -> float:
+    return min(seconds(work) for _ in range(3))
+
+
+def refused(text: str) -> str:
+    with pytest.raises(guarded.Unreadable) as caught:
+        guarded.read_yaml(text)
+    return caught.value.code
+
+
+def keys(count: int) -> str:
+    return "".join(f"k{n}: 1\n" for n in range(count))
+
+
+def test_too_many_keys_are_refused_sooner_than_as_many_as_may_be_are_read() -> None:
+    most = keys(guarded.YAML_NODES // 2 - 1)
+    assert len(guarded.read_yaml(most)[0].keys) == guarded.YAML_NODES // 2 - 1
+    many = keys(300_000)
+    assert refused(many) == "too-many-nodes"
+    assert fastest(lambda: refused(many)) < 0.7 * fastest(lambda: guarded.read_yaml(most))
+
+
+def test_more_anchors_than_may_be_repeated_are_refused() -> None:
+    text = "".join(f"- &a{n} 1\n" for n in range(50_000))
+    assert refused(text) == "alias-bomb"
+    few = "".join(f"- &a{n} 1\n" for n in range(guarded.ALIASES))
+    assert len(guarded.read_yaml(few)[0].items) == guarded.ALIASES
+
+
+def test_the_line_of_a_finding_in_millions_of_lines_is_told_in_a_moment() -> None:
+    document = Document.parse(b"a:\n" + b" \n" * 3_000_000 + b"b: 1\n", "yaml")
+    lines: list[int] = []
+    assert seconds(lambda: lines.append(document.line("b"))) < 0.4
+    assert lines == [3_000_002]
+
+
+@given(st.text(alphabet="ab\r\n\x85\u2028"), st.integers(0, 50))
+def test_lines_are_counted_over_pieces_as_in_one(text: str, at: int) -> None:
+    at = min(at, len(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(habits, "_PIECE", 4)
+        counted = habits.Breaks(text, guarded.BREAKS).before(at)
+    inside = at and text[at - 1 : at + 1] == "\r\n"
+    assert inside or counted == sum(1 for m in habits.BREAK.finditer(text) if m.start() < at)
 
 
 STEPS: dict[str, Callable[[], list[StepFact]]] = {

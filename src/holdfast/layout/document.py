@@ -12,15 +12,21 @@ aliases, anchors that went away), larger parts are written anew, in the end the 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from holdfast.layout import guarded, tree
 from holdfast.layout.editing import edit
-from holdfast.layout.guarded import LIST, MAP, BadLine, Line, Node, Remark, Unreadable
-from holdfast.layout.habits import BREAK, JSON_BREAK, Clash, json_style, line_end, yaml_style
+from holdfast.layout.guarded import BREAKS, LIST, MAP, BadLine, Line, Node, Remark, Unreadable
+from holdfast.layout.habits import (
+    JSON_BREAKS,
+    Breaks,
+    Clash,
+    json_style,
+    line_end,
+    yaml_style,
+)
 from holdfast.layout.manner import Manner, dress, take, take_lines
 from holdfast.layout.spelling import (
     COMPACT,
@@ -103,13 +109,11 @@ class Document:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
             first = keys[0] if keys else 0
             return lines[first] if isinstance(first, int) and 0 <= first < len(lines) else 1
-        return bisect_left(self._breaks, _start_of(self.root, keys)) + 1
+        return self._breaks.before(_start_of(self.root, keys)) + 1
 
     @cached_property
-    def _breaks(self) -> list[int]:
-        """Where lines end; a file may have many findings, each with its line."""
-        breaks = JSON_BREAK if self.kind == JSON else BREAK
-        return [match.start() for match in breaks.finditer(self.text)]
+    def _breaks(self) -> Breaks:
+        return Breaks(self.text, JSON_BREAKS if self.kind == JSON else BREAKS)
 
     def rewrite(self, value: Any) -> bytes:
         """The text with this value instead; the same bytes when it says this already."""

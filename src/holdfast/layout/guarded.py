@@ -514,14 +514,36 @@ def number_of_base(word: str) -> int:
     return value
 
 
-class _Open:
-    """A collection being composed: its node, the keys seen, the key that waits for a value."""
+# Each of these may begin a node, or (as `[:` does) a map with a key and a value that say nothing.
+_SIGNS = ("\n", "\r", "\x85", "\u2028", "\u2029", ",", ":", "[", "{", "-", "?")
+_NODES_BY_SIGN = 4
+_STEPS = {
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingEndEvent: -1,
+    yaml.SequenceEndEvent: -1,
+}
+_AROUND = 2
+"""Events before the first node of a document."""
 
-    __slots__ = ("items", "key", "keys", "node", "seen")
+
+def _signs(text: str) -> int:
+    return sum(map(text.count, _SIGNS))
+
+
+def _events(text: str) -> Iterator[Any]:
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return iter(yaml.parse(text, Loader=loader))
+
+
+class _Open:
+    """A collection being composed: its node, its parts, the key that waits for a value."""
+
+    __slots__ = ("is_map", "items", "key", "keys", "node", "value")
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.seen: set[str] = set()
+        self.is_map, self.value = node.kind == MAP, node.value
         self.key: Node | None = None
         self.keys, self.items = node.keys, node.items
 
@@ -535,7 +557,7 @@ class _Yaml:
         self.remarks: list[Remark] = []
         self.open: list[_Open] = []
         self.anchors: dict[str, Node] = {}
-        self.count = self.aliases = self.expanded = self.documents = 0
+        self.aliases = self.expanded = self.documents = 0
 
     def read(self) -> None:
         handle: dict[type, Callable[[Any], None]] = {
@@ -547,11 +569,24 @@ class _Yaml:
             yaml.MappingEndEvent: self._end,
             yaml.SequenceEndEvent: self._end,
         }
-        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        for event in yaml.parse(self.text, Loader=loader):
+        if _signs(self.text) * _NODES_BY_SIGN > YAML_NODES:
+            self._demand_few()
+        for event in _events(self.text):
             act = handle.get(type(event))
             if act is not None:
                 act(event)
+
+    def _demand_few(self) -> None:
+        """Refuses too many nodes: to count what the parser finds is quicker than to compose it."""
+        count = depth = 0
+        for event in _events(self.text):
+            step = _STEPS.get(type(event), 0)
+            depth += step
+            count += step >= 0
+            if depth > DEPTH or type(event) is yaml.DocumentEndEvent:
+                return  # Composing tells what is wrong with it, or with what follows.
+            if count > YAML_NODES + _AROUND:
+                raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
 
     def _document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1
@@ -561,22 +596,21 @@ class _Yaml:
     def _scalar(self, event: Any) -> None:
         node = Node(LEAF, event.start_mark.index, style=event.style or "")
         node.end = event.end_mark.index
-        try:
-            node.value = event.value if self._is_word(event) else self._meaning(event)
-        except Unreadable as error:
-            raise self._wrong(error.code, error.message, event) from None
+        frame = self.open[-1] if self.open else None
+        is_key = frame is not None and frame.is_map and frame.key is None
+        # A scalar is its own text if it is quoted, or a key; and not tagged.
+        if event.tag is None and (is_key or not event.implicit[0]):
+            node.value = event.value
+        else:
+            try:
+                node.value = self._meaning(event)
+            except Unreadable as error:
+                raise self._wrong(error.code, error.message, event) from None
         if node.style in ("|", ">"):
             node.end = self._block_end(node)
-        self._anchor(node, event)
-        self._add(node, event, event.value)
-
-    def _is_word(self, event: Any) -> bool:
-        """Whether a scalar is its own text: quoted, or a key; and not tagged."""
-        if event.tag is not None:
-            return False
-        frame = self.open[-1] if self.open else None
-        is_key = frame is not None and frame.node.kind == MAP and frame.key is None
-        return is_key or not event.implicit[0]
+        if event.anchor:
+            self._anchor(node, event)
+        self._place(node, event, event.value)
 
     def _meaning(self, event: Any) -> Any:
         if event.tag is None:
@@ -609,10 +643,9 @@ class _Yaml:
             raise self._wrong("alias-bomb", "too much is repeated through aliases", event)
         node = Node(LEAF, event.start_mark.index, copied(target.value), "*")
         node.end = event.end_mark.index
-        self._add(node, event, target.value if isinstance(target.value, str) else None)
+        self._place(node, event, target.value if isinstance(target.value, str) else None)
 
     def _start(self, event: Any) -> None:
-        self._count(event)
         if len(self.open) >= DEPTH:
             raise self._wrong("too-deep", f"more than {DEPTH} levels deep", event)
         is_map = isinstance(event, yaml.MappingStartEvent)
@@ -622,7 +655,8 @@ class _Yaml:
             raise self._wrong("yaml-syntax", "a key that is no scalar", event)
         style = "flow" if event.flow_style else "block"
         node = Node(MAP if is_map else LIST, event.start_mark.index, {} if is_map else [], style)
-        self._anchor(node, event)
+        if event.anchor:
+            self._anchor(node, event)
         self.open.append(_Open(node))
 
     def _end(self, event: Any) -> None:
@@ -635,47 +669,38 @@ class _Yaml:
             node.end = max(node.end, node.keys[-1].end)
         self._place(node, event, None)
 
-    def _add(self, node: Node, event: Any, word: str | None) -> None:
-        self._count(event)
-        self._place(node, event, word)
-
     def _place(self, node: Node, event: Any, word: str | None) -> None:
         if not self.open:
             self.root = node
             return
         frame = self.open[-1]
-        if frame.node.kind == LIST:
+        if not frame.is_map:
             frame.items.append(node)
-            frame.node.value.append(node.value)
+            frame.value.append(node.value)
         elif frame.key is None:
             frame.key = self._key(frame, node, event, word)
         else:
             frame.keys.append(frame.key)
             frame.items.append(node)
-            frame.node.value[frame.key.value] = node.value
+            frame.value[frame.key.value] = node.value
             frame.key = None
 
     def _key(self, frame: _Open, node: Node, event: Any, word: str | None) -> Node:
         if word is None:
             raise self._wrong("yaml-syntax", "a key that is no scalar", event)
-        if word in frame.seen:
+        if word in frame.value:
             message = f"the key {word!r} stands twice in one map"
             raise self._wrong("duplicate-key", message[:200], event)
         if word == "<<" and not node.style:
             self.remarks.append(Remark("merge-key", event.start_mark.line + 1))
-        frame.seen.add(word)
         node.value = word
         return node
 
     def _anchor(self, node: Node, event: Any) -> None:
-        if event.anchor:
-            node.anchor = event.anchor
-            self.anchors[event.anchor] = node
-
-    def _count(self, event: Any) -> None:
-        self.count += 1
-        if self.count > YAML_NODES:
-            raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
+        node.anchor = event.anchor
+        self.anchors[event.anchor] = node
+        if len(self.anchors) > ALIASES:
+            raise self._wrong("alias-bomb", f"more than {ALIASES} anchors", event)
 
     def _wrong(self, code: str, message: str, event: Any) -> Unreadable:
         mark = event.start_mark

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 
 from holdfast.layout.guarded import LEAF, LIST, MAP, Node
 from holdfast.layout.spelling import Style, changed, is_flat
@@ -14,7 +14,9 @@ from holdfast.layout.spelling import Style, changed, is_flat
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 JSON_BREAK = re.compile("\r\n|[\n\r]")
 TRIVIA = re.compile("(?:[ \t\n\r\x85\u2028\u2029]|#[^\n\r\x85\u2028\u2029]*)*")
+JSON_BREAKS = ("\n", "\r")
 _OURS = Style()
+_PIECE = 1 << 16
 _ENOUGH = 150
 """So many nodes of a long text tell its habits."""
 _REST = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?")
@@ -60,6 +62,26 @@ class Lines:
 
     def is_last(self, at: int) -> bool:
         return BREAK.match(self.text, self.rest(at)) is None
+
+
+class Breaks:
+    """How many lines end before a place of a text, in its pieces counted once: a long one may have
+    many findings, or one only."""
+
+    def __init__(self, text: str, signs: Sequence[str]) -> None:
+        self.text = text
+        self.signs = [sign for sign in signs if sign in text]
+        starts = range(0, len(text), _PIECE)
+        self._sums = [0, *accumulate(self._in(start, start + _PIECE) for start in starts)]
+
+    def before(self, at: int) -> int:
+        piece = at // _PIECE
+        return self._sums[piece] + self._in(piece * _PIECE, at)
+
+    def _in(self, start: int, end: int) -> int:
+        signs = sum(self.text.count(sign, start, end) for sign in self.signs)
+        # Both are one, and may stand in two pieces.
+        return signs - ("\r" in self.signs and self.text.count("\r\n", start, end + 1))
 
 
 def nodes_of(root: Node) -> Iterator[Node]:

@@ -31,6 +31,7 @@ from holdfast.layout import orchestrator as form
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.orchestrator import rules
 from holdfast.layout.praxis import state as phases
 from holdfast.layout.praxis.context import ResumptionContext, resumption_context
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
@@ -65,7 +66,7 @@ State = dict[str, Any]
 Root = str | os.PathLike[str] | None
 
 NOTHING = "No session to resume"
-_FOLDER = REGISTRY[form.ID][1]
+_FOLDER = REGISTRY[rules.ID][1]
 _MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -101,7 +102,7 @@ def look(root: Root = None) -> Loaded:
     if not isinstance(value, dict):
         return Loaded("corrupt", path, why="it does not hold an object")
     version = value.get("schema_version")
-    if version != form.VERSION:
+    if version != rules.VERSION:
         return Loaded("incompatible", path, value, f"version {version!r} is not known")
     return Loaded("ok", path, value)
 
@@ -195,11 +196,11 @@ def resume_from_state(
     if state is None:
         raise NoSession(NOTHING, hint="begin one: holdfast start GOAL --layout orchestrator")
     word = state.get("status")
-    if word != "in_progress" and not form.may_become(str(word), "in_progress"):
+    if word != "in_progress" and not rules.may_become(str(word), "in_progress"):
         raise Refused(
             f"session {state.get('session_id')} is {word}",
             why="what is over is not resumed",
-            legal=form.LIFECYCLE.get(str(word), ()),
+            legal=rules.LIFECYCLE.get(str(word), ()),
         )
     state["status"] = "in_progress"
     save_session(state, root, home=home)
@@ -244,8 +245,8 @@ def _branch(folder: str) -> str:
 
 
 def _require_writable(state: State) -> None:
-    if not isinstance(state, dict) or state.get("schema_version") != form.VERSION:
-        why = f'schema_version must be "{form.VERSION}"'
+    if not isinstance(state, dict) or state.get("schema_version") != rules.VERSION:
+        why = f'schema_version must be "{rules.VERSION}"'
         raise InvalidInput("this is not the state of a session", why=why)
 
 
@@ -332,11 +333,11 @@ def _value(path: str) -> object:
 
 
 def _agent_word(status: str) -> str:
-    known = unit_status(form.ID, status)
-    word = unit_word(form.ID, known) if known else status
-    if word not in form.AGENT_STATUSES:
+    known = unit_status(rules.ID, status)
+    word = unit_word(rules.ID, known) if known else status
+    if word not in rules.AGENT_STATUSES:
         raise InvalidInput(
-            f"an agent cannot be {status}", why=f"it is one of {', '.join(form.AGENT_STATUSES)}"
+            f"an agent cannot be {status}", why=f"it is one of {', '.join(rules.AGENT_STATUSES)}"
         )
     return word
 

@@ -20,6 +20,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from holdfast.layout import orchestrator as layout
 from holdfast.layout.document import Document
+from holdfast.layout.orchestrator.rules import ID, VERSION
 from holdfast.recover import Case, Unusable
 from holdfast.session import Session
 
@@ -39,7 +40,7 @@ class Loaded(Struct):
 
 
 def folder(home: Holdfast) -> str:
-    return os.path.join(home.workspace.tree.root, REGISTRY[layout.ID][1])
+    return os.path.join(home.workspace.tree.root, REGISTRY[ID][1])
 
 
 def load(home: Holdfast) -> Loaded:
@@ -73,7 +74,7 @@ def _require_usable(loaded: Loaded) -> None:
     if loaded.kind == INCOMPATIBLE:
         raise Outdated(
             f"{loaded.path} is of version {loaded.version or 'unknown'}",
-            why=f"only version {layout.VERSION} can be resumed; the file stays as it is",
+            why=f"only version {VERSION} can be resumed; the file stays as it is",
             hint=f"holdfast check {loaded.path}",
             file=loaded.path,
         )
@@ -92,7 +93,7 @@ def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session,
         archived = _archive(loaded)
     elif owner is not None:
         archived = os.path.join(owner.root, layout.archive_name(owner.native))
-    return home.start(goal, mode=mode, layouts=[layout.ID]), archived
+    return home.start(goal, mode=mode, layouts=[ID]), archived
 
 
 def _archive(loaded: Loaded) -> str:

@@ -13,21 +13,23 @@ from msgspec.structs import replace
 from holdfast.layout import ERROR, Layout, Where, layout
 from holdfast.layout.facts import AgentFact, DecisionFact, ErrorFact, Facts, FileFact, StepFact
 from holdfast.layout.orchestrator import (
-    AGENT_STATUSES,
     CURRENT,
     LAYOUT,
+    archive_name,
+    list_history,
+    recovery,
+    recovery_text,
+    said,
+)
+from holdfast.layout.orchestrator.rules import (
+    AGENT_STATUSES,
     LIFECYCLE,
     MODES,
     SIGNS,
     STATUSES,
-    archive_name,
-    list_history,
     may_become,
     misread,
     percentage,
-    recovery,
-    recovery_text,
-    said,
 )
 from holdfast.layout.value import copied
 from holdfast.layout.words import SESSION_WORDS, session_status, session_word

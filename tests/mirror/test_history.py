@@ -81,6 +81,26 @@ def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make
     assert [report.findings for report in reports] == [[]]
 
 
+@pytest.mark.req("S0-43", "S0-85")
+def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.command("before")
+    project.session.task_add("First", id="t1")
+    project.session.task_start("t1")
+    project.session.command("during")
+    project.session.command("for another", task="t9")
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    tasks = {line["command"]: line["task_id"] for line in told if "event" not in line}
+    assert tasks == {"before": None, "during": "t1", "for another": "t9"}
+    # Whoever changes another file has the whole log read again: nothing of it is doubled.
+    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+    project.again().note("go on")
+    assert ran(log) == ["before", "during", "for another"]
+    project.again().home.take_up(project.session.id)
+    assert ran(log) == ["before", "during", "for another"]
+
+
 def test_what_was_before_the_files_is_not_in_their_log(make: Make) -> None:
     project = make("craft")
     project.session.note("before")

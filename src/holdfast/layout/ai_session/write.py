@@ -597,7 +597,7 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         *_rising(_untold(tree, was, facts, where), least, undated),
     ]
     if new:
-        lines = [_line(tree, each, at) for at, each in sorted(new, key=lambda pair: pair[0])]
+        lines = [_line(tree, each, at, where) for at, each in sorted(new, key=lambda pair: pair[0])]
         _file(tree, LOG, was.native_id, []).extend(lines)
 
 
@@ -628,13 +628,15 @@ def _taken(counts: Counter[Any], key: Hashable) -> bool:
     return counts[key] >= 0
 
 
-def _line(tree: Tree, each: CommandFact | UpdateFact, at: int) -> Node:
+def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, where: Where) -> Node:
     current = read.current_of(tree)
     model = text(current.get("model_in_use"))
     usual = model if model in MODELS else DEFAULT_MODEL
-    if isinstance(each, CommandFact):
-        return line_of(each, at, usual)
     task = read.name(current.get("active_task"))
+    if isinstance(each, CommandFact):
+        # Which task was the current one when an older command ran, nobody knows.
+        at_hand = replace(each, task=each.task or task) if where.brief else each
+        return line_of(at_hand, at, usual)
     told = CommandFact(each.kind, agent=each.agent, task=task)
     return line_of(told, at, usual) | {"event": each.kind}
 
@@ -664,6 +666,9 @@ _COMMAND_KEYS: tuple[Key, ...] = (
     lambda command, _: astuple(command),
     lambda command, _: _written(command),
     lambda command, _: _written(command, "model"),
+    lambda command, new: (
+        _written(command, "model", "task_id") if not (new and command.task) else None
+    ),
 )
 
 

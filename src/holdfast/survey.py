@@ -87,6 +87,7 @@ def survey(
         persons=persons(home),
         window=home.settings.context_window,
         proofs=_proofs(session, state),
+        natives={b.layout: b.native for b in home.store.bound.bindings(session.id)},
         **_arrival(session, state, drift),
     )
 

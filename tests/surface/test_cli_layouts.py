@@ -118,6 +118,13 @@ def test_what_was_taken_up_is_counted_in_words(cli: Cli, project: Path) -> None:
     assert said in cli.ok("note", "hello").err
 
 
+@pytest.mark.req("S4-58")
+def test_the_resume_display_names_the_session_as_its_file_does(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    native = json.loads((project / ORCHESTRATOR).read_text())["session_id"]
+    assert f"**Session ID**: {native}\n" in cli.ok("orchestrator", "continue").out
+
+
 def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
     answer = cli("orchestrator")
     assert answer.code == 2

@@ -65,10 +65,11 @@ def ago(then: int, now: int) -> str:
 
 def _head(known: Known, goal: str) -> str:
     core = known.core
+    name = known.around.natives.get("orchestrator", core.session)
     started = ago(core.began_at, known.around.now) if core.began_at else "not yet"
     return (
         "## 🔄 RESUMING SESSION\n\n"
-        f"**Session ID**: {short(core.session, max(20, known.budget // 10))}\n"
+        f"**Session ID**: {short(name, max(20, known.budget // 10))}\n"
         f"**Goal**: {goal}\n"
         f"**Started**: {started}\n"
         f"**Progress**: {_percent(_progress(known))}% complete\n"

@@ -102,6 +102,8 @@ class Surroundings(Struct, kw_only=True):
     window: int = 128_000
     proofs: dict[str, str] = {}
     """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""
+    natives: dict[str, str] = {}
+    """The id that the session has in the files of a layout, by layout."""
     notes: list[Line] = []
     commands: list[Line] = []
 

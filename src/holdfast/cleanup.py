@@ -12,9 +12,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import exchange, files, found
 from holdfast.choice import FINISHED
@@ -35,6 +37,7 @@ ARCHIVE = ".ai-session-archive"
 ARTIFACTS = "artifacts"
 _DAY = 86_400_000
 _MAX_BYTES = 16 * 1024 * 1024
+_MOST_ARTIFACTS = 10_000
 _TRIES = 50
 
 
@@ -69,7 +72,16 @@ def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
     finds = [one for one in _finds(root) if feature in ("", one.native)]
     if feature and not finds:
         raise InvalidInput(f"no session {feature} is in {root}", hint=f"holdfast check {root}")
-    return [form.report(one.tree, _where(hf, one)) for one in finds if one.documents]
+    return [form.report(one.tree, _with_artifacts(hf, one)) for one in finds if one.documents]
+
+
+def _with_artifacts(hf: Holdfast, one: Find) -> Where:
+    """The surroundings of a session's files, with what is in its own folder by name."""
+    folder = os.path.join(one.root, _folder_name(one))
+    walked = files.walk(os.path.join(folder, ARTIFACTS)) if _folder_name(one) else ()
+    paths = (os.path.join(here, name) for here, _, names in walked for name in names)
+    names = (os.path.relpath(path, folder) for path in paths)
+    return replace(_where(hf, one), names=frozenset(islice(names, _MOST_ARTIFACTS)))
 
 
 def cleanup(hf: Holdfast, path: str, wanted: Wanted, *, dry_run: bool = False) -> list[Put]:

@@ -247,6 +247,19 @@ def test_report_has_the_figures(cli: Cli) -> None:
     assert reports[0]["active_task"] == "none" and reports[0]["health"] == "Stale"
 
 
+@pytest.mark.req("X0-8")
+def test_report_counts_the_artifacts_in_the_folder_by_their_kind(cli: Cli) -> None:
+    feature("one", "active")
+    feature("two", "paused", full=False)
+    folder = ROOT / "one-2025-01-09" / "artifacts"
+    (folder / "deep" / "er").mkdir(parents=True, exist_ok=True)
+    for name in ("a.md", "deep/b.md", "deep/er/c.py", "LICENSE"):
+        (folder / name).write_text("x")
+    assert "Artifacts:   md 2, none 1, py 1\n" in cli.ok("layouts", "report", "one-2025-01-09").out
+    (report,) = cli.json("layouts", "report", "two-2025-01-09")["reports"]
+    assert report["artifacts"] == {}
+
+
 def test_report_of_what_is_not_there_is_an_error(cli: Cli) -> None:
     assert cli("layouts", "report", "nothing-2025-01-09").code == 2
     assert cli.json("layouts", "report")["reports"] == []

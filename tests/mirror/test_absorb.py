@@ -399,6 +399,50 @@ def test_a_decision_that_someone_changes_is_the_same_one(make: Make, layout: str
         assert (what, because) in decided(project) and len(decided(project)) == 2
 
 
+def left(project: Project) -> list[str]:
+    return [body.residue for body in project.edits() if isinstance(body, ev.ForeignEdited)]
+
+
+def replaced(layout: str, what: str) -> Callable[[Any], None]:
+    """An edit that takes the first decision out and adds another one of the same time."""
+
+    def act(value: Any) -> None:
+        gone = value["decisions_made"].pop(0)
+        key = "context" if layout == "craft" else "decision"
+        value["decisions_made"].append({**gone, key: what})
+
+    return act
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_another_decision_of_the_same_time_is_not_the_one_that_went(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    project.session.decide("Keep the session in a cookie", because="so")
+    project.edit(replaced(layout, "Deploy on Friday"))
+    project.session.note("next")
+    both = [("Deploy on Friday", "so"), ("Keep the session in a cookie", "so")]
+    assert decided(project) == in_file(project) == both
+    assert left(project) == ["decisions: Keep the session in a cookie was taken out"]
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    project.session.decide("Keep the session in a cookie", because="so")
+    project.edit(replaced(layout, "Keep the session in a signed cookie"))
+    project.session.note("next")
+    assert left(project) == [""]
+    project.edit(replaced(layout, "Keep tokens"))
+    project.session.note("next")
+    assert decided(project) == in_file(project) == [("Keep tokens", "so")]
+    was = "Keep the session in a signed cookie"
+    assert left(project)[1:] == [f"decisions: {was} was taken out (it counts as Keep tokens now)"]
+
+
 def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) -> None:
     project = make("essay")
     claims = [f"The population of the city was {n} in that year" for n in (1, 2)]

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import AgentFact, CheckpointFact, Facts, StepFact, plain
-from holdfast.layout.translate import Move, match_steps, moves
+from holdfast.layout.facts import AgentFact, CheckpointFact, DecisionFact, Facts, StepFact, plain
+from holdfast.layout.translate import Move, alike, match_steps, moves, reworded
 
 Plain = dict[str, Any]
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
@@ -35,6 +35,8 @@ _OVER = ("completed", "failed", "aborted", "abandoned")
 _LONGEST = 2000
 _TIMES = ("started_at", "ended_at")
 _FEW = 16
+_CLEAR = 0.5
+"""Of how many of its words a decision must keep more to be the same one without doubt."""
 _CUT = "…"
 _NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
 """Lists whose elements are known by name, and what names them."""
@@ -121,7 +123,18 @@ def _unsaid_of(
         rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
         if _between(today, merged | {key: list(rest.values())}, now) == made:
             yield f"{key}: {name}"
-    yield from (f"{key}: {name} was taken out" for name in was if name not in is_ and name in ours)
+    became = _became(today, merged) if key == "decisions" else {}
+    for name in was:
+        if name not in is_ and name in ours and name not in became:
+            yield f"{key}: {name} was taken out"
+        elif name in became and alike(name, became[name]) <= _CLEAR:
+            yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
+
+
+def _became(today: Plain, merged: Plain) -> dict[str, str]:
+    """The decisions that were taken for reworded, and what they say now."""
+    sides = (side.get("decisions", []) for side in (today, merged))
+    return reworded(*(msgspec.convert(side, list[DecisionFact]) for side in sides))
 
 
 def _told(

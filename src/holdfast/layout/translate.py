@@ -43,6 +43,8 @@ from holdfast.sha import digest_of
 from holdfast.text import short_name
 
 _Row = TypeVar("_Row", bound=st.Row)
+_FEW = 16
+_WORD = re.compile(r"\w+")
 News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
 """Table and key of rows that changed, with what they were and are."""
 
@@ -597,8 +599,8 @@ def _paired(
 ) -> list[tuple[DecisionFact | None, DecisionFact]]:
     """Each decision that is not there already, with the one it was.
 
-    The same time, or the same words where none is told, is the same decision; but several may
-    have been made in one second.
+    The same words, or some of them and the same time, are the same decision; but several may have
+    been made in one second, and one of them have come as another went.
     """
     there = [_log_key(decision) for decision in base]
     left = Counter(there) & Counter(_log_key(decision) for decision in new)
@@ -608,8 +610,30 @@ def _paired(
             left[key] -= 1
         else:
             rest.setdefault(_identity(decision), []).append(decision)
-    pairs = ((rest.get(_identity(decision)), decision) for decision in _new_of(base, new))
-    return [(same.pop(0) if same else None, decision) for same, decision in pairs]
+    pairs = ((rest.get(_identity(decision), []), decision) for decision in _new_of(base, new))
+    return [(_taken(same, decision), decision) for same, decision in pairs]
+
+
+def _taken(same: list[DecisionFact], decision: DecisionFact) -> DecisionFact | None:
+    """That of some decisions which this one was, taken from among them."""
+    likest = max(same[:_FEW], key=lambda old: alike(old.what, decision.what), default=None)
+    if likest is None or not alike(likest.what, decision.what):
+        return None
+    same.remove(likest)
+    return likest
+
+
+def alike(one: str, other: str) -> float:
+    """How much two texts have in common, by their words: from 0 to 1."""
+    if one == other:
+        return 1.0
+    words, others = (set(_WORD.findall(text.casefold())) for text in (one, other))
+    return 2 * len(words & others) / max(1, len(words) + len(others))
+
+
+def reworded(base: Sequence[DecisionFact], new: Sequence[DecisionFact]) -> dict[str, str]:
+    """What decisions said that are taken for others now, and what these say."""
+    return {old.what: now.what for old, now in _paired(base, new) if old and old.what != now.what}
 
 
 def _identity(decision: DecisionFact) -> object:

@@ -597,6 +597,33 @@ def test_a_line_of_no_known_time_is_not_added_once_more(make: Make) -> None:
     assert log.read_bytes().startswith(before) and ran(log) == ["plan"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [f"long {SECRET} " + "text " * 3000, "a \x07 bell " * 1000, "one\r\ntwo", "long " * 1000],
+    ids=["secret", "control", "lines", "long"],
+)
+def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
+    make: Make, text: str
+) -> None:
+    project = make("orchestrator")
+    decision = {"decision": text, "rationale": text, "timestamp": "2027-01-15T07:00:00Z"}
+
+    def everywhere(value: Any) -> None:
+        value.update(goal=text)
+        value["decisions_made"].append(decision)
+        value["errors"].append({"message": text, "timestamp": "2027-01-15T07:00:00Z"})
+        value["pending_tasks"].append(text)
+
+    project.edit(everywhere)
+    project.session.note("one")
+    project.session.decide("Ours")
+    project.again().task_add("Ours")
+    now = project.read()
+    assert now["goal"] == text and now["pending_tasks"] == [text, "Ours"]
+    assert now["decisions_made"][0] == decision and len(now["decisions_made"]) == 2
+    assert [each["message"] for each in now["errors"]] == [text]
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

@@ -229,12 +229,30 @@ def written(
     words = _substitutes(gone | _strings_of_grown(old, made), came, kept)
     if not words:
         return made
-    shown = _said_in(old, words)
-    restored = {
-        name: _restored(old.get(name), shown.get(name), value)
-        for name, value in carry.write(lens, shown, facts, where, full=False).items()
-    }
-    return _sharing(old, restored)
+    return _sharing(old, _with_originals(lens, old, facts, where, words))
+
+
+def _with_originals(
+    lens: Layout, old: Tree, facts: Facts, where: Where, words: dict[str, list[str]]
+) -> Tree:
+    """The files, with the original text wherever it stood.
+
+    One text may be kept in several ways, in fields of other lengths: of the tries, the one counts
+    after which the fewest of them are left.
+    """
+    kept = {text for ways in words.values() for text in ways}
+    most = max(map(len, words.values()))
+    tries = most + 1 if most > 1 else 1
+    shown = _said_in(old, {text: ways[-1] for text, ways in words.items()})
+    found: list[tuple[int, Tree]] = []
+    while len(found) < tries:
+        new = carry.write(lens, shown, facts, where, full=False)
+        restored = {n: _restored(old.get(n), shown.get(n), value) for n, value in new.items()}
+        found.append((len(kept & _strings_apart(old, restored)[1].keys()), restored))
+        if not found[-1][0]:
+            break
+        shown = {n: _otherwise(old[n], value, new.get(n), words) for n, value in shown.items()}
+    return min(found, key=lambda each: each[0])[1]
 
 
 def _sharing(old: Tree, new: Tree) -> Tree:
@@ -349,15 +367,15 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
     return gone, came
 
 
-def _substitutes(gone: dict[str, None], came: dict[str, None], kept: Kept) -> dict[str, str]:
-    """Text that went, or stays in a list → text that came and is all that could be kept of it."""
+def _substitutes(gone: dict[str, None], came: dict[str, None], kept: Kept) -> dict[str, list[str]]:
+    """Text that went, or stays in a list → texts that came and are all that could be kept of it."""
     marked, odd = list(filter(_is_cut, came)), frozenset(filter(_is_odd, gone))
     if not marked and not odd:
         return {}
     of_odd, of_others = _Came(list(came)), _Came(marked)
     asked = ((text, of_odd if text in odd else of_others) for text in gone if marked or text in odd)
     pairs = ((text, among.left_of(text, kept(text))) for text, among in asked)
-    return {text: left for text, left in pairs if left is not None}
+    return {text: left for text, left in pairs if left}
 
 
 class _Came:
@@ -367,11 +385,11 @@ class _Came:
         self._places = {text: place for place, text in enumerate(texts)}
         self._lengths = {len(text) for text in texts if text.endswith(_CUT)}
 
-    def left_of(self, original: str, wholes: Sequence[str]) -> str | None:
-        """The last one that is a whole text, or one that was cut."""
+    def left_of(self, original: str, wholes: Sequence[str]) -> list[str]:
+        """Those that are a whole text, or one that was cut; the last of them last."""
         cut = (whole[: length - 1] + _CUT for whole in wholes for length in self._lengths)
-        found = [text for text in (*wholes, *cut) if text in self._places and text != original]
-        return max(found, key=self._places.__getitem__, default=None)
+        found = {text for text in (*wholes, *cut) if text in self._places and text != original}
+        return sorted(found, key=self._places.__getitem__)
 
 
 def _said_in(value: Any, words: dict[str, str]) -> Any:
@@ -398,6 +416,43 @@ def _restored(original: Any, shown: Any, new: Any) -> Any:
             for to, value in enumerate(new)
         ]
     return new
+
+
+def _otherwise(original: Any, shown: Any, new: Any, words: dict[str, list[str]]) -> Any:
+    """What was shown, with another of the ways to keep a text wherever that one was not it."""
+    if isinstance(shown, str):
+        ways = words.get(original, []) if shown != new else []
+        return new if new in ways else ways[ways.index(shown) - 1] if shown in ways else shown
+    if isinstance(shown, dict):
+        inside = new if isinstance(new, dict) else {}
+        return {k: _otherwise(original[k], v, inside.get(k), words) for k, v in shown.items()}
+    if isinstance(shown, list):
+        inner = _counterparts(original, shown, new, words) if isinstance(new, list) else {}
+        return [
+            _otherwise(original[at], value, inner.get(at), words) for at, value in enumerate(shown)
+        ]
+    return shown
+
+
+def _counterparts(
+    original: list[Any], shown: list[Any], new: list[Any], words: dict[str, list[str]]
+) -> dict[int, Any]:
+    """Place of what was shown → what it is in a new list. A log keeps what it does not know again
+    and says it once more: that is it, then."""
+    places = dict(trees.align(shown, new))
+    waiting: dict[str, list[int]] = {}
+    for at in reversed(range(len(original))):
+        for way in {way for text in _strings(original[at]) for way in words.get(text, ())}:
+            waiting.setdefault(way, []).append(at)
+    found: dict[int, Any] = {}
+    for to in sorted(set(range(len(new))) - set(places.values())):
+        for places_of in (waiting[text] for text in _strings(new[to]) if text in waiting):
+            while places_of and places_of[-1] in found:
+                places_of.pop()
+            if places_of:
+                found[places_of[-1]] = new[to]
+                break
+    return {at: new[to] for at, to in places.items()} | found
 
 
 def nearest(data: bytes, kept: Sequence[bytes]) -> bytes | None:

@@ -116,7 +116,7 @@ def _check(
         session.note("the next command")
         if _ours(session) != [*kinds, "note.added"]:
             problems.append("the next event is not simply added")
-        problems += _disagreements(session, folder, edits)
+        problems += _disagreements(session, folder, edits, bool(work))
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
     refused = [line for line in said if "left alone" in line or "not up to date" in line]
@@ -137,7 +137,9 @@ def _judged(work: Sequence[Step], kinds: Sequence[str], acked: Sequence[str]) ->
     return [*problems, *judge(meant, found, flat[: len(acked)])]
 
 
-def _disagreements(session: Session, folder: Path, edits: Sequence[str]) -> list[str]:
+def _disagreements(
+    session: Session, folder: Path, edits: Sequence[str], bound_at_first: bool
+) -> list[str]:
     """Where the files do not say what the journal says."""
     bodies = [line.event.body for line in session.log()]
     titles = sorted(body.title for body in bodies if isinstance(body, StepAdded))
@@ -149,13 +151,22 @@ def _disagreements(session: Session, folder: Path, edits: Sequence[str]) -> list
         if not place.exists():
             problems.append(f"{binding.layout}: {place.name} is missing")
         elif binding.layout == "ai-session":
-            problems += _of_ai_session(place.parent, titles, commands, status)
+            updates = _updates(session, bound_at_first)
+            problems += _of_ai_session(place.parent, titles, commands, updates, status)
         else:
             problems += _of_json(binding.layout, json.loads(place.read_text()), titles, status)
     is_current = (folder / CURRENT).exists()
     if len(session.layouts_list()) == 3 and is_current == (status == "completed"):
         problems.append("the orchestrator's file is not where it should be")
     return problems
+
+
+def _updates(session: Session, bound_at_first: bool) -> list[list[str]]:
+    """What the log may tell: each event since its files are there, once."""
+    kinds = [line.event.kind for line in session.log()]
+    since = sorted(kind for kind in kinds[len(BEFORE) :] if kind != "command.ran")
+    # Whether the files or the next command came first is open where a crash left both to it.
+    return [since] if bound_at_first else [since, []]
 
 
 def _of_json(layout: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:
@@ -167,10 +178,14 @@ def _of_json(layout: str, value: dict[str, object], titles: list[str], status: s
     return problems if value["status"] in word else [*problems, f"{layout}: {value['status']}"]
 
 
-def _of_ai_session(folder: Path, titles: list[str], commands: list[str], status: str) -> list[str]:
-    lines = (folder / "history.jsonl").read_bytes().splitlines()
-    good = sorted(name for line in lines if (name := _command(line)))
+def _of_ai_session(
+    folder: Path, titles: list[str], commands: list[str], updates: list[list[str]], status: str
+) -> list[str]:
+    lines = [_of_log(line) for line in (folder / "history.jsonl").read_bytes().splitlines()]
+    good = sorted(str(line["command"]) for line in lines if line and "event" not in line)
     problems = [] if good == commands else [f"history: {good} instead of {commands}"]
+    told = sorted(str(line["event"]) for line in lines if "event" in line)
+    problems += [] if told in updates else [f"history: {told} is none of {updates}"]
     plan = (folder / "implementation-plan.yaml").read_text()
     problems += [f"plan: without {title}" for title in titles if title not in plan]
     index = (folder.parent / "active-features.yaml").read_text()
@@ -179,11 +194,12 @@ def _of_ai_session(folder: Path, titles: list[str], commands: list[str], status:
     return problems + ([] if (folder / "state.yaml").stat().st_size else ["state: empty"])
 
 
-def _command(line: bytes) -> str:
+def _of_log(line: bytes) -> dict[str, object]:
     try:
-        return str(json.loads(line)["command"])
+        value: dict[str, object] = json.loads(line)
     except ValueError:
-        return ""  # a torn line stays
+        return {}  # a torn line stays
+    return value
 
 
 def _leftovers(folder: Path) -> list[str]:

@@ -597,8 +597,13 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         *_rising(_untold(tree, was, facts, where), least, undated),
     ]
     if new:
-        lines = [_line(tree, each, at, where) for at, each in sorted(new, key=lambda pair: pair[0])]
-        _file(tree, LOG, was.native_id, []).extend(lines)
+        new.sort(key=lambda pair: pair[0])
+        # Which task was at hand when something older happened, nobody knows.
+        lines = [_line(tree, each, at, of_now=where.brief) for at, each in new[:-1]]
+        at, last = new[-1]
+        # What the log itself says of a command flows back, and was said by nobody.
+        of_now = where.brief or isinstance(last, UpdateFact)
+        _file(tree, LOG, was.native_id, []).extend([*lines, _line(tree, last, at, of_now=of_now)])
 
 
 def _rising(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
@@ -628,15 +633,13 @@ def _taken(counts: Counter[Any], key: Hashable) -> bool:
     return counts[key] >= 0
 
 
-def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, where: Where) -> Node:
+def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, *, of_now: bool) -> Node:
     current = read.current_of(tree)
     model = text(current.get("model_in_use"))
     usual = model if model in MODELS else DEFAULT_MODEL
-    task = read.name(current.get("active_task"))
+    task = read.name(current.get("active_task")) if of_now else ""
     if isinstance(each, CommandFact):
-        # Which task was the current one when an older command ran, nobody knows.
-        at_hand = replace(each, task=each.task or task) if where.brief else each
-        return line_of(at_hand, at, usual)
+        return line_of(replace(each, task=each.task or task), at, usual)
     told = CommandFact(each.kind, agent=each.agent, task=task)
     return line_of(told, at, usual) | {"event": each.kind}
 

@@ -77,6 +77,8 @@ def shared(old: Any, new: Any) -> Any:
         is_same = len(old) == len(new) and all(map(_is, old.items(), made.items()))
         return old if is_same else made
     if isinstance(old, list) and isinstance(new, list):
+        if len(old) < len(new) and all(map(operator.is_, old, new)):
+            return new  # one that only grew, as most do
         start = [
             one if one is other else shared(one, other)
             for one, other in zip(old, new, strict=False)

@@ -16,17 +16,17 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-run: venv ## show the main job: two agents, one killed in the middle of a write, then resumed
+run: venv ## show the main job: two agents, one killed in a write, resumed
 	@$(BIN)/python examples/main_job.py $(ARGS)
 
-test: venv tools ## run the whole test suite (WORKERS=0 in one process, ARGS= for pytest)
+test: venv tools ## whole test suite (WORKERS=0: one process, ARGS= for pytest)
 	@$(PYTEST) -n $(WORKERS) $(ARGS)
 
-test-agents: venv tools ## run real agents, fetched by npm, against scripted models (ARGS= for pytest)
+test-agents: venv tools ## real agents, fetched by npm, against scripted models
 	@sh scripts/setup.sh agents
 	@$(PYTEST) -n $(WORKERS) -m agents tests/agents $(ARGS)
 
-test-mcp: venv ## hold the MCP server against the real inspector and the conformance suite
+test-mcp: venv ## the MCP server against its inspector and conformance suite
 	@sh scripts/setup.sh mcp
 	@$(PYTEST) -m mcp tests/mcp $(ARGS)
 
@@ -36,22 +36,22 @@ lint: venv tools ## ruff, mypy --strict and codespell
 	$(BIN)/mypy --strict src tests
 	$(BIN)/codespell
 
-check: lint ## what must pass before pushing: lint, and the tests held against the requirements
+check: lint ## before pushing: lint, tests held against the requirements
 	$(PYTEST) -n $(WORKERS) --conformance $(ARGS)
 
-soak: venv tools ## run the long tiers: about SECONDS=120, 100,000 histories of devices and kills at every step
+soak: venv tools ## the long tiers, about SECONDS=120; kills at every step
 	@HOLDFAST_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
 
-mutants: venv tools ## let the tests find kept faults in the program (SECONDS=0 for all of them)
+mutants: venv tools ## let the tests find kept faults (SECONDS=0 for all of them)
 	@$(BIN)/python -m tests.mutants.run --seconds $(SECONDS) $(ARGS)
 
-bench: venv ## measure the figures we hold ourselves to, beside the raw limits (ARGS=--quick)
+bench: venv ## measure the figures beside the raw limits (ARGS=--quick)
 	@$(BIN)/python bench/run.py $(ARGS)
 
 conformance: venv tools ## count the requirements: tested, documented, refused, later
 	@$(PYTEST) -n $(WORKERS) -m 'req and not soak' --conformance $(ARGS)
 
-dist: venv ## build wheel, source distribution, plugin and desktop extension into dist/
+dist: venv ## wheel, sdist, plugin and desktop extension into dist/
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 	@$(BIN)/python scripts/packages.py dist

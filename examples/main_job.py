@@ -88,7 +88,7 @@ def agent(home: str, session: str, name: str, task: str, *, doomed: str) -> subp
 def pick_up(hf: holdfast.Holdfast, id: str) -> int:
     session = hf.session(id)
     title("Someone picks it up: the briefing")
-    print(session.resume(budget=700, fenced=False).text)
+    show_text(session.resume(budget=700, fenced=False).text)
     title("Nothing that was acknowledged is lost: the journal verifies")
     report = session.verify()
     print(f"{report.events} events, {'sound' if report.ok else 'DAMAGED'}")
@@ -98,6 +98,14 @@ def pick_up(hf: holdfast.Holdfast, id: str) -> int:
     program = os.path.join(os.path.dirname(sys.executable), "holdfast")
     print(f'{program} start "what you are about to do"')
     return 0 if report.ok else 1
+
+
+def show_text(text: str) -> None:
+    """Lines that do not fit a terminal are broken between words, as `holdfast resume` does."""
+    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in text.splitlines():
+        fits = not columns or len(line) <= columns
+        print(line if fits else textwrap.fill(line, columns, subsequent_indent="  "))
 
 
 def title(text: str) -> None:

@@ -256,6 +256,13 @@ def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a
     assert (project / "back.yaml").read_bytes() == essay.read_bytes()
 
 
+def test_what_travels_fits_a_terminal_of_80_columns(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    command = ("convert", ESSAY, "--to", "craft", "-o", "made.json", "--no-color")
+    _, _, told = cli.ok(*command, terminal=True).out.rpartition("made.json\n")
+    assert told.startswith("  carried craft") and all(len(line) <= 80 for line in told.split("\n"))
+
+
 def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: Path) -> None:
     fill(project)
     answer = cli("resume")

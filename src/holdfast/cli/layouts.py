@@ -294,9 +294,9 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     for path in written:
         screen.done("  ", path)
     for line in made.lost:
-        screen.line(("  lost    ", "red"), line)
+        screen.prose(("  lost    ", "red"), line)
     if made.carried:
-        screen.line(("  carried ", "dim"), _together(made.carried))
+        screen.prose(("  carried ", "dim"), _together(made.carried))
     return 0
 
 

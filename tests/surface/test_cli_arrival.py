@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.travel import background
+from tests.layouts import fill
 from tests.surface.support import Answer, Cli
 
 
@@ -40,6 +41,16 @@ def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
     answer = cli("resume", "elsewhere")
     assert "not every remote could be asked: usb" in answer.err
     assert "plug in the stick" in answer.err
+
+
+@pytest.mark.usefixtures("usb")
+def test_that_no_session_came_does_not_hide_the_files_of_other_programs(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    answer = cli("resume")
+    assert "usb has none for this folder either; session files of other" in answer.err
+    assert "  → make them sessions of yours: holdfast adopt" in answer.err
 
 
 class Desk:

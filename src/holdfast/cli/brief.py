@@ -116,11 +116,10 @@ def _not_found(error: NoSession, named: str, pulled: Pulled | None, hf: Holdfast
     why, hint = _why_not_here(named, pulled, ", ".join(one.name for one in remotes))
     if named:
         hint = f"{hint}; what is here: holdfast list --all"
-    elif hint:
-        hint = f"{hint}; or {error.hint}"
-    return NoSession(
-        error.what, why=why, hint=hint or error.hint, choices=error.choices, session=named
-    )
+    else:
+        why = f"{why}; {error.why}".removesuffix("; ")
+        hint = f"{hint}; or {error.hint}".removeprefix("; or ")
+    return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
 
 
 def _why_not_here(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 # Brings a fresh machine to the point where the Makefile's targets can run.
 #
 #   scripts/setup.sh venv    .venv with the project (editable) and every development package
-#   scripts/setup.sh tools   what the tests need besides Python: a C compiler and git
+#   scripts/setup.sh tools   what the tests need besides Python: a C compiler and git; and, where
+#                            Debian's packages can be had, .tools/pgbouncer
 #   scripts/setup.sh agents  .tools/agents: the real agents of tests/agents/versions.txt, by npm
 #   scripts/setup.sh mcp     there too: the MCP inspector and suite of tests/mcp/versions.txt
 #
@@ -120,6 +121,59 @@ setup_tools() {
         apt_install "gcc libc6-dev" "a C compiler for the crash tests"
     fi
     command -v git >/dev/null 2>&1 || apt_install git "git for the tests"
+    setup_pooler
+}
+
+# --- a pooler ------------------------------------------------------------------------------
+
+pooler=.tools/pgbouncer
+
+# Running it is the only proof here, too: its libraries may have gone, or the folder have moved.
+has_pooler() {
+    for program in pgbouncer /usr/sbin/pgbouncer "$pooler/pgbouncer"; do
+        if "$program" --version >/dev/null 2>&1; then return; fi
+    done
+    return 1
+}
+
+# apt_quickly COMMAND…: a network that does not answer keeps nobody waiting.
+apt_quickly() { apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10 "$@" </dev/null; }
+
+# What would be installed, without what is of use to an installed service only.
+pooler_packages() {
+    apt_quickly install --simulate --no-install-recommends pgbouncer \
+        | awk '$1 == "Inst" && $2 ~ /^(pgbouncer$|lib)/ && $2 !~ /perl/ { print $2 }'
+}
+
+download_pooler() {
+    packages=$(pooler_packages)
+    # shellcheck disable=SC2086  # several packages are several words
+    [ -n "$packages" ] && (cd "$pooler" && apt_quickly download $packages)
+}
+
+# Unpacked, not installed: installing would start a service, and needs root.
+unpack_pooler() {
+    download_pooler || { [ "$(id -u)" = 0 ] && apt_quickly update && download_pooler; } || return
+    for package in "$pooler"/*.deb; do dpkg-deb -x "$package" "$pooler" || return; done
+    folders=$(find "$root/$pooler" -name 'lib*.so.*' -exec dirname {} + | sort -u | paste -sd : -)
+    printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' \
+        "$folders" "$root/$pooler/usr/sbin/pgbouncer" >"$pooler/pgbouncer"
+    chmod 755 "$pooler" "$pooler/pgbouncer"
+    "$pooler/pgbouncer" --version
+}
+
+# Its tests are skipped where it cannot be had; that is not tried again for a day.
+setup_pooler() {
+    command -v apt-get >/dev/null 2>&1 || return 0
+    if has_pooler || [ -n "$(find "$pooler/setup.log" -mtime -1 2>/dev/null)" ]; then return; fi
+    say "unpacking pgbouncer into $pooler"
+    rm -rf "$pooler"
+    mkdir -p "$pooler"
+    if unpack_pooler >"$pooler/setup.log" 2>&1; then
+        rm -f "$pooler"/*.deb "$pooler/setup.log"
+    else
+        say "pgbouncer could not be had, its tests are skipped (apt's words: $pooler/setup.log)"
+    fi
 }
 
 # --- agents --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A pooler between the store and its server: PgBouncer, where it is installed."""
+"""A pooler between the store and its server: PgBouncer, where it is installed or in `.tools`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tests.pgserver import PgServer, end_with_parent, somebody  # noqa: E402
 from tests.store.test_postgres import opened  # noqa: E402
 from tests.store.test_postgres_contract import PostgresPlace  # noqa: E402
 
-_PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+_TOOLS = Path(__file__).parents[2] / ".tools" / "pgbouncer"  # made by scripts/setup.sh
+_PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:{_TOOLS}")
 _SETTINGS = """
 [databases]
 postgres = host={server} user=postgres

@@ -363,7 +363,7 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
     if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
         return _sides(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
     if one.layout == "essay":
-        return _essay(one, case, where, choose)
+        return _essay(case, where, choose)
     if one.layout == "orchestrator":
         return _orchestrator(home, one, case, where, choose)
     return _backed_up(one, case) or _salvaged(one, case, where) or _nothing(case, home.clock)
@@ -494,7 +494,7 @@ def _told(one: Find, name: str, data: bytes) -> str:
 # -- essays ------------------------------------------------------------------------------------
 
 
-def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
+def _essay(case: Case, where: Where, choose: str) -> Case:
     """The three levels of the essay's document."""
     bundle = _bundle(os.path.dirname(case.path))
     made = recovery(bundle, where)

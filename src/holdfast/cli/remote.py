@@ -212,7 +212,7 @@ def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 
 def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    reports = _moved(travel, options, hf, screen)
+    reports = _moved(travel, options, screen)
     screen.answer({"remotes": [_report_values(one) for one in reports]})
     for one in reports:
         _tell_report(one, hf, screen)
@@ -220,7 +220,7 @@ def _travel(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) ->
     return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
 
 
-def _moved(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> list[Report]:
+def _moved(travel: Travel, options: Namespace, screen: Screen) -> list[Report]:
     from holdfast.cli.bar import Bar
 
     bar = Bar(screen)
@@ -242,7 +242,7 @@ def _watch(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> 
     screen.hint(f"every {plural(every, 'second')}; to end it: ", "Ctrl-C")
     before = ""
     while True:
-        reports = _moved(travel, options, hf, screen)
+        reports = _moved(travel, options, screen)
         screen.answer({"remotes": [_report_values(one) for one in reports]})
         now, wrong = when(hf.clock.now(), hf.clock.now()), str([one.worst for one in reports])
         if wrong != before or any(one.up or one.down for one in reports):

@@ -36,7 +36,7 @@ def _about_agents(ground: Ground) -> Iterator[Advice]:
     cost = ""
     for plan in installed(ground):
         if AGENTS[plan.agent].hooks and not cost:
-            cost = _cost(ground)
+            cost = _cost()
         yield _there(plan, cost)
         yield from _outdated(plan, ground)
         yield from _kept_from_working(plan.agent, ground)
@@ -181,7 +181,7 @@ def _snake(event: str) -> str:
 # -- cost --------------------------------------------------------------------------------------
 
 
-def _cost(ground: Ground) -> str:
+def _cost() -> str:
     """What one hook costs an agent here, in words; empty if it cannot be measured."""
     import subprocess
     import tempfile

@@ -101,7 +101,7 @@ class _Editor:
         if node.kind != LEAF and node.items and new and isinstance(new, type(node.value)):
             plan = self._plan(node, new)
             if node.style == "flow":
-                self._flow(node, new, plan, lead)
+                self._flow(node, new, plan)
             elif any(old is not None for old, _, _ in plan):
                 self._block(node, plan, is_root=lead is None)
             else:
@@ -141,7 +141,7 @@ class _Editor:
         match = re.match(r"[ \t]*", self.text[self.at.start(at) : at])
         return match.group() if match else ""
 
-    def _flow(self, node: Node, new: Any, plan: Plan, lead: int | None) -> None:
+    def _flow(self, node: Node, new: Any, plan: Plan) -> None:
         if [old for old, _, _ in plan] == list(range(len(node.items))):
             for item, (_, value, _) in zip(node.items, plan, strict=True):
                 self.change(item, value, -1, flow=True)
@@ -407,7 +407,7 @@ class _Editor:
         if is_full(new):
             text = yaml_flow(new, self.style)
         else:
-            text = _respelled(node, self.text, new, self.style)
+            text = _respelled(node, new, self.style)
         if node.anchor:
             text = f"&{node.anchor} {text}"
         if node.start == node.end:
@@ -467,7 +467,7 @@ def _quote(node: Node, text: str, new: Any) -> str | None:
     return node.style if isinstance(node.value, str) and node.style in ("'", '"') else None
 
 
-def _respelled(node: Node, text: str, new: Any, style: Style) -> str:
+def _respelled(node: Node, new: Any, style: Style) -> str:
     """A scalar in the manner of the one it replaces."""
     if not isinstance(new, str) or not isinstance(node.value, str) or node.style == "*":
         return yaml_scalar(new, style)

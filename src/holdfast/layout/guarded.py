@@ -458,16 +458,16 @@ def read_yaml(text: str) -> tuple[Node, list[Remark]]:
     try:
         composer.read()
     except yaml.MarkedYAMLError as error:
-        raise _yaml_error(error, text) from None
-    except yaml.reader.ReaderError as error:
+        raise _yaml_error(error) from None
+    except yaml.reader.ReaderError:
         message = "a character that YAML does not allow"
-        raise Unreadable("yaml-syntax", message, *_place(text, error)) from None
+        raise Unreadable("yaml-syntax", message, *_forbidden(text)) from None
     if composer.root is None:
         raise Unreadable("empty", "the file says nothing", 1, 1)
     return composer.root, composer.remarks
 
 
-def _place(text: str, error: yaml.reader.ReaderError) -> tuple[int, int]:
+def _forbidden(text: str) -> tuple[int, int]:
     match = _FORBIDDEN.search(text)
     if match is None:
         return 0, 0
@@ -478,7 +478,7 @@ def _place(text: str, error: yaml.reader.ReaderError) -> tuple[int, int]:
 _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+def _yaml_error(error: yaml.MarkedYAMLError) -> Unreadable:
     mark = error.problem_mark or error.context_mark
     message = error.problem or "not YAML"
     if mark is None:

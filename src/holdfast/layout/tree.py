@@ -251,12 +251,12 @@ def _edits(
         if k - i == m - j:
             found += zip(range(i + 1, k), range(j + 1, m), strict=True)
         else:
-            found += _alike(old, new, (i + 1, k, j + 1, m), key)
+            found += _alike(old, new, (i + 1, k, j + 1, m))
     return [(i, j) for i, j in found if is_edit(old[i], new[j], key)]
 
 
 def _alike(
-    old: Sequence[Any], new: Sequence[Any], span: tuple[int, int, int, int], key: str
+    old: Sequence[Any], new: Sequence[Any], span: tuple[int, int, int, int]
 ) -> list[tuple[int, int]]:
     """Pairs within a gap of unequal sides: each in turn with the next that shares a field."""
     a, b, c, d = span

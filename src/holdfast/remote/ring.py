@@ -330,9 +330,9 @@ class Ring:
         known = set[str]().union(*({each} | self._past[each] for each in self.remembered))
         known = known.union(*(self._past[each] for each in active))
         others = self.said.keys() - active
-        return active | {each for each in others if self._is_seen(each, active, known)}
+        return active | {each for each in others if self._is_seen(each, known)}
 
-    def _is_seen(self, each: str, active: set[str], known: set[str]) -> bool:
+    def _is_seen(self, each: str, known: set[str]) -> bool:
         """Whether a turn by a device that is not active any more counts."""
         fresh = self._fresh(self.said[each].told.by)
         return any(each in self._past[one] for one in fresh) if fresh else each in known

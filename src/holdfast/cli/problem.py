@@ -69,7 +69,7 @@ def typable(moves: list[str]) -> list[str]:
     return [move for move in moves if split(move.split())[0] in COMMANDS]
 
 
-_CREATES = ("adopt", "layouts add", "orchestrator new", "workflow new")
+_CREATES = ("start", "adopt", "layouts add", "orchestrator new", "workflow new")
 _READS = (
     *("", "status", "list", "log", "search", "show", "diff", "brief", "verify", "doctor"),
     *("check", "gate", "report", "live", "history", "completion", "help"),
@@ -78,12 +78,11 @@ _READS = (
 
 def _operation(command: str) -> str:
     """What a command was about to do, in the four words of document 0."""
-    verb = command.rpartition(" ")[2]
-    if verb in ("start", "forget") and command == verb:
-        return "create" if command == "start" else "delete"
+    if command == "forget":
+        return "delete"
     if command in _CREATES:
         return "create"
-    return "read" if verb in _READS else "update"
+    return "read" if command.rpartition(" ")[2] in _READS else "update"
 
 
 def _settle(screen: Screen) -> None:
@@ -100,9 +99,9 @@ def _settle(screen: Screen) -> None:
 def tell_people(error: HoldfastError, screen: Screen, *, where: str = "") -> None:
     """What is wrong, why, and what helps, on the error stream."""
     # Document 0's companions give some refusals word by word, with the capital.
-    said = f"{where}{error.what}".removeprefix(_CAPITAL)
-    lead = _CAPITAL if len(said) < len(f"{where}{error.what}") else "error: "
-    screen.explain((lead, "red"), said)
+    said = f"{where}{error.what}"
+    lead = _CAPITAL if said.startswith(_CAPITAL) else "error: "
+    screen.explain((lead, "red"), said.removeprefix(_CAPITAL))
     if error.why:
         screen.explain("  ", error.why, "dim")
     choices = error.choices if isinstance(error, NoSession) else []

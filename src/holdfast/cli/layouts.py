@@ -53,21 +53,28 @@ def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         _tell_report(report, screen, everything=options.all)
     if not reports:
         screen.prose(("nothing  ", "yellow"), f"no session file is in {shown_path(options.path)}")
-    elif len(reports) > 1:
+        return NO_SESSION
+    _tell_sum(reports, screen)
+    _tell_what_mends(reports, screen)
+    return 0 if ok else DAMAGED
+
+
+def _tell_sum(reports: list[Report], screen: Screen) -> None:
+    if len(reports) > 1:
         faulty = sum(not report.ok for report in reports)
         said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
         screen.done((said, "red" if faulty else "green"))
-    faulty_ones = [report.path for report in reports if not report.ok]
+
+
+def _tell_what_mends(reports: list[Report], screen: Screen) -> None:
+    import shlex
+
+    faulty = [report.path for report in reports if not report.ok]
     # What lacks files is mended as the folder that it is.
     lacking = [os.path.dirname(report.path) for report in reports if _lacks_files(report)]
-    if mendable := [*faulty_ones, *lacking]:
-        import shlex
-
-        worst = shown_path(mendable[0])
-        screen.hint("what can be made of it: ", f"holdfast doctor {shlex.quote(worst)}")
-    if not reports:
-        return NO_SESSION
-    return 0 if ok else DAMAGED
+    for worst in [*faulty, *lacking][:1]:
+        command = f"holdfast doctor {shlex.quote(shown_path(worst))}"
+        screen.hint("what can be made of it: ", command)
 
 
 def _lacks_files(report: Report) -> bool:

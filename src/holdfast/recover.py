@@ -306,16 +306,27 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     one = _one(path)
     owner = home.store.bound.owner(os.path.realpath(one.path))
     if owner is not None:
-        known = _case_of(home, owner)
-        index = _index_in_conflict(known) if known else ""
-        one = replace(one, paths={INDEX: index}, bundle={INDEX: _bytes(index)}) if index else one
-        return _sides(one, known, INDEX, choose) if known and index else known
-    where = home.mirror.where(one.root)
+        return _of_ours(home, owner, one, choose)
+    case = _of_nobody(one)
+    return case and _climbed(home, one, case, home.mirror.where(one.root), choose)
+
+
+def _of_ours(home: Holdfast, owner: Binding, one: Find, choose: str) -> Case | None:
+    """The journal has it all, but which side of a conflict in the index counts."""
+    case = _case_of(home, owner)
+    index = _index_in_conflict(case) if case else ""
+    if not case or not index:
+        return case
+    contested = replace(one, paths={INDEX: index}, bundle={INDEX: _bytes(index)})
+    return _sides(contested, case, INDEX, choose)
+
+
+def _of_nobody(one: Find) -> Case | None:
     bad = [f.file for f in one.faults if f.severity == "error" and f.code != "bad-line"]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
     if not bad and not missing:
         return None
-    case = Case(
+    return Case(
         layout=one.layout,
         # What lacks a file is known by its folder.
         path=one.path if bad else os.path.dirname(missing[0]),
@@ -323,7 +334,6 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
         damaged=[one.paths.get(name, one.path) for name in dict.fromkeys(bad)],
         missing=missing,
     )
-    return _climbed(home, one, case, where, choose)
 
 
 def _missing(one: Find) -> list[str]:

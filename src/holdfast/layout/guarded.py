@@ -33,6 +33,7 @@ EXPANSION = 20_000
 DIGITS = 4_000
 
 MAP, LIST, LEAF = "map", "list", "leaf"
+BREAKS = ("\n", "\r", "\x85", "\u2028", "\u2029")
 
 
 class Unreadable(Damaged):
@@ -515,7 +516,7 @@ def number_of_base(word: str) -> int:
 
 
 # Each of these may begin a node, or (as `[:` does) a map with a key and a value that say nothing.
-_SIGNS = ("\n", "\r", "\x85", "\u2028", "\u2029", ",", ":", "[", "{", "-", "?")
+_SIGNS = (*BREAKS, ",", ":", "[", "{", "-", "?")
 _NODES_BY_SIGN = 4
 _STEPS = {
     yaml.MappingStartEvent: 1,
@@ -707,7 +708,6 @@ class _Yaml:
         return Unreadable(code, message, mark.line + 1, mark.column + 1)
 
 
-BREAKS = ("\n", "\r", "\x85", "\u2028", "\u2029")
 _LAST_BREAK = re.compile("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
 _HEADER = re.compile(r"[|>][-+0-9]*")
 _TAGGED = {"int": int, "float": float, "bool": bool, "null": type(None)}

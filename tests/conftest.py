@@ -107,6 +107,24 @@ def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     os.umask(umask)
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home that commands and agents use; it does not exist yet."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that one works in; the essays of anybody are looked for beside it."""
+    path = tmp_path / "project"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setattr("holdfast.found.ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    return path
+
+
 def _environment(home: Path) -> dict[str, str]:
     return {
         "HOME": str(home),

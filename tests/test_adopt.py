@@ -18,15 +18,6 @@ from tests.layouts import CRAFT, ESSAY, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE,
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
-    return path
-
-
-@pytest.fixture
 def hf(tmp_path: Path, project: Path) -> Holdfast:
     return holdfast.open(str(tmp_path / "home"), trust_env=False)
 

@@ -26,15 +26,6 @@ KINDS = list(MAIN)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
-    return path
-
-
-@pytest.fixture
 def hf(tmp_path: Path, project: Path) -> Iterator[Holdfast]:
     with holdfast.open(str(tmp_path / "home"), trust_env=False) as opened:
         yield opened

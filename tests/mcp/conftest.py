@@ -16,22 +16,6 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where everything is kept; it does not exist yet."""
-    path = tmp_path / "home"
-    monkeypatch.setenv("HOLDFAST_HOME", str(path))
-    return path
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    return path
-
-
-@pytest.fixture
 def desk(home: Path, project: Path) -> Iterator[Desk]:
     notices: list[str] = []
     with holdfast.open(actor="mcp", on_notice=notices.append) as hf:

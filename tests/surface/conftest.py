@@ -11,25 +11,16 @@ from tests.surface.support import Cli
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home that commands use; it does not exist yet."""
-    path = tmp_path / "home"
-    monkeypatch.setenv("HOLDFAST_HOME", str(path))
-    return path
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that commands are run in."""
-    path = tmp_path / "project"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    return path
-
-
-@pytest.fixture
 def cli(home: Path, project: Path) -> Cli:
     return Cli()
+
+
+@pytest.fixture
+def usb(cli: Cli, tmp_path: Path) -> Path:
+    """A remote in a folder, and a key of this device."""
+    cli.ok("key", "init")
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    return tmp_path / "usb"
 
 
 @pytest.fixture

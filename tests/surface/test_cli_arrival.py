@@ -18,13 +18,6 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
 
 
-@pytest.fixture
-def usb(cli: Cli, tmp_path: Path) -> Path:
-    cli.ok("key", "init")
-    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
-    return tmp_path / "usb"
-
-
 @pytest.mark.req("X2-9")
 def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
     cli: Cli, usb: Path

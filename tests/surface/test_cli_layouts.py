@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import found
 from tests.layout.test_praxis import legacy
 from tests.layout.test_praxis import session as workflow
 from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 from tests.surface.support import Cli
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
-
-
-@pytest.fixture(autouse=True)
-def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
 
 
 def essay_in_tmp(project: Path, name: str = "essay-pipeline-20260214-143022") -> Path:

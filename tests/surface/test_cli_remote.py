@@ -19,13 +19,6 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
 
 
-@pytest.fixture
-def usb(cli: Cli, tmp_path: Path) -> Path:
-    cli.ok("key", "init")
-    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
-    return tmp_path / "usb"
-
-
 def test_there_is_a_way_to_begin(cli: Cli, tmp_path: Path) -> None:
     assert "no remote yet" in cli.ok("remote").out
     cli.start()

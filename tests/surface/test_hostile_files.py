@@ -19,11 +19,6 @@ from tests.surface.support import Answer, Cli
 PATIENCE = 5.0
 
 
-@pytest.fixture(autouse=True)
-def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "ESSAY_ROOTS", (str(tmp_path / "tmp"),))
-
-
 def forged(project: Path, extra: dict[str, Any], **more: Any) -> Path:
     """The file of another program with this under the key of what is carried."""
     fill(project, kinds=["orchestrator"])

@@ -676,15 +676,21 @@ def test_the_essay_so_far_is_the_latest_that_is_written(essay: Essay) -> None:
     assert session.essay_show() == (str(essay.folder / form.DRAFT), DRAFT)
 
 
-@pytest.mark.req("X3-8", "S3-119", "S3-125")
-def test_an_essay_in_the_project_needs_no_folder_of_its_own(hf: Holdfast, tmp_path: Path) -> None:
-    folder = tmp_path / "project" / "essay"
+def in_the_project(hf: Holdfast, folder: Path) -> Session:
+    """An essay at its sections, whose files are in a folder of the project."""
     folder.mkdir()
-    session = hf.start("E", workflow="essay", target="essay", id="e")
+    session = hf.start("E", workflow="essay", target=folder.name, id="e")
     (folder / form.THESIS).write_text(THESIS)
     (folder / form.OUTLINE).write_text(OUTLINE)
     session.approve("G1")
     session.approve("G2")
+    return session
+
+
+@pytest.mark.req("X3-8", "S3-119", "S3-125")
+def test_an_essay_in_the_project_needs_no_folder_of_its_own(hf: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "essay"
+    in_the_project(hf, folder)
     assert essays.pause_message(hf, "e") == (
         "Session paused at Stage 3, Section 1. "
         "To resume, invoke essay-pipeline and select this session."
@@ -776,12 +782,7 @@ def test_after_a_minor_revisit_everything_is_approved_once_more(essay: Essay) ->
 @pytest.mark.req("X3-8")
 def test_an_essay_in_the_project_can_be_revisited_too(hf: Holdfast, tmp_path: Path) -> None:
     folder = tmp_path / "project" / "essay"
-    folder.mkdir()
-    session = hf.start("E", workflow="essay", target="essay", id="e")
-    (folder / form.THESIS).write_text(THESIS)
-    (folder / form.OUTLINE).write_text(OUTLINE)
-    session.approve("G1")
-    session.approve("G2")
+    session = in_the_project(hf, folder)
     (folder / form.THESIS).write_text(THESIS.replace("argument", "explainer"))
     session.revisit_apply("stage-1", because="another direction")
     assert sorted(path.name for path in folder.iterdir()) == [

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import holdfast
+from holdfast import exchange
 from holdfast.clock import Clock
 from holdfast.model.event import Body, Event
 from holdfast.session import Session
@@ -127,6 +129,19 @@ def swap_in(path: Path, data: bytes) -> None:
     aside = path.with_name(f"{path.name}.theirs")
     aside.write_bytes(data)
     os.replace(aside, path)
+
+
+def around_exchanges(patch: pytest.MonkeyPatch, turn: Callable[[], None]) -> None:
+    """Have somebody's turn come right before and right after each exchange of ours."""
+    real = exchange._swap
+
+    def swap(aside: str, path: str) -> bool:
+        turn()
+        was_there = real(aside, path)
+        turn()
+        return was_there
+
+    patch.setattr(exchange, "_swap", swap)
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int, int]]:

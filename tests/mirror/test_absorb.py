@@ -16,7 +16,7 @@ import yaml
 from holdfast import exchange
 from holdfast.model import event as ev
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, Project, Ticking, everything, ran, swap_in
+from tests.mirror.support import AI_SESSION, Project, Ticking, everything, leftovers, ran, swap_in
 
 ALL = [AI_SESSION, "praxis", "craft", "orchestrator"]
 
@@ -717,11 +717,10 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(
     project.session.note("next")
     project.session.note("after that")
     assert done and "Theirs" in project.titles()
-    assert "Theirs" in project.read()["pending_tasks"] and leftovers_of(project) == []
+    assert "Theirs" in project.read()["pending_tasks"] and leftovers(project.folder) == []
 
 
 def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> list[int]:
-
     done: list[int] = []
     real = exchange._swap
 
@@ -745,7 +744,6 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
 def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
     make: Make, monkeypatch: pytest.MonkeyPatch, layout: str, dies: bool
 ) -> None:
-
     project = make(layout)
     real = exchange._swap
     done: list[int] = []
@@ -765,19 +763,12 @@ def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
         project.session.task_add("Ours")
     project.again().note("next")
     assert done and project.read()["x_theirs"] == "kept"
-    assert leftovers_of(project) == []
-
-
-def leftovers_of(project: Project) -> list[str]:
-    from tests.mirror.support import leftovers
-
-    return leftovers(project.folder)
+    assert leftovers(project.folder) == []
 
 
 def test_garbage_in_the_very_moment_of_writing_is_put_back(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     project = with_tasks(make)
     real = exchange._swap
     done: list[int] = []
@@ -792,18 +783,17 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
     project.session.note("next")
     assert project.place.read_bytes() == b"{ half a fi" and project.suspended
     project.session.note("after that")
-    assert project.place.read_bytes() == b"{ half a fi" and leftovers_of(project) == []
+    assert project.place.read_bytes() == b"{ half a fi" and leftovers(project.folder) == []
 
 
 def test_no_swap_on_this_system_still_keeps_what_was_there(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     monkeypatch.setattr(exchange, "_swap_names", lambda a, b: False)
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
     project.session.note("next")
-    assert "Theirs" in project.titles() and leftovers_of(project) == []
+    assert "Theirs" in project.titles() and leftovers(project.folder) == []
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import exchange
 from holdfast.clock import Clock
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project, leftovers, ran, recorded, swap_in
+from tests.mirror.support import Project, around_exchanges, leftovers, ran, recorded, swap_in
 
 EDITS = 150
 SECONDS = 90
@@ -139,15 +138,7 @@ class Stepwise:
     def __init__(self, project: Project, patch: pytest.MonkeyPatch, turns: Sequence[int]) -> None:
         self._project, self._turns = project, list(turns)
         self._step, self._number, self._read = 0, 0, b""
-        real = exchange._swap
-
-        def swap(aside: str, path: str) -> bool:
-            self._turn()
-            was_there = real(aside, path)
-            self._turn()
-            return was_there
-
-        patch.setattr(exchange, "_swap", swap)
+        around_exchanges(patch, self._turn)
 
     def _turn(self) -> None:
         """Read at every other of its turns, and at the next write what was read and a key."""

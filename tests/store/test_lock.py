@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -69,6 +70,21 @@ def is_free(path: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def holding(path: str) -> subprocess.Popen[str]:
+    """A process that has the lock until it is told to go on."""
+    holder = start(
+        """
+        from holdfast.store.lock import WriterLock
+        with WriterLock(home, clock=Clock(), timeout=1):
+            say("holding")
+            sys.stdin.readline()
+        """,
+        path,
+    )
+    until_said(holder, "holding")
+    return holder
 
 
 def test_it_is_held_inside_and_free_outside(path: str) -> None:
@@ -311,16 +327,7 @@ def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
 
 
 def test_the_kernel_lets_go_when_a_holder_is_killed(path: str) -> None:
-    holder = start(
-        """
-        from holdfast.store.lock import WriterLock
-        with WriterLock(home, clock=Clock(), timeout=1):
-            say("holding")
-            sys.stdin.readline()
-        """,
-        path,
-    )
-    until_said(holder, "holding")
+    holder = holding(path)
     with pytest.raises(Busy, match=f"pid {holder.pid} "):
         with lock_at(path, timeout=0.05):
             raise AssertionError("must not get here")
@@ -331,16 +338,7 @@ def test_the_kernel_lets_go_when_a_holder_is_killed(path: str) -> None:
 
 
 def test_waiting_ends_as_soon_as_it_is_free(path: str) -> None:
-    holder = start(
-        """
-        from holdfast.store.lock import WriterLock
-        with WriterLock(home, clock=Clock(), timeout=1):
-            say("holding")
-            sys.stdin.readline()
-        """,
-        path,
-    )
-    until_said(holder, "holding")
+    holder = holding(path)
     threading.Timer(0.1, lambda: go_on(holder)).start()
     with lock_at(path, timeout=20):
         assert not is_free(path)

@@ -14,6 +14,7 @@ import yaml
 from holdfast import exchange
 from holdfast.cleanup import _mark_completed
 from holdfast.errors import HoldfastError
+from tests.mirror.support import around_exchanges, swap_in
 from tests.surface.support import Cli
 
 ROOT = Path(".ai-session")
@@ -346,15 +347,7 @@ class Editor:
     def __init__(self, index: Path, patch: pytest.MonkeyPatch, turns: tuple[int, ...]) -> None:
         self._index, self._turns, self._step = index, list(turns), 0
         self.added: list[str] = []
-        real = exchange._swap
-
-        def swap(aside: str, path: str) -> bool:
-            self._turn()
-            was_there = real(aside, path)
-            self._turn()
-            return was_there
-
-        patch.setattr(exchange, "_swap", swap)
+        around_exchanges(patch, self._turn)
 
     def _turn(self) -> None:
         while self._turns and self._turns[0] == self._step:
@@ -362,14 +355,8 @@ class Editor:
             self.added.append(f"theirs{len(self.added)}-2025-01-09")
             value = yaml.safe_load(self._index.read_text())
             value["active_features"].append({"feature_id": self.added[-1], "status": "active"})
-            _swap_in(self._index, yaml.safe_dump(value, sort_keys=False))
+            swap_in(self._index, yaml.safe_dump(value, sort_keys=False).encode())
         self._step += 1
-
-
-def _swap_in(path: Path, text: str) -> None:
-    beside = path.with_suffix(".theirs")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 @pytest.mark.req("S0-63")
@@ -394,7 +381,7 @@ def test_what_cannot_be_read_is_put_back_by_a_cleanup(
 
     def swap(aside: str, path: str) -> bool:
         monkeypatch.setattr(exchange, "_swap", real)
-        _swap_in(index, "active_features: [\n")
+        swap_in(index, b"active_features: [\n")
         return real(aside, path)
 
     monkeypatch.setattr(exchange, "_swap", swap)

@@ -31,18 +31,18 @@ ALLOWED = {
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha text model.* layout.*",
-    "layout.*": "errors sha text timing layout.*",
+    "layout.*": "errors sha timing layout.*",
     # engine
     "clock": "errors sha",
     "meanwhile": "",
-    "files": "errors clock sha",
-    "exchange": "holdfast errors clock files meanwhile sha",
+    "files": "errors clock",
+    "exchange": "errors clock files meanwhile sha",
     "mount": "",
-    "config": "errors clock files redact text",
+    "config": "errors files redact",
     "place": "errors clock files",
-    "process": "errors sha clock files place",
+    "process": "sha files",
     "git": "place",
-    "project": "errors clock files git place",
+    "project": "files git place",
     "pack": "errors text model.*",
     "intake": "redact text model.*",
     "derived": "model.* store",
@@ -52,7 +52,7 @@ ALLOWED = {
     " store.runs",
     "backup": "holdfast errors clock derived files text pack journal model.* store",
     "restore": "errors derived files pack journal model.* store union",
-    "erasure": "holdfast errors backup choice files home hooks.spool hooks journal mirror.erase"
+    "erasure": "errors backup choice files home hooks.spool journal mirror.erase"
     " model.* pack process redact store timeline",
     "move": "errors backup derived model.* sha soundness store store.carry",
     "probe": "errors config files",
@@ -60,8 +60,7 @@ ALLOWED = {
     " store.*",
     "doctor": "errors backup clock config derived files hooks.spool journal model.* mount pack"
     " probe process"
-    " rebuild restore soundness"
-    " store.*",
+    " rebuild restore soundness store.*",
     "workspace": "errors clock config choice place process project store store.local text",
     "timeline": "errors clock journal model.* store",
     "touch": "errors config files git place model.*",
@@ -69,109 +68,101 @@ ALLOWED = {
     "fault": "errors redact",
     "plain": "clock phase prove workflow",
     "child": "errors clock",
-    "inputs": "holdfast errors git place",
-    "expiry": "errors home layout.* model.* verb workspace",
-    "chore": "holdfast errors files home layout.* sha store.bound",
-    "revisit": "holdfast errors chore clock essay files home layout.* model.* place sha store.bound"
-    " verb",
-    "prove": "holdfast errors child clock config files home inputs model.* place sha text verb",
-    "mirror.*": "holdfast errors choice clock exchange files journal model.* layout.* mirror.*"
+    "inputs": "errors git place",
+    "expiry": "errors layout.* model.* verb workspace",
+    "chore": "errors files home layout.* sha store.bound",
+    "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
+    "prove": "errors child clock config files home inputs model.* place sha text verb",
+    "mirror.*": "errors choice clock exchange files journal model.* layout.* mirror.*"
     " place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
-    "hooks.scan": "holdfast errors clock files git model.event model.state place",
-    "transcript.*": "holdfast errors files hooks.heard hooks.tool hooks.wire model.event"
-    " transcript.*",
+    "hooks.scan": "errors clock files git model.event model.state place",
+    "transcript.*": "errors files hooks.heard hooks.tool hooks.wire model.event transcript.*",
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
-    "conversation": "holdfast errors choice clock config home hooks.heard hooks.scan hooks.tool"
+    "conversation": "errors choice clock config home hooks.heard hooks.scan hooks.tool"
     " journal model.* place process"
-    " session sha store store.local store.runs survey text workspace transcript",
+    " session store store.local store.runs survey text workspace transcript",
     "ingest": "errors conversation home hooks.heard hooks.spool hooks.wire process sha store.runs",
-    "greeting": "holdfast errors home hooks.heard hooks.spool ingest model.topics session"
+    "greeting": "errors home hooks.heard hooks.spool ingest model.topics session"
     " store.runs text workspace",
     "hooks": "hooks.spool",
-    "hooks.spool": "holdfast errors files sha",
-    "found": "holdfast errors files layout.*",
-    "convert": "holdfast errors files found layout.*",
-    "contract": "holdfast errors clock files layout.*",
-    "live": "holdfast errors clock files layout.* process",
-    "cleanup": "holdfast errors choice exchange files found home layout.*",
+    "hooks.spool": "errors files sha",
+    "found": "errors files layout.*",
+    "convert": "errors files found layout.*",
+    "contract": "clock files layout.*",
+    "live": "errors clock files layout.* process",
+    "cleanup": "errors choice exchange files found home layout.*",
     "definition": "errors layout.* model.* text",
-    "praxis_workflow": "holdfast errors files layout.* model.plan text",
-    "workflow": "holdfast errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "holdfast errors files found home layout.* model.* sha store.bound text",
-    "retell": "holdfast errors clock config home hooks.heard journal model.* place sha text"
-    " transcript",
-    "recover": "holdfast errors clock doctor files found home layout.* place store.bound",
-    "essay": "holdfast errors adopt files found home layout.* model.* place recover session"
+    "praxis_workflow": "errors files layout.* model.plan text",
+    "workflow": "errors definition files layout.* model.plan praxis_workflow text",
+    "adopt": "errors files found home layout.* model.* sha store.bound text",
+    "retell": "errors clock config home hooks.heard journal model.* place text transcript",
+    "recover": "errors clock doctor files found home layout.* place store.bound",
+    "essay": "errors adopt files found home layout.* model.* place recover session"
     " store.bound verb",
-    "orchestrator": "holdfast errors adopt files found home layout.* recover session",
-    "evidence": "holdfast errors files journal layout.document layout.guarded model.* sha",
-    "phase": "holdfast errors clock evidence prove touch verb model.* store",
-    "pipeline": "holdfast errors choice chore clock essay files layout.essay layout.essay.* model.*"
-    " phase text touch verb",
+    "orchestrator": "errors adopt files found home layout.* recover session",
+    "evidence": "errors files journal layout.document layout.guarded model.* sha",
+    "phase": "errors clock evidence prove touch verb model.*",
+    "pipeline": "errors choice chore clock essay files layout.essay.* model.* text touch verb",
     "hooks.settings": "",
     "hooks.agents": "",
-    "hooks.install": "holdfast config errors files hooks hooks.agents hooks.settings",
-    "hooks.survey": "holdfast doctor errors files hooks hooks.agents hooks.install hooks.settings",
+    "hooks.install": "config errors files hooks hooks.agents hooks.settings",
+    "hooks.survey": "doctor errors files hooks hooks.agents hooks.install hooks.settings",
     # how sessions travel, from the inside out
     "travel": "",
-    "travel.quick_pack": "holdfast errors model.* pack",
+    "travel.quick_pack": "errors model.* pack",
     "travel.parcels": "holdfast errors derived model.* pack store travel.quick_pack",
     "travel.session_keys": "errors model.travel remote.* sha",
-    "travel.trip": "holdfast clock errors journal sha remote remote.names store.remotes"
-    " travel.session_keys",
-    "travel.exchange": "derived errors model.* remote remote.* store store.remotes text"
+    "travel.trip": "clock errors journal sha remote remote.names store.remotes travel.session_keys",
+    "travel.exchange": "errors model.* remote remote.* store store.remotes text"
     " travel.parcels travel.session_keys travel.trip",
-    "travel.opening": "errors model.* pack remote remote.* store.remotes travel.exchange"
+    "travel.opening": "errors model.* pack remote.* store.remotes travel.exchange"
     " travel.quick_pack",
-    "travel.looking": "derived errors model.* remote remote.* store store.remotes text"
+    "travel.looking": "derived errors model.* remote.* store store.remotes text"
     " travel.exchange travel.opening",
-    "travel.taking": "holdfast derived model.* pack restore store store.remotes travel.exchange"
+    "travel.taking": "derived model.* pack restore store store.remotes travel.exchange"
     " travel.looking travel.opening travel.quick_pack",
     "travel.joining": "derived errors model.event remote remote.names store.remotes"
     " travel.quick_pack travel.session_keys travel.trip",
-    "travel.replacing": "model.* remote.names store store.remotes travel travel.exchange"
+    "travel.replacing": "model.* remote.names store store.remotes travel.exchange"
     " travel.opening travel.parcels",
-    "travel.pushing": "derived errors model.* remote remote.code remote.names store store.remotes"
-    " travel travel.exchange travel.parcels travel.replacing travel.taking",
-    "travel.turning": "remote remote.ring store.remotes travel.exchange travel.taking",
+    "travel.pushing": "derived errors model.* remote.code remote.names store store.remotes"
+    " travel.exchange travel.parcels travel.replacing travel.taking",
+    "travel.turning": "remote.ring store.remotes travel.exchange travel.taking",
     "travel.reach": "errors remote remote.careful remote.names store.remotes",
-    "travel.alone": "holdfast errors files home",
-    "keychain": "holdfast errors files home process remote remote.* store.remotes travel.alone"
-    " travel.reach",
-    "travel.circling": "holdfast errors home keychain remote remote.* store.remotes travel.reach"
+    "travel.alone": "errors files home",
+    "keychain": "errors files home process remote remote.* store.remotes travel.alone travel.reach",
+    "travel.circling": "errors home keychain remote remote.* store.remotes travel.reach"
     " travel.session_keys",
     "travel.remotes": "errors home remote remote.names store.remotes travel.reach",
-    "travel.visit": "holdfast erasure errors files home remote remote.names store.remotes text"
-    " travel.*",
-    "travel.background": "holdfast errors config files home home.travel",
-    "sealed_export": "holdfast errors files home keychain remote remote.* text",
+    "travel.visit": "erasure errors home remote remote.names store.remotes text travel.*",
+    "travel.background": "errors config files home home.travel",
+    "sealed_export": "errors files home keychain remote.* text",
     "sharing": "errors home keychain remote remote.* store.remotes text travel.alone"
     " travel.circling travel.reach travel.session_keys travel.visit",
     # façade: two halves of one, a home and its sessions
     "who": "home layout process remote.code store.remotes",
     "arrival": "holdfast errors clock config files git hidden home keychain model.* place"
     " sha store.remotes text travel.background verb who workspace",
-    "survey": "arrival place process prove text verb who model.* store.local",
-    "beginning": "holdfast errors choice clock home model.* place process session sha"
-    " text workflow",
+    "survey": "arrival place prove text verb who model.* store.local",
+    "beginning": "errors choice clock home model.* place process session sha text workflow",
     "verb.agent": "model.event session text",
-    "verb.*": "holdfast errors child home journal model.* phase pipeline place prove"
-    " revisit store touch verb.* who",
-    "home.layout": "holdfast adopt cleanup config contract convert essay found glance home"
+    "verb.*": "errors child home journal model.* phase pipeline place prove"
+    " revisit store touch verb.*",
+    "home.layout": "adopt cleanup config contract convert essay found glance home"
     " layout.ai_session layout.contract live model.* orchestrator recover retell session"
     " store.bound workflow",
-    "home.travel": "holdfast arrival home keychain layout layout.customs remote.circle"
-    " remote.code sharing store.remotes travel travel.background travel.remotes travel.visit who",
-    "home": "holdfast errors arrival backup beginning chore clock config derived doctor expiry"
-    " files greeting home.* hooks hooks.install hooks.spool hooks.survey ingest journal"
+    "home.travel": "arrival home keychain layout layout.customs remote.circle"
+    " remote.code sharing store.remotes travel.background travel.remotes travel.visit who",
+    "home": "errors arrival backup beginning chore clock config derived doctor expiry"
+    " files greeting home.* hooks.install hooks.spool hooks.survey ingest journal"
     " layout.translate mirror move pack place process recover redact restore sealed_export session"
     " soundness store store.local text verb view who workspace",
-    "session": "holdfast errors sha arrival backup erasure essay home layout.ai_session model.*"
-    " place process rebuild recover expiry soundness store store.bound store.local survey text"
+    "session": "errors sha arrival backup erasure essay layout.ai_session model.*"
+    " process recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",
     # port and adapters: they know the port and the event, never the engine
     "store.*": "errors clock files mount sha model.content model.event store.*",
@@ -179,20 +170,19 @@ ALLOWED = {
     "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
-    "compat": "holdfast errors clock exchange files home layout.* place praxis_workflow"
-    " store.bound text",
+    "compat": "errors clock exchange files home layout.* place praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
-    " timeline doctor backup phase pipeline"
+    " timeline doctor phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " arrival child expiry prove recover restore revisit soundness store.bound"
-    " store.remotes choice travel travel.background travel.exchange travel.remotes travel.visit"
+    " arrival child prove recover restore revisit soundness store.bound"
+    " store.remotes choice travel.background travel.exchange travel.remotes travel.visit"
     " model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
     " hooks.install ingest mcp.* cli.* move retell transcript keychain remote.circle remote.code"
     " sharing",
     "mcp.*": "holdfast errors child choice clock fault files home plain session text timeline view"
     " model.event mcp.*",
-    "testing.*": "holdfast errors clock config journal session model.* remote store testing.*",
+    "testing.*": "errors model.* remote store testing.*",
 }
 
 # Third-party package → who may import it.
@@ -218,7 +208,6 @@ THIRD_PARTY = {
     "obstore": "remote.s3",
     "psycopg": "store.postgres.*",
     "pytest": "testing.*",
-    "hypothesis": "testing.*",
 }
 
 # Pure modules see no file, clock, network, environment or chance.
@@ -302,7 +291,6 @@ def test_start_up_path_loads_only_itself() -> None:
 # --- reading the source --------------------------------------------------------------------------
 
 
-@cache
 @cache
 def modules() -> dict[str, Path]:
     """Every module by its short name: `store.sqlite`, and `holdfast` for the package itself."""

@@ -84,8 +84,7 @@ class Moves:
         return row.value if isinstance(row, Attribute) else None
 
     def count(self, field: str) -> int:
-        value = self.value(field)
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+        return self.known(field) or 0
 
     def known(self, field: str) -> int | None:
         value = self.value(field)

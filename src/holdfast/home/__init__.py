@@ -165,9 +165,10 @@ class Holdfast(LayoutVerbs, TravelVerbs):
     def mirror(self) -> Mirror:
         if self._mirror is None:
             from holdfast.mirror import Mirror
+            from holdfast.mirror.desk import Desk
             from holdfast.who import own_name
 
-            self._mirror = Mirror(
+            desk = Desk(
                 self.store,
                 self.journal,
                 self.clock,
@@ -177,6 +178,7 @@ class Holdfast(LayoutVerbs, TravelVerbs):
                 roots={"ai-session": self.settings.session_root},
                 travel=self.travel,
             )
+            self._mirror = Mirror(desk)
         return self._mirror
 
     def seen_from(self, folder: str, actor: str) -> Holdfast:

@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from holdfast import exchange, files
-from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
-from holdfast.journal import Journal
-from holdfast.layout import Travel, Where
+from holdfast.layout import Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
@@ -40,9 +38,8 @@ from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_re
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
-from holdfast.place import Tree as Place
 from holdfast.place import git_operation, is_tracked
-from holdfast.store import Store, View
+from holdfast.store import View
 from holdfast.store.bound import Binding
 
 if TYPE_CHECKING:
@@ -90,24 +87,11 @@ class Ahead(Struct):
 
 
 class Mirror:
-    def __init__(
-        self,
-        store: Store,
-        journal: Journal,
-        clock: Clock,
-        place: Place,
-        *,
-        naive: str,
-        device: str,
-        roots: Mapping[str, str] | None = None,
-        travel: Callable[[str], Travel | None] | None = None,
-    ) -> None:
-        """`travel` tells how a session stands with other devices, where that is known here."""
-        around = {"naive": naive, "device": device}
-        self._desk = Desk(store, journal, clock, place, **around, roots=roots, travel=travel)
-        self._bound = self._desk.bound
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._bound = desk.bound
         self._look_anew()
-        self._archive = Archive(self._desk)
+        self._archive = Archive(desk)
         self._quiet: dict[int, bool] = {}
         self._seen: tuple[str, list[Binding]] = ("", [])
         self._last: tuple[str, list[Binding]] = ("", [])

@@ -59,9 +59,10 @@ class Desk:
         *,
         naive: str,
         device: str,
-        roots: Mapping[str, str] | None = None,
-        travel: Callable[[str], Travel | None] | None = None,
+        roots: Mapping[str, str],
+        travel: Callable[[str], Travel | None],
     ) -> None:
+        """`travel` tells how a session stands with other devices, where that is known here."""
         self.store = store
         self.bound = store.bound
         self.journal = journal
@@ -69,8 +70,8 @@ class Desk:
         self.place = place
         self.naive = naive
         self.device = device
-        self._roots = roots or {}
-        self._travel = travel or (lambda session: None)
+        self._roots = roots
+        self._travel = travel
         self.travels = False
         """Whether a file told last how its session stands with other devices."""
         self._trees: dict[str, Place] = {}

@@ -51,9 +51,10 @@ _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 class Document:
     """The text of one file and what it says."""
 
-    def __init__(self, kind: str, text: str, said: Any) -> None:
+    def __init__(self, kind: str, written: str | bytes, said: Any) -> None:
+        """`said` is what is `written`; whoever has bytes need not have them decoded."""
         self.kind = kind
-        self.text = text
+        self._written = written
         self._said = said
         self.remarks: list[Remark] = []
         self.bad: list[BadLine] = []
@@ -80,9 +81,13 @@ class Document:
         """What the text says, as plain values; whoever changes them does not change the text."""
         return copied(self._said)
 
+    @cached_property
+    def text(self) -> str:
+        return self._written if isinstance(self._written, str) else self._written.decode()
+
     @property
     def data(self) -> bytes:
-        return self.text.encode()
+        return self._written if isinstance(self._written, bytes) else self._written.encode()
 
     @cached_property
     def root(self) -> Node:

@@ -154,7 +154,7 @@ class Renderer:
         if old.is_usual is None:
             old.is_usual = speller.spelled(old.value) == look.data
         data = speller.spelled(value) if old.is_usual else None
-        return Read(Document(kind, data.decode(), value), value, is_usual=True) if data else None
+        return Read(Document(kind, data, value), value, is_usual=True) if data else None
 
     def notes(self, plans: Sequence[Plan]) -> list[Note]:
         """What is to be remembered before the files of plans get their places."""
@@ -360,16 +360,4 @@ def _longer(look: Look, lines: list[Any]) -> Read | None:
     if not new:
         return None
     gap = b"\n" if look.data and not look.data.endswith(b"\n") else b""
-    return Read(_Raw(look.data + gap + new), lines)
-
-
-class _Raw(Document):
-    """Bytes that need not be read again."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__("jsonl", "", [])
-        self._data = data
-
-    @property
-    def data(self) -> bytes:
-        return self._data
+    return Read(Document("jsonl", look.data + gap + new, lines), lines)

@@ -714,6 +714,12 @@ def is_told(facts: Facts, now: Facts, was: Facts) -> None:
     assert by_key(now.steps) == by_key([told_step(step) for step in facts.steps])
 
 
+def test_a_command_that_came_from_another_layout_gains_no_task() -> None:
+    facts = Facts(goal="Add login", position="t1", commands=[CommandFact("pytest", at=NOW)])
+    (command,) = LAYOUT.get(LAYOUT.put(None, facts, WHERE), WHERE).commands
+    assert command.task == ""
+
+
 @given(FACTS)
 def test_a_new_session_says_what_was_put(facts: Facts) -> None:
     made = LAYOUT.put(None, facts, WHERE)

@@ -598,12 +598,11 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     ]
     if new:
         new.sort(key=lambda pair: pair[0])
-        # Which task was at hand when something older happened, nobody knows.
-        lines = [_line(tree, each, at, of_now=where.brief) for at, each in new[:-1]]
-        at, last = new[-1]
-        # What the log itself says of a command flows back, and was said by nobody.
-        of_now = where.brief or isinstance(last, UpdateFact)
-        _file(tree, LOG, was.native_id, []).extend([*lines, _line(tree, last, at, of_now=of_now)])
+        # Which task was at hand when something older happened, nobody knows; nor does what was
+        # read from files tell it.
+        known = 0 if where.brief else len(new) - bool(facts.updates)
+        lines = [_line(tree, each, at, n >= known) for n, (at, each) in enumerate(new)]
+        _file(tree, LOG, was.native_id, []).extend(lines)
 
 
 def _rising(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
@@ -633,7 +632,7 @@ def _taken(counts: Counter[Any], key: Hashable) -> bool:
     return counts[key] >= 0
 
 
-def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, *, of_now: bool) -> Node:
+def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, of_now: bool) -> Node:
     current = read.current_of(tree)
     model = text(current.get("model_in_use"))
     usual = model if model in MODELS else DEFAULT_MODEL

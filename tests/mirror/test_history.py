@@ -12,7 +12,7 @@ from holdfast import files
 from holdfast.layout import guarded
 from holdfast.session import Session
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, ran, recorded
+from tests.mirror.support import AI_SESSION, Project, Ticking, ran, recorded
 
 ODD = {
     "quotes": "say \"hello\" \\ and 'bye'",
@@ -268,3 +268,59 @@ def test_a_log_rewritten_by_someone_is_read_again_and_not_doubled(make: Make) ->
     project.session.command("three")
     assert ran(log) == ["theirs", "two", "one", "three"]
     assert project.kinds() == ["foreign.edited", "command.ran"]
+
+
+def _gone_back(project: Project) -> None:
+    assert isinstance(project.clock, Ticking)
+    project.clock.turn(-3_600_000)
+
+
+def _edited(project: Project) -> None:
+    """Have the whole log read again."""
+    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+
+
+@pytest.mark.req("S0-75")
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_clock_that_goes_back_moves_no_line_before_another(make: Make, edited: bool) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.note("one")
+    project.session.command("first")
+    _gone_back(project)
+    if edited:
+        _edited(project)
+    project.session.command("second")
+    project.session.note("two")
+    project.again().command("third")
+    stamps = [json.loads(line)["timestamp"] for line in log.read_text().splitlines()]
+    assert len(stamps) == 5 and stamps == sorted(stamps)
+    reports = project.home.check(str(project.folder / ".ai-session"))
+    assert [report.findings for report in reports] == [[]]
+
+
+def test_what_is_late_by_the_clock_is_told_once_whoever_edits(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.task_add("First", id="t1")
+    project.session.task_start("t1")
+    _gone_back(project)
+    for number in range(3):
+        project.session.command("pytest")
+        project.session.note(str(number))
+        _edited(project)
+        project.session.note("after an edit")
+    assert ran(log) == ["pytest"] * 3
+    assert recorded(log) == ["step.added", "step.started", *["note.added"] * 6]
+
+
+def test_a_line_of_the_future_hides_no_update(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.note("one")
+    theirs = {"timestamp": "2099-01-31T10:00:00Z", "command": "tool.ran", "event": "tool.ran"}
+    with log.open("a") as file:
+        file.write(json.dumps(theirs) + "\n")
+    project.session.note("two")
+    assert recorded(log) == ["note.added", "tool.ran", "note.added"]
+    assert json.loads(log.read_text().splitlines()[-1])["timestamp"] < "2099"

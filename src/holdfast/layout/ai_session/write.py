@@ -9,7 +9,8 @@ is something to write into it. A model that the contract does not allow is not w
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -588,12 +589,10 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     pairs = paired(was.commands, facts.commands, _COMMAND_KEYS)
     pairs |= _late_pairs(was.commands, facts.commands, pairs)
     commands = [command for at, command in enumerate(facts.commands) if at not in pairs]
-    latest = max((command.at for command in was.commands if command.at is not None), default=0)
     undated = _first(facts.updated_at, facts.began_at, where.now)
-    # What came from elsewhere, and is older than what is there, is an update of now.
-    least = _first(was.updated_at, 0) if where.brief else 0
+    least = _least(tree, was, where)
     new: list[tuple[int, CommandFact | UpdateFact]] = [
-        *_rising(commands, latest, undated),
+        *_rising(commands, least, undated),
         *_rising(_untold(tree, was, facts, where), least, undated),
     ]
     if new:
@@ -612,24 +611,60 @@ def _rising(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[in
         yield latest, each
 
 
+def _update_lines(tree: Tree) -> list[Node]:
+    return [line for line in read.log_of(tree) if read.is_update(line)]
+
+
+def _least(tree: Tree, was: Facts, where: Where) -> int:
+    """The moment that no new line may be before: what came from elsewhere, or after the clock went
+    back, and is older than what is there, is an update of now."""
+    updated = _first(was.updated_at, 0)
+    if where.brief:
+        return updated
+    told = (mapping(line).get("timestamp") for line in read.log_of(tree))
+    moments = (stamps.read(stamp, where.naive) for stamp in told)
+    # What others have of the future is not ours to follow.
+    return max((moment for moment in moments if moment and moment <= updated), default=0)
+
+
 def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFact]:
-    """The updates that the log lacks; where all are given, those since its last one, or all if it
-    is gone."""
+    """The updates that the log lacks; where all are given, those behind the last one that it
+    tells, or all if it is gone."""
     if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
         return facts.updates
-    lines = [line for line in read.log_of(tree) if read.is_update(line)]
-    told = Counter((line["event"], text(line.get("timestamp"))) for line in lines)
-    moments = (stamps.read(line.get("timestamp"), where.naive) for line in lines)
+    if lines := _update_lines(tree):
+        return facts.updates[_reached(lines, facts.updates, where) :]
     # A log without any tells nothing of what was before it: only what its state lacks is new.
-    last = max((m for m in moments if m is not None), default=1000 + (was.updated_at or 0))
-    late = [each for each in facts.updates if each.at - each.at % 1000 >= last]
-    return [each for each in late if not _taken(told, (each.kind, stamps.write(each.at)))]
+    last = 1000 + (was.updated_at or 0)
+    return [each for each in facts.updates if each.at - each.at % 1000 >= last]
 
 
-def _taken(counts: Counter[Any], key: Hashable) -> bool:
-    """Whether one of these was left; it is not any more."""
-    counts[key] -= 1
-    return counts[key] >= 0
+def _reached(lines: list[Node], updates: list[UpdateFact], where: Where) -> int:
+    """How many updates come before the first that lines do not reach.
+
+    Both are in the order in which they came, whatever clocks said: a line tells the moment of its
+    update, or a later one where the clock had gone back.
+    """
+    exact, kinds = defaultdict[Hashable, list[int]](list), defaultdict[str, list[int]](list)
+    for at, each in enumerate(updates):
+        exact[each.kind, stamps.write(each.at)].append(at)
+        kinds[each.kind].append(at)
+    reached = 0
+    for line in lines:
+        kind, stamp = line["event"], text(line.get("timestamp"))
+        moment = _first(stamps.read(stamp, where.naive), 0)
+        found = _next(exact[kind, stamp], reached)
+        late = _next(kinds[kind], reached) if found is None else None
+        if late is not None and updates[late].at < moment:
+            found = late
+        reached = reached if found is None else found + 1
+    return reached
+
+
+def _next(places: list[int], least: int) -> int | None:
+    """The first of some rising places that is not before another."""
+    at = bisect_left(places, least)
+    return places[at] if at < len(places) else None
 
 
 def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, of_now: bool) -> Node:
@@ -679,15 +714,18 @@ def _late_pairs(
 ) -> dict[int, int]:
     """Pairs of what was appended late, or undated: its line tells the moment of the one before."""
     found: dict[int, int] = {}
-    free = defaultdict[Hashable, list[int]](list)
-    for at in set(range(len(old))) - set(pairs.values()):
-        free[_written(old[at], "model", "timestamp")].append(at)
-    for at, command in enumerate(new):
-        same = [] if at in pairs else free[_written(command, "model", "timestamp")]
-        fitting = (line for line in same if _is_late(old[line], command))
-        if (line := next(fitting, None)) is not None:
-            found[at] = line
-            same.remove(line)
+    for without in (("model", "timestamp"), ("model", "timestamp", "task_id")):
+        free = defaultdict[Hashable, list[int]](list)
+        for at in set(range(len(old))) - {*pairs.values(), *found.values()}:
+            free[_written(old[at], *without)].append(at)
+        for at, command in enumerate(new):
+            if at in pairs or at in found or (command.task and "task_id" in without):
+                continue  # only the line of a command that names no task may name the one at hand
+            same = free[_written(command, *without)]
+            fitting = (line for line in same if _is_late(old[line], command))
+            if (line := next(fitting, None)) is not None:
+                found[at] = line
+                same.remove(line)
     return found
 
 

@@ -324,3 +324,11 @@ def test_a_line_of_the_future_hides_no_update(make: Make) -> None:
     project.session.note("two")
     assert recorded(log) == ["note.added", "tool.ran", "note.added"]
     assert json.loads(log.read_text().splitlines()[-1])["timestamp"] < "2099"
+
+
+def test_an_update_no_later_than_the_beginning_has_its_line_whoever_edits(make: Make) -> None:
+    project = make(AI_SESSION)
+    _gone_back(project)
+    _edited(project)
+    project.session.note("at once")
+    assert recorded(project.ai("history.jsonl")) == ["note.added"]

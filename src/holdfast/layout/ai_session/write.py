@@ -634,9 +634,20 @@ def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFa
         return facts.updates
     if lines := _update_lines(tree):
         return facts.updates[_reached(lines, facts.updates, where) :]
-    # A log without any tells nothing of what was before it: only what its state lacks is new.
-    last = 1000 + (was.updated_at or 0)
-    return [each for each in facts.updates if each.at - each.at % 1000 >= last]
+    return _unshown(facts.updates, _first(was.updated_at, 0))
+
+
+def _unshown(updates: list[UpdateFact], shown: int) -> list[UpdateFact]:
+    """The updates since a moment that the state shows, where no line tells how far the log got.
+
+    Of its second nobody knows which came later: all but the first, by which it became that one.
+    """
+    latest = 0
+    for at, each in enumerate(updates):
+        latest = max(latest, each.at)
+        if latest // 1000 >= shown // 1000:
+            return updates[at + (latest // 1000 == shown // 1000) :]
+    return []
 
 
 def _reached(lines: list[Node], updates: list[UpdateFact], where: Where) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -275,9 +276,21 @@ def _gone_back(project: Project) -> None:
     project.clock.turn(-3_600_000)
 
 
-def _edited(project: Project) -> None:
+def _respelled(log: Path) -> None:
     """Have the whole log read again."""
-    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+    log.write_text(log.read_text().replace('{"', '{ "'))
+
+
+def test_lines_that_someone_spells_anew_are_known_again_with_the_task_at_hand(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.task_add("First", id="t1")
+    project.session.task_start("t1")
+    for name in ("one", "two", "three"):
+        project.session.command(name)
+    _respelled(log)
+    project.session.command("four")
+    assert ran(log) == ["one", "two", "three", "four"] and project.kinds() == []
 
 
 @pytest.mark.req("S0-75")
@@ -289,7 +302,7 @@ def test_a_clock_that_goes_back_moves_no_line_before_another(make: Make, edited:
     project.session.command("first")
     _gone_back(project)
     if edited:
-        _edited(project)
+        _respelled(log)
     project.session.command("second")
     project.session.note("two")
     project.again().command("third")
@@ -308,7 +321,7 @@ def test_what_is_late_by_the_clock_is_told_once_whoever_edits(make: Make) -> Non
     for number in range(3):
         project.session.command("pytest")
         project.session.note(str(number))
-        _edited(project)
+        _respelled(log)
         project.session.note("after an edit")
     assert ran(log) == ["pytest"] * 3
     assert recorded(log) == ["step.added", "step.started", *["note.added"] * 6]
@@ -328,7 +341,9 @@ def test_a_line_of_the_future_hides_no_update(make: Make) -> None:
 
 def test_an_update_no_later_than_the_beginning_has_its_line_whoever_edits(make: Make) -> None:
     project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
     _gone_back(project)
-    _edited(project)
+    with log.open("a") as file:
+        file.write("{}\n")
     project.session.note("at once")
-    assert recorded(project.ai("history.jsonl")) == ["note.added"]
+    assert recorded(log) == ["note.added"]

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from holdfast import exchange, files
 from holdfast.errors import InvalidInput
-from holdfast.layout import Tree
+from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
+from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import Changes, changes, nearest, was_read
 from holdfast.layout.translate import Move, by_known_names
@@ -161,28 +162,36 @@ class Absorber:
     def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
         theirs = {look.name: look.value for look in looks if look.read is not None}
         base = dict(theirs)
+        now = self._desk.told(binding.session).facts
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         for look in looks:
             if look.name in edited:
-                base[look.name] = self._base(binding, look)
-        now = self._desk.told(binding.session).facts
+                base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
-        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         clean, kept = self._desk.without_secrets, self._desk.journal.remains
         found = changes(lens, clean(base), clean(theirs), now, where, kept)
         with self._desk.store.view(binding.session) as view:
             found.moves = by_known_names(found.moves, self._desk.journal.state(view))
         return found
 
-    def _base(self, binding: Binding, look: Look) -> Any:
+    def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:
         """What the file said when the editor read it, as far as we can tell."""
-        data = look.data or b""
         if kind_of(look.name) == "jsonl":
-            # A log only grows; of one that was changed, every line is news.
-            known = sorted(look.known, key=lambda rendering: -rendering.size)
-            sizes = (r.size for r in known if _begins(data, r.size, r.digest))
-            return parsed(look.name, data[: next(sizes, 0)]).value
-        near = nearest(data, self._desk.bound.said(binding, look.name))
+            return self._base_of_log(look, now, where)
+        near = nearest(look.data or b"", self._desk.bound.said(binding, look.name))
         return None if near is None else parsed(look.name, near).value
+
+    def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
+        """The lines that were there before: as many as we know, and what the journal has of all
+        others, for who changed one that we knew may have written all of them anew."""
+        from holdfast.layout.ai_session import without_news
+
+        data = look.data or b""
+        known = sorted(look.known, key=lambda rendering: -rendering.size)
+        sizes = (r.size for r in known if _begins(data, r.size, r.digest))
+        before = parsed(look.name, data[: next(sizes, 0)]).value
+        lines = self._desk.without_secrets(look.value)
+        return without_news(lines, len(before), now.commands, where)
 
     def _record(
         self, binding: Binding, looks: Sequence[Look], edited: Tree, found: Changes

@@ -23,7 +23,14 @@ from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.check import check_update
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
-from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
+from holdfast.layout.ai_session.write import (
+    files,
+    put,
+    recreate,
+    refuses,
+    unwritten,
+    without_news,
+)
 from holdfast.layout.facts import CommandFact, Facts
 from holdfast.layout.value import mapping
 
@@ -41,6 +48,7 @@ __all__ = [
     "report",
     "salvage_index",
     "unwritten",
+    "without_news",
 ]
 
 

@@ -586,8 +586,7 @@ _New = TypeVar("_New", CommandFact, UpdateFact)
 
 
 def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
-    pairs = paired(was.commands, facts.commands, _COMMAND_KEYS)
-    pairs |= _late_pairs(was.commands, facts.commands, pairs)
+    pairs = _told_pairs(was.commands, facts.commands)
     commands = [command for at, command in enumerate(facts.commands) if at not in pairs]
     undated = _first(facts.updated_at, facts.began_at, where.now)
     least = _least(tree, was, where)
@@ -602,6 +601,17 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         known = 0 if where.brief else len(new) - bool(facts.updates)
         lines = [_line(tree, each, at, n >= known) for n, (at, each) in enumerate(new)]
         _file(tree, LOG, was.native_id, []).extend(lines)
+
+
+def without_news(
+    lines: list[Any], known: int, commands: list[CommandFact], where: Where
+) -> list[Any]:
+    """The lines of a log but those behind some known ones that tell of other commands."""
+    told = {at: found for at, line in enumerate(lines) if (found := read.command_of(line, where))}
+    pairs = _told_pairs(list(told.values()), commands)
+    places = list(told)
+    news = set(places) - {places[number] for number in pairs.values()}
+    return [line for at, line in enumerate(lines) if at < known or at not in news]
 
 
 def _rising(new: Sequence[_New], latest: int, undated: int) -> Iterator[tuple[int, _New]]:
@@ -718,6 +728,12 @@ _COMMAND_KEYS: tuple[Key, ...] = (
         _written(command, "model", "task_id") if not (new and command.task) else None
     ),
 )
+
+
+def _told_pairs(old: list[CommandFact], new: list[CommandFact]) -> dict[int, int]:
+    """Which command is told by which line."""
+    pairs = paired(old, new, _COMMAND_KEYS)
+    return pairs | _late_pairs(old, new, pairs)
 
 
 def _late_pairs(

@@ -11,6 +11,8 @@ import pytest
 
 from holdfast import files
 from holdfast.layout import guarded
+from holdfast.mirror.desk import MAX_BYTES
+from holdfast.model.event import CommandRan
 from holdfast.session import Session
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, Ticking, ran, recorded
@@ -347,3 +349,46 @@ def test_an_update_no_later_than_the_beginning_has_its_line_whoever_edits(make: 
         file.write("{}\n")
     project.session.note("at once")
     assert recorded(log) == ["note.added"]
+
+
+def _of_17_mb(project: Project) -> Path:
+    ran = [CommandRan(name="run", arguments="x" * 7_900, status="success")] * 110
+    for _ in range(20):
+        project.session.record(*ran)
+    log = project.ai("history.jsonl")
+    assert log.stat().st_size > MAX_BYTES
+    return log
+
+
+def test_a_log_that_is_too_long_to_be_read_hinders_nobody(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = _of_17_mb(project)
+    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+    project.again().note("after an edit")
+    assert project.suspended == "" and b'"note.added"' in log.read_bytes().splitlines()[-1]
+    assert not [each for each in project.home.doctor().left if each.code.startswith("layout")]
+    log.unlink()
+    project.session.note("made anew")
+    assert project.suspended == "" and log.stat().st_size > MAX_BYTES
+
+
+def test_an_edit_of_another_file_leaves_the_log_unread(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    project.session.note("one")
+    project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
+
+    def taken_apart(text: str) -> list[guarded.Line]:
+        raise AssertionError(text)
+
+    monkeypatch.setattr(guarded, "read_lines", taken_apart)
+    project.again().note("two")
+    assert len(project.ai("history.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_a_log_that_is_too_long_to_be_read_goes_with_its_session(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = _of_17_mb(project)
+    project.session.forget()
+    assert not log.exists()

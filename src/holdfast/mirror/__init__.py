@@ -145,6 +145,10 @@ class Mirror:
         self._last = ("", [])
         self._bound.unbind(binding)
 
+    def is_as_left(self, binding: Binding, name: str) -> bool:
+        """Whether one of a binding's files is as we left it."""
+        return self._looker.is_as_left(binding, name)
+
     def owned(self, session: str) -> list[Owned]:
         """The files that a session has, to be asked before it is forgotten."""
         return erase.owned(self._desk, session)

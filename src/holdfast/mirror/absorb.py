@@ -42,7 +42,7 @@ from holdfast.store.bound import Binding
 from holdfast.text import plural
 
 UNKNOWN = 0
-"""How far files reach that someone edited: what is in their logs has to be looked at."""
+"""How far logs reach that someone edited: what is in them has to be looked at."""
 
 Remember = Callable[[Binding, Sequence[Look], int], None]
 """Take files as they are for the newest renderings, which reach up to an event."""
@@ -66,7 +66,7 @@ class Absorber:
             said += self._absorb_trees(binding, looks, edited)
             owed = [self._owed(binding, look) for look in looks if look.name in edited]
             made = {each.name: each for each in owed if each}
-            self._remember(binding, [*looks, *made.values()], UNKNOWN)
+            self._remember(binding, [*looks, *made.values()], _reached(binding, looks))
             looks = [
                 look.behind(made[look.name].read) if look.name in made else look for look in looks
             ]
@@ -219,6 +219,11 @@ class Absorber:
 
 def readme_of(binding: Binding) -> str:
     return os.path.join(binding.root, "README.md")
+
+
+def _reached(binding: Binding, looks: Sequence[Look]) -> int:
+    """How far the logs of edited files reach."""
+    return binding.mirrored if any(look.log for look in looks) else UNKNOWN
 
 
 def _edited(looks: Sequence[Look]) -> Tree:

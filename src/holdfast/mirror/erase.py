@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, kind_of, parsed, paths_of
-from holdfast.mirror.look import require_inside
+from holdfast.mirror.look import most, require_inside
 from holdfast.store.bound import Binding
 
 _LEAST, _BEGINNING = 6, 24
@@ -90,7 +90,7 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
 
 def _digest(path: str) -> str:
     try:
-        return sha256(files.read_bounded(path, MAX_BYTES, follow=False)).hexdigest()
+        return sha256(files.read_bounded(path, most(path), follow=False)).hexdigest()
     except HoldfastError:
         return ""
 
@@ -198,7 +198,7 @@ def cleanse(
 
 def _says(path: str, words: Sequence[str]) -> bool:
     try:
-        data = files.read_optional(path, MAX_BYTES, follow=False)
+        data = files.read_optional(path, most(path), follow=False)
     except HoldfastError:
         return True
     if data is None or not words:

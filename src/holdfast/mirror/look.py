@@ -124,7 +124,7 @@ class Looker:
             self._look(binding, name, path, newest.get(name))
             for name, path in paths_of(binding).items()
         ]
-        if binding.mirrored and all(look.verdict == "ours" for look in found):
+        if binding.mirrored and all(look.verdict in ("ours", _or_edited(look)) for look in found):
             found = [self._from_its_end(binding, look) for look in found]
         news = [look for look in found if not look.read and not _take_over(look, seen or {})]
         for look in news:
@@ -165,7 +165,8 @@ class Looker:
     def _from_its_end(self, binding: Binding, look: Look) -> Look:
         """A log that is as we left it, as if it were to begin now; any other file as it is."""
         log = self._logs.get((binding.number, look.name))
-        if log is None or not (look.data or b"\n").endswith(b"\n"):
+        is_it = log is not None and log.digest == look.digest
+        if not is_it or not (look.data or b"\n").endswith(b"\n"):
             return look
         return replace(look, data=b"", read=Read(Document("jsonl", "", []), []), log=log)
 
@@ -189,7 +190,7 @@ class Looker:
         require_inside(binding.root, os.path.dirname(path))
         try:
             with self.reading(binding, path):
-                return files.read_bounded(path, _most(path), follow=False)
+                return files.read_bounded(path, most(path), follow=False)
         except Busy:
             raise
         except HoldfastError as error:
@@ -280,6 +281,11 @@ class Looker:
         newest = self._bound.newest(binding)
         return all(_is_it(data, newest.get(name)) for name, (data, _) in found.items())
 
+    def is_as_left(self, binding: Binding, name: str) -> bool:
+        """Whether one of the files is our newest rendering."""
+        data, _ = self._found(binding, name, paths_of(binding)[name])
+        return _is_it(data, self._bound.newest(binding).get(name))
+
     def looks_again(self, binding: Binding) -> list[Look]:
         """The files as `unchanged` found them for this event; none unless they are those still.
 
@@ -328,7 +334,7 @@ class Looker:
         if log and log.stamp and log.stamp == files.stamp(path):
             return log, log.stamp
         try:
-            data, stamp = files.read_stamped(path, _most(path), follow=False)
+            data, stamp = files.read_stamped(path, most(path), follow=False)
         except HoldfastError:
             return None, ""
         if log and Log(data).digest == log.digest:
@@ -367,7 +373,13 @@ def is_log(name: str) -> bool:
     return name.endswith(".jsonl")
 
 
-def _most(path: str) -> int:
+def _or_edited(look: Look) -> str:
+    """An edit of another file says nothing of how far a log got."""
+    return "" if is_log(look.name) else "edited"
+
+
+def most(path: str) -> int:
+    """How many bytes of a file are read at most."""
     return _LONGEST_LOG if is_log(path) else MAX_BYTES
 
 

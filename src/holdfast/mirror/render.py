@@ -91,8 +91,9 @@ class Renderer:
     # -- planning ------------------------------------------------------------------------------
 
     def plan(self, binding: Binding, looks: list[Look], tell: Tell, where: Where) -> Plan:
-        """What the files should be; where all is as we left it, of the logs only what is new."""
-        brief = binding.mirrored != UNKNOWN and all(look.verdict == "ours" for look in looks)
+        """What the files should be; where logs are as we left them, of those only what is new."""
+        is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
+        brief = binding.mirrored != UNKNOWN and is_ours
         looks = [
             look.behind(self._looker.newest(binding, look)) if look.is_behind else look
             for look in looks
@@ -355,7 +356,7 @@ def _with_logs(tree: Tree, logs: dict[tuple[str, str], list[Any]]) -> Tree:
 def _longer(look: Look, lines: list[Any]) -> Read | None:
     """A log with lines added; a torn last one is closed and stays."""
     if look.read is None or look.data is None:
-        return Read(parsed(look.name, fresh("jsonl", lines)), lines)
+        return Read(Document("jsonl", fresh("jsonl", lines), lines), lines)
     new = fresh("jsonl", lines[len(look.value) :])
     if not new:
         return None

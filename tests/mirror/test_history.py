@@ -392,3 +392,16 @@ def test_a_log_that_is_too_long_to_be_read_goes_with_its_session(make: Make) -> 
     log = _of_17_mb(project)
     project.session.forget()
     assert not log.exists()
+
+
+def test_of_a_log_only_the_lines_go_that_say_what_is_forgotten(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.command("a-word-too-many")
+    project.session.command("ruff")
+    theirs = '{"timestamp":"2027-01-15T08:00:00Z","event":"theirs","of":"another program"}'
+    with log.open("a") as file:
+        file.write(f"{theirs}\n")
+    project.session.forget("#2")
+    assert "a-word-too-many" not in log.read_text() and theirs in log.read_text().splitlines()
+    assert recorded(log) == ["theirs", "event.forgotten"] and ran(log) == ["ruff"]

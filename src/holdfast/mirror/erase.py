@@ -5,7 +5,8 @@ rest, which stays unless it is asked for. A file that several sessions share los
 the one. Which files there are has to be asked before the journal forgets the session.
 
 A file that events were taken out of is written anew in the usual way. What a layout carries along
-of its own accord may still say what must go: then the file is begun from nothing.
+of its own accord may still say what must go: then the file is begun from nothing, but for a log,
+which only loses the lines that say it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, kind_of, parsed, paths_of
-from holdfast.mirror.look import most, require_inside
+from holdfast.mirror.look import is_log, most, require_inside
 from holdfast.store.bound import Binding
 
 _LEAST, _BEGINNING = 6, 24
@@ -188,7 +189,7 @@ def cleanse(
             if not _says(path, words):
                 continue
             is_ours = _digest(path) in one.paths.get(path, ())
-            went = is_ours and _unlink(one.binding.root, path)
+            went = is_ours and _took_out(one.binding.root, path, words)
             (begun if went else left).append(path)
     if begun:
         desk.bound.forget(session)
@@ -196,13 +197,29 @@ def cleanse(
     return [p for p in begun if not _says(p, words)], left + [p for p in begun if _says(p, words)]
 
 
+def _took_out(root: str, path: str, words: Sequence[str]) -> bool:
+    """Remove a file that says something; of a log, which others may add to, only those lines."""
+    if not is_log(path):
+        return _unlink(root, path)
+    try:
+        require_inside(root, os.path.dirname(path))
+        lines = files.read_bounded(path, most(path), follow=False).splitlines(keepends=True)
+        rest = (line for line in lines if not _is_said(path, line, words))
+        files.replace(path, b"".join(rest), mode=0o644)
+    except HoldfastError:
+        return False
+    return True
+
+
 def _says(path: str, words: Sequence[str]) -> bool:
     try:
         data = files.read_optional(path, most(path), follow=False)
     except HoldfastError:
         return True
-    if data is None or not words:
-        return False
+    return data is not None and bool(words) and _is_said(path, data, words)
+
+
+def _is_said(path: str, data: bytes, words: Sequence[str]) -> bool:
     try:
         value = parsed(path, data).value
     except HoldfastError:

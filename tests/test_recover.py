@@ -487,3 +487,15 @@ def test_what_is_set_aside_never_takes_a_name_that_is_taken(hf: Holdfast, tmp_pa
         path.write_text(str(n))
         names.add(recover.set_aside(str(path), hf.clock))
     assert sorted(Path(name).read_text() for name in names) == ["0", "1", "2"]
+
+
+def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
+    hf: Holdfast, project: Path
+) -> None:
+    session = a_session(hf)
+    torn = main_file(session, "craft").parent / "78aa125f-1942-44a3-ac4b-74554722700a.json"
+    torn.write_bytes(TORN)
+    before = snapshot(project)
+    (told,) = (each for each in hf.doctor(fix=True).left if each.code == "file-damaged")
+    assert (told.severity, told.file) == ("warning", str(torn)) and str(torn) in told.fix
+    assert snapshot(project) == before

@@ -40,6 +40,15 @@ def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
     ]
 
 
+def files_of_others(root: str, ours: set[str]) -> Iterator[str]:
+    """The files of the sessions below a project's root that are not `ours`, by their main file."""
+    for place in (_FOLDER, *_JSON, _CURRENT):
+        for main in _sessions(root, place):
+            if main not in ours:
+                folder = os.path.dirname(main)
+                yield from (f"{folder}/{p}" for p in _PARTS) if place == _FOLDER else (main,)
+
+
 def _sessions(root: str, place: str) -> Iterator[str]:
     """The main files that sessions in a place have, or would have."""
     path = f"{root}/{place}"

@@ -29,6 +29,7 @@ from holdfast.clock import Clock, iso
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.found import CORRUPT, MAX_BYTES, Find
+from holdfast.glance import files_of_others
 from holdfast.home import Holdfast
 from holdfast.layout import Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
@@ -247,7 +248,22 @@ def _advised(home: Holdfast) -> list[Advice]:
     told = [_advice(case) for case in cases(home)]
     suspended = (b for b in home.store.bound.bindings() if b.suspended)
     known = {a.file for a in told}
-    return [*told, *(_waiting(b) for b in suspended if b.place not in known)]
+    return [*told, *(_waiting(b) for b in suspended if b.place not in known), *_others(home)]
+
+
+def _others(home: Holdfast) -> Iterator[Advice]:
+    """Damaged files of this project that belong to no session: nobody else would tell of them."""
+    root = home.workspace.tree.root
+    for path in files_of_others(root, home.store.bound.places(root)):
+        if fault := _fault(path):
+            yield Advice(
+                code="file-damaged",
+                severity="warning",
+                what=f"{path}, which no session of ours has, cannot be used",
+                why=fault,
+                fix=f"holdfast doctor {shlex.quote(path)}",
+                file=path,
+            )
 
 
 def _advice(case: Case) -> Advice:

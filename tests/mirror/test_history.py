@@ -405,3 +405,22 @@ def test_of_a_log_only_the_lines_go_that_say_what_is_forgotten(make: Make) -> No
     project.session.forget("#2")
     assert "a-word-too-many" not in log.read_text() and theirs in log.read_text().splitlines()
     assert recorded(log) == ["theirs", "event.forgotten"] and ran(log) == ["ruff"]
+
+
+@pytest.mark.parametrize("way", ["import", "restore"])
+def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str) -> None:
+    project = make(AI_SESSION)
+    pack, log = str(project.base / "login.hfpack"), project.ai("history.jsonl")
+    project.session.export(pack)
+    with project.opened("elsewhere") as other:
+        other.import_(pack)
+        there = other.session(project.session.id)
+        there.note("one")
+        there.command("pytest")
+        there.export(pack, overwrite=True)
+        other.backup(str(project.base / "backups"))
+    if way == "import":
+        project.home.import_(pack)
+    else:
+        project.home.restore(str(project.base / "backups"))
+    assert recorded(log) == ["note.added"] and ran(log) == ["pytest"]

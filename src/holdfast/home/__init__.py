@@ -573,10 +573,12 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         """
         from holdfast import backup, pack, restore
 
-        return restore.together(
+        outcome = restore.together(
             restore.absorb(self.journal, part, limits=pack.OWN, partial=True)
             for part in backup.newest(path)
         )
+        self._reflect_all(outcome)
+        return outcome
 
     def import_(self, path: str) -> Outcome:
         """Merge a pack of someone else into this home: all of it, or nothing.
@@ -590,7 +592,14 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         taken = [one.session for one in outcome.sessions if one.new]
         if taken:
             self.afterwards(lambda: self.workspace.claim(taken))
+        self._reflect_all(outcome)
         return outcome
+
+    def _reflect_all(self, outcome: Outcome) -> None:
+        """Bring the files of sessions that gained something up to it."""
+        for taken in outcome.sessions:
+            if taken.new:
+                self.reflect(taken.session)
 
     def move(
         self,

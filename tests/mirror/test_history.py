@@ -424,3 +424,17 @@ def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str
     else:
         project.home.restore(str(project.base / "backups"))
     assert recorded(log) == ["note.added"] and ran(log) == ["pytest"]
+
+
+@pytest.mark.req("S0-43")
+def test_what_was_recorded_before_a_task_began_does_not_name_it(make: Make) -> None:
+    project = make(AI_SESSION, git=True)
+    log = project.ai("history.jsonl")
+    project.session.task_add("First", id="t1")
+    project.git("add", "-f", ".ai-session")
+    project.again().command("before")
+    project.session.task_start("t1")
+    project.session.pause()
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["command"] for line in told[1:]] == ["before", "step.started", "session.paused"]
+    assert [line["task_id"] for line in told[1:]] == [None, None, "t1"]

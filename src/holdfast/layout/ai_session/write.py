@@ -596,11 +596,21 @@ def _put_log(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     ]
     if new:
         new.sort(key=lambda pair: pair[0])
-        # Which task was at hand when something older happened, nobody knows; nor does what was
-        # read from files tell it.
-        known = 0 if where.brief else len(new) - bool(facts.updates)
+        known = _known_from([at for at, _ in new], tree, was, facts, where)
         lines = [_line(tree, each, at, n >= known) for n, (at, each) in enumerate(new)]
         _file(tree, LOG, was.native_id, []).extend(lines)
+
+
+def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Where) -> int:
+    """From which of some new lines on the task at hand is known, by their moments.
+
+    It was at hand all along, or since the last of them and what was recorded with it. Which one it
+    was when something older happened, nobody knows; nor does what was read from files tell it.
+    """
+    if not where.brief:
+        return len(new) - bool(facts.updates)
+    same = read.name(read.current_of(tree).get("active_task")) == was.position
+    return 0 if same else new.index(new[-1])
 
 
 def without_news(

@@ -1483,3 +1483,21 @@ def test_a_session_without_a_task_shows_none() -> None:
     assert "Tasks:       1/2 (50%)" in shown
     empty = subject.report({}, WHERE)
     assert (empty.percent, empty.average_ms, empty.health) == (0, 0, "Stale")
+
+
+DAMAGED = {
+    "implementation-plan.yaml": "phases:\n- tasks:\n  - task_id: t1\n" + "    - a\n" * 200_000,
+    "state.yaml": "feature_id: login-2026-01-31\n" + "".join(f"k{i}: 1\n" for i in range(900_000)),
+    "history.jsonl": '{"command": "a", "arguments": "b\nc"}\n' * 300_000,
+}
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGED.items(), ids=list(DAMAGED))
+def test_nobody_waits_for_a_large_damaged_file_and_what_was_not_read_is_told(
+    name: str, content: str
+) -> None:
+    began = time.process_time()
+    found = LAYOUT.salvage({f"login-2026-01-31/{name}": content.encode()}, WHERE)
+    assert time.process_time() - began < 2
+    assert found is not None
+    assert name == "implementation-plan.yaml" or any(name in line for line in found.lost)

@@ -336,3 +336,7 @@ def test_a_megabyte_of_json_takes_far_less_than_a_second() -> None:
     Document.parse(text.encode(), "json")
     assert len(text) > 1_000_000
     assert time.process_time() - start < 0.7
+
+
+def test_a_log_of_lines_that_are_no_json_is_refused_before_it_takes_long() -> None:
+    assert refusal("x\n" * 390_000, "jsonl").code == "bad-line"

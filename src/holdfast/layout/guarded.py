@@ -28,6 +28,7 @@ LARGEST = 16 * 1024 * 1024
 DEPTH = 64
 NODES = 400_000
 YAML_NODES = 100_000
+BAD_LINES = 20_000
 ALIASES = 1_000
 EXPANSION = 20_000
 DIGITS = 4_000
@@ -411,12 +412,16 @@ def number(word: str, is_float: bool) -> int | float:
 def read_lines(text: str) -> list[Line]:
     """The lines of a JSON Lines text: values, blank ones, and bad ones with their raw text."""
     _refuse_conflicts(text)
-    lines, start, budget = [], 0, NODES
-    for number_, raw in enumerate(_split(text), 1):
+    parts = _split(text)
+    if len(parts) > NODES:
+        start = sum(map(len, parts[:NODES]))
+        raise _at("too-many-nodes", f"more than {NODES} lines", text, start)
+    lines, start, bad = [], 0, 0
+    for number_, raw in enumerate(parts, 1):
         line = _line(raw, number_, start)
-        budget -= 1
-        if budget < 0:
-            raise _at("too-many-nodes", f"more than {NODES} lines", text, start)
+        bad += line.bad is not None
+        if bad > BAD_LINES:
+            raise _at("bad-line", f"more than {BAD_LINES} lines are no JSON", text, start)
         lines.append(line)
         start += len(raw)
     return lines

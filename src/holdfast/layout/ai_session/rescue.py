@@ -26,7 +26,10 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.value import mapping, text
 
 _MOST = 16 * 1024 * 1024
+_MOST_YAML = 4 * 1024 * 1024
 _LONGEST = 1024 * 1024
+_PIECES = 10_000
+"""How many lines of a log that are no JSON are looked into: that takes long."""
 
 
 class Report(Struct):
@@ -53,8 +56,16 @@ def scan(bundle: Bundle, report: Report) -> Tree:
     tree: Tree = {}
     for file, of in _SCANS.items():
         if key := read.key_of(dict(bundle), file):
-            tree[key] = of(_decoded(bundle[key]), report)
+            tree[key] = of(_decoded(bundle[key][: _bound(file, bundle[key], report)]), report)
     return tree
+
+
+def _bound(file: str, data: bytes, report: Report) -> int:
+    """How much of a file is read; nobody waits for one of millions of lines."""
+    if file == LOG or len(data) <= _MOST_YAML:
+        return _MOST
+    report.lost.append(f"{file}: only the first megabytes were read")
+    return _MOST_YAML
 
 
 def _tells(tree: Tree, file: str) -> bool:
@@ -235,8 +246,9 @@ def _elements(content: str) -> list[Node]:
             _kept(elements[-1], line)
         elif isinstance(line.value, str):
             # A plain element can only be one of a task's artifacts.
-            artifacts = elements[-1].get("artifacts") or []
-            elements[-1]["artifacts"] = [*artifacts, line.value]
+            if not isinstance(elements[-1].get("artifacts"), list):
+                elements[-1]["artifacts"] = []
+            elements[-1]["artifacts"].append(line.value)
     return elements
 
 
@@ -299,9 +311,13 @@ _DURATION = re.compile(r'"duration_ms"\s*:\s*(\d{1,18})\b')
 
 
 def _log(content: str, report: Report) -> list[Any]:
-    made = []
+    made, torn = [], 0
     for number, record in _records(content):
+        if torn == _PIECES:
+            report.lost.append(f"{LOG}: from line {number} on, after {torn} that are no JSON")
+            break
         value, whole = _record(record)
+        torn += not whole
         if value and not whole:
             report.inferred.append(f"{LOG}: line {number} is no JSON; read piece by piece")
         if value:

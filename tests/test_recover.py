@@ -499,3 +499,34 @@ def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
     (told,) = (each for each in hf.doctor(fix=True).left if each.code == "file-damaged")
     assert (told.severity, told.file) == ("warning", str(torn)) and str(torn) in told.fix
     assert snapshot(project) == before
+
+
+FLOW = """version: "1.0"
+feature_id: login-2026-01-31
+current_state: {active_task: t1, model_in_use: opus, started_at: "2026-01-31T10:00:00Z",
+  last_updated: "2026-01-31T10:10:00Z"}
+"""
+FOLDED = """feature:
+  id: login-2026-01-31
+  name: >-
+    Add
+    login
+  description: |
+    status: prose
+phases:
+- {phase_id: p1, name: One, tasks: [{task_id: t1, description: Do it, status: in_progress}]}
+"""
+
+
+def test_a_damaged_index_costs_nothing_of_files_that_are_whole(hf: Holdfast, project: Path) -> None:
+    folder = project / ".ai-session" / "login-2026-01-31"
+    folder.mkdir(parents=True)
+    (folder / "state.yaml").write_text(FLOW)
+    (folder / "implementation-plan.yaml").write_text(FOLDED)
+    index = project / INDEX
+    index.write_text("active_features:\n- feature_id: login-2026-01-31\n  bad: [\n")
+    case = examined(hf, folder)
+    assert case.what.startswith(str(index)) and case.damaged == [str(index)] and case.lost == []
+    (one,) = hf.adopt(str(project))
+    shown = hf.session(one.session).status()
+    assert (shown["goal"], shown["steps"]["total"]) == ("Add login", 1)

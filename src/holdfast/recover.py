@@ -339,7 +339,8 @@ def _of_ours(home: Holdfast, owner: Binding, one: Find, choose: str) -> Case | N
 
 
 def _of_nobody(one: Find) -> Case | None:
-    bad = [f.file for f in one.faults if f.severity == "error" and f.code != "bad-line"]
+    bad = [f for f in one.faults if f.severity == "error" and f.code != "bad-line"]
+    damaged = [one.paths.get(fault.file, one.path) for fault in bad]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
     if not bad and not missing:
         return None
@@ -347,8 +348,8 @@ def _of_nobody(one: Find) -> Case | None:
         layout=one.layout,
         # What lacks a file is known by its folder.
         path=one.path if bad else os.path.dirname(missing[0]),
-        what=f"{one.path}: {one.faults[0].message}" if bad else f"{missing[0]} is missing",
-        damaged=[one.paths.get(name, one.path) for name in dict.fromkeys(bad)],
+        what=f"{damaged[0]}: {bad[0].message}" if bad else f"{missing[0]} is missing",
+        damaged=list(dict.fromkeys(damaged)),
         missing=missing,
     )
 

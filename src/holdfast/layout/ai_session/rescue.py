@@ -1,9 +1,10 @@
 """Saving what damaged `ai-session` files still say.
 
-The files are read line by line, without regard for indentation, because that is what gets damaged:
-lines put into the middle of others, `active_features: []` with entries after it, an entry whose
-first line was cut out, a record of the log broken by a raw newline, a torn end, git's conflict
-markers. What can be read becomes a tree again, and facts are got from it as from any other.
+A file that is whole is read as ever. Others are read line by line, without regard for
+indentation, because that is what gets damaged: lines put into the middle of others,
+`active_features: []` with entries after it, an entry whose first line was cut out, a record of the
+log broken by a raw newline, a torn end, git's conflict markers. What can be read becomes a tree
+again, and facts are got from it as from any other.
 
 What the state no longer says is inferred: when it began from the index, else the plan, else the
 first line of the log; task and model from the log's last line. Each inference is told. Where two
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -22,7 +23,9 @@ from msgspec import Struct
 from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, stamps
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, Node
+from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
+from holdfast.layout.guarded import Unreadable
 from holdfast.layout.value import mapping, text
 
 _MOST = 16 * 1024 * 1024
@@ -52,12 +55,25 @@ def salvage(bundle: Bundle, where: Where) -> Salvaged | None:
 
 
 def scan(bundle: Bundle, report: Report) -> Tree:
-    """The tree that the bytes of some files come to, as far as their lines can be read."""
+    """The tree that the bytes of some files come to; damaged ones as far as lines can be read."""
     tree: Tree = {}
     for file, of in _SCANS.items():
         if key := read.key_of(dict(bundle), file):
-            tree[key] = of(_decoded(bundle[key][: _bound(file, bundle[key], report)]), report)
+            tree[key] = _sound(file, bundle[key]) or _scanned(file, of, bundle[key], report)
     return tree
+
+
+def _sound(file: str, data: bytes) -> Any:
+    """What a file says that is not damaged itself; None for any other, and for a log."""
+    try:
+        value = None if file == LOG else Document.parse(data, "yaml").value
+    except Unreadable:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _scanned(file: str, of: Callable[[str, Report], Any], data: bytes, report: Report) -> Any:
+    return of(_decoded(data[: _bound(file, data, report)]), report)
 
 
 def _bound(file: str, data: bytes, report: Report) -> int:

@@ -367,6 +367,9 @@ def test_a_log_that_is_too_long_to_be_read_hinders_nobody(make: Make) -> None:
     project.again().note("after an edit")
     assert project.suspended == "" and b'"note.added"' in log.read_bytes().splitlines()[-1]
     assert not [each for each in project.home.doctor().left if each.code.startswith("layout")]
+    project.ai("state.yaml").unlink()
+    project.again().note("without a state")
+    assert project.suspended == "" and project.ai("state.yaml").exists()
     log.unlink()
     project.session.note("made anew")
     assert project.suspended == "" and log.stat().st_size > MAX_BYTES

@@ -124,7 +124,8 @@ class Looker:
             self._look(binding, name, path, newest.get(name))
             for name, path in paths_of(binding).items()
         ]
-        if binding.mirrored and all(look.verdict in ("ours", _or_edited(look)) for look in found):
+        # What became of other files says nothing of how far a log got.
+        if binding.mirrored and all(look.verdict == "ours" for look in found if is_log(look.name)):
             found = [self._from_its_end(binding, look) for look in found]
         news = [look for look in found if not look.read and not _take_over(look, seen or {})]
         for look in news:
@@ -371,11 +372,6 @@ def require_inside(root: str, folder: str) -> None:
 def is_log(name: str) -> bool:
     """Whether a file is only ever added to."""
     return name.endswith(".jsonl")
-
-
-def _or_edited(look: Look) -> str:
-    """An edit of another file says nothing of how far a log got."""
-    return "" if is_log(look.name) else "edited"
 
 
 def most(path: str) -> int:

@@ -79,6 +79,7 @@ def adopt(
         # Once for all of them: a write that is synced takes longer than all else about a session.
         if taking.taken:
             home.afterwards(lambda: home.workspace.claim(taking.taken))
+            home.keep_house()
 
 
 class _Taking:

@@ -543,6 +543,7 @@ class Conversation:
         )
         if recorded.events:
             self._home.reflect(session, recorded.events[-1].kind)
+            self._home.sync_if_due(*(event.kind for event in recorded.events))
 
     def save(self, told: Sequence[Told]) -> None:
         """Record everything that was said, and that these payloads are taken."""

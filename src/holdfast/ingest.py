@@ -72,6 +72,8 @@ def ingest(
     taking = _Taking(home, own, on_start, limit, seconds)
     if taking.spool.count() and not taking.run(wait):
         taking.done.busy = True
+    if taking.done.taken and not own:  # an agent waits for what its own hook says
+        home.backup_if_due()
     taking.done.waiting = taking.spool.count()
     return taking.done
 

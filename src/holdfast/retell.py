@@ -85,6 +85,8 @@ def retell(
     finally:
         for folder, sessions in taken.items():
             _claim(home, folder, sessions)
+        if taken:
+            home.keep_house()
 
 
 _SPAN = re.compile(r"(\d{1,6})([hdw])")

@@ -506,11 +506,16 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             # What its agent said before this goes with it, and begins no other session.
             self.home.afterwards(lambda: self.home.ingest(wait=_FOR_OTHERS))
         if not events:
-            return erasure.forget(self.home, self.id, actor=self.actor, force=force)
-        names = [str(event) for event in events]
-        erasure.require_names(names)
-        self.home.take_up(self.id)
-        return erasure.forget_events(self.home, self.id, names, actor=self.actor, because=because)
+            done = erasure.forget(self.home, self.id, actor=self.actor, force=force)
+        else:
+            names = [str(event) for event in events]
+            erasure.require_names(names)
+            self.home.take_up(self.id)
+            actor = self.actor
+            done = erasure.forget_events(self.home, self.id, names, actor=actor, because=because)
+        # What travelled is erased where it lies only by a push.
+        self.home.sync_if_due("session.forgotten")
+        return done
 
     def forgettable(self, *events: str | int) -> list[Event]:
         """The events that `forget` would erase; refuses as it would."""
@@ -559,6 +564,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             self.home.afterwards(lambda: self.home.workspace.choose(self.id))
             self.home.afterwards(lambda: self.home.appear(self.id))
             self.home.reflect(self.id)
+            self.home.keep_house()
         return self._brief(around, budget, style, fmt)
 
     def artifact_restore(self, *, force: bool = False) -> list[Put]:

@@ -38,6 +38,15 @@ def kinds(hooks: Hooks, session: str = "") -> list[str]:
     return [kind for kind, _ in hooks.events(session)]
 
 
+def test_what_hooks_said_is_backed_up_as_all_else_is(hooks: Hooks) -> None:
+    hooks.start()
+    hooks.ask("Fix the login")
+    with hooks.open() as home:
+        home.ingest()
+        folder = Path(home.backup_folder)
+        assert [one.suffix for one in folder.iterdir() if one.suffix == ".hfpack"]
+
+
 # -- a conversation ----------------------------------------------------------------------------
 
 

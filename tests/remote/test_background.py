@@ -10,8 +10,11 @@ import pytest
 from holdfast.clock import FakeClock
 from holdfast.config import load
 from holdfast.home import Holdfast
+from holdfast.hooks.spool import Spool
+from holdfast.model import event as ev
 from holdfast.session import Session
 from holdfast.travel import background
+from tests.hooks.spooling import Hooks
 from tests.remote.travelling import Travellers, hashes, travel
 
 
@@ -62,6 +65,30 @@ def test_all_else_is_synced_at_most_every_ten_seconds(wished: Wished) -> None:
     assert not wished.after(lambda s: s.note("two"))
     wished.clock.sleep(2)
     assert wished.after(lambda s: s.note("three"))
+
+
+@pytest.mark.req("X2-2")
+def test_a_moment_counts_wherever_it_stands_among_events_recorded_together(wished: Wished) -> None:
+    wished.after(lambda s: s.note("one"))
+    both = (ev.ErrorRaised(message="boom"), ev.NoteAdded(text="so it goes"))
+    assert wished.after(lambda s: s.record(*both))
+
+
+@pytest.mark.req("X2-2")
+def test_what_an_agents_hooks_say_is_synced_too(wished: Wished, tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path)
+    hooks.spool = Spool(wished.home.settings.home)
+    hooks.spool.prepare()
+    hooks.start()
+    hooks.ask("Fix it")
+    hooks.end()
+    assert wished.after(lambda _: wished.home.ingest())
+
+
+def test_resuming_and_forgetting_are_synced_too(wished: Wished) -> None:
+    wished.clock.sleep(11)
+    assert wished.after(lambda s: s.resume())
+    assert wished.after(lambda s: s.forget())
 
 
 @pytest.mark.req("X2-3")

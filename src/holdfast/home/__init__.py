@@ -210,8 +210,13 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         self._take_up_files(session)
 
     def _take_up_files(self, session: str) -> None:
+        def absorb() -> None:
+            if said := self.mirror.absorb(session):
+                self._tell(said)
+                self.sync_if_due()
+
         if self._is_bound(session):
-            self.afterwards(lambda: self._tell(self.mirror.absorb(session)))
+            self.afterwards(absorb)
 
     def _is_bound(self, session: str) -> bool:
         """Whether there may be files of the session; the mirror, once loaded, knows best."""
@@ -627,6 +632,11 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         finally:
             source.close()
             target.close()
+
+    def keep_house(self, *kinds: str) -> None:
+        """After events of these kinds were recorded: a backup and a sync, if they are due."""
+        self.backup_if_due()
+        self.sync_if_due(*kinds)
 
     def backup_if_due(self) -> None:
         """Once an hour (a setting), pack what is new beside the database; servers do it better."""

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 MOMENTS = frozenset(
     """
     agent.started agent.finished agent.failed agent.timed_out decision.made error.raised
-    session.paused session.completed
+    session.paused session.completed session.failed session.aborted session.abandoned
+    session.forgotten
     """.split()
 )
 """Kinds of events after which other devices should know at once."""
@@ -253,10 +254,11 @@ class TravelVerbs:
         manner = Manner(sessions=sessions)
         return visit_all(self._home, remote, manner, tell=on_bytes)
 
-    def sync_if_due(self, kind: str = "") -> None:
+    def sync_if_due(self, *kinds: str) -> None:
         """Something was recorded: have it synced in the background, if there is a remote."""
         home, now = self._home, self._home.clock.monotonic()
-        if home.settings.auto_sync != "on" or (now < self._look_again_at and kind not in MOMENTS):
+        kind = next((one for one in kinds if one in MOMENTS), "")
+        if home.settings.auto_sync != "on" or (now < self._look_again_at and not kind):
             return
         self._look_again_at = now + 1
         if home.store.remotes.any():

@@ -80,8 +80,7 @@ class Recorder:
         finally:
             if ahead is not None:
                 ahead.end()
-        self.home.backup_if_due()
-        self.home.sync_if_due(recorded.events[-1].kind)
+        self.home.keep_house(*(event.kind for event in recorded.events))
         self.repeated = recorded.repeated
         return recorded.events[-1]
 

@@ -23,6 +23,7 @@ class Wished:
 
     def __init__(self, travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began = 0
+        self.put_off: list[int] = []
         monkeypatch.setattr(background, "_start", self._begin)
         path = str(Path(travellers.make("laptop").settings.home))
         self.clock = FakeClock(start_ms=1_900_000_000_000)
@@ -31,8 +32,9 @@ class Wished:
         travellers.homes.append(self.home)
         self.session = self.home.start("Fix the login", id="login")
 
-    def _begin(self, home: Holdfast) -> None:
-        self.began += 1
+    def _begin(self, home: Holdfast, after: int = 0) -> None:
+        self.put_off += [after] * bool(after)
+        self.began += not after
 
     def after(self, act: Callable[[Session], object]) -> bool:
         before = self.began
@@ -65,6 +67,40 @@ def test_all_else_is_synced_at_most_every_ten_seconds(wished: Wished) -> None:
     assert not wished.after(lambda s: s.note("two"))
     wished.clock.sleep(2)
     assert wished.after(lambda s: s.note("three"))
+
+
+@pytest.mark.req("X2-2")
+def test_what_is_recorded_too_early_is_synced_when_it_is_time(wished: Wished) -> None:
+    wished.after(lambda s: s.decide("cookies"))
+    wished.clock.sleep(4)
+    for text in ("one", "two"):
+        wished.session.note(text)
+    assert wished.put_off == [7], "once, until ten seconds are over"
+    wished.clock.sleep(7)
+    background.run(wished.home)
+    assert wished.home.unpushed() == 0
+    wished.session.note("three")
+    assert wished.put_off == [7, 11], "ten seconds after that one"
+
+
+def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(
+    wished: Wished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one may have begun before what was put off was recorded."""
+    wished.after(lambda s: s.note("one"))
+    wished.clock.sleep(5)
+    wished.after(lambda s: s.decide("cookies"))
+    turns: list[int] = []
+
+    def meanwhile() -> None:
+        turns.append(len(turns))
+        if turns == [0]:
+            wished.clock.sleep(6)
+            background.run(wished.home)
+
+    monkeypatch.setattr(wished.home, "sync", meanwhile)
+    background.run(wished.home)
+    assert turns == [0, 1]
 
 
 @pytest.mark.req("X2-2")

@@ -262,9 +262,12 @@ class TravelVerbs:
             return
         self._look_again_at = now + 1
         if home.store.remotes.any():
-            from holdfast.travel import background
+            home.afterwards(lambda: self._wish(now, kind))
 
-            home.afterwards(lambda: background.wish(home, kind))
+    def _wish(self, now: float, kind: str) -> None:
+        from holdfast.travel import background
+
+        self._look_again_at = now + background.wish(self._home, kind)
 
     def unpushed(self, session: str = "") -> int | None:
         """How many events are on no remote yet, of one session or all; None without a remote."""

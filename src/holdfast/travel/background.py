@@ -3,8 +3,11 @@
 At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
 more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
 a process unless one is under way. That one syncs with every remote, and once more if another
-wish came meanwhile. Where there is no remote nothing of this happens; what goes wrong is kept
-with the remote, for `holdfast remote list`, and never told to whoever recorded something.
+wish came meanwhile. What is recorded too early for a sync of its own is *put off*: a process
+waits until it is time, which the time of another file tells, and nobody starts a second one
+before that. Else what was recorded last would stay here until something else is. Where there is
+no remote nothing of this happens; what goes wrong is kept with the remote, for `holdfast remote
+list`, and never told to whoever recorded something.
 
 Whoever takes a session up has others' work *fetched* first, and waits for it a few seconds. A
 remote that does not answer, a mount that hangs or a long transfer keeps nobody longer: that
@@ -24,34 +27,50 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
 
 _WISH = "sync.wish"
+_LATER = "sync.later"
 _LOCK = "errand.lock"
 _MOST = 20
 """How often one process may begin anew, should wishes never end."""
 
 
-def wish(home: Holdfast, kind: str) -> None:
-    """Something was recorded: start a sync if it is time."""
-    path = os.path.join(home.store.home, _WISH)
-    now = home.clock.now()
-    if kind not in MOMENTS and not _is_old(path, now, home.settings.sync_seconds):
-        return
-    _touch(path, now)
+def wish(home: Holdfast, kind: str) -> float:
+    """Something was recorded: have it synced, now or when it is time.
+
+    Returns for how many seconds nobody needs to wish again: one who waits so long will sync.
+    """
+    now, last, seconds = home.clock.now(), _time(home, _WISH), home.settings.sync_seconds
+    if kind not in MOMENTS and not seconds:
+        return 1.0
+    if kind not in MOMENTS and 0 <= now - last < seconds * 1000:
+        return _put_off(home, now, last + seconds * 1000)
+    _touch(home, _WISH, now)
     if not _is_under_way(home):
         _start(home)
+    return 0.0
 
 
-def _is_old(path: str, now: int, seconds: int) -> bool:
+def _put_off(home: Holdfast, now: int, due: int) -> float:
+    told = _time(home, _LATER)
+    if not now < told <= due:  # else someone waits; one who died is missed only until then
+        _touch(home, _LATER, due)
+        _start(home, after=(due - now) // 1000 + 1)
+        told = due
+    return (told - now) / 1000
+
+
+def _time(home: Holdfast, name: str) -> int:
+    """The time of a file, in milliseconds; 0 if there is none."""
     try:
-        last = os.stat(path).st_mtime
+        return os.stat(os.path.join(home.store.home, name)).st_mtime_ns // 1_000_000
     except OSError:
-        return True
-    return bool(seconds) and not 0 <= now / 1000 - last < seconds
+        return 0
 
 
-def _touch(path: str, now: int) -> None:
+def _touch(home: Holdfast, name: str, at: int) -> None:
+    path = os.path.join(home.store.home, name)
     if not os.path.exists(path):
         files.replace(path, b"")
-    os.utime(path, ns=(now * 1_000_000, now * 1_000_000))
+    os.utime(path, ns=(at * 1_000_000, at * 1_000_000))
 
 
 def _is_under_way(home: Holdfast) -> bool:
@@ -66,17 +85,17 @@ def _lock(home: Holdfast) -> str:
     return os.path.join(home.store.home, _LOCK)
 
 
-def _start(home: Holdfast) -> None:
+def _start(home: Holdfast, after: int = 0) -> None:
     out = os.open(os.devnull, os.O_WRONLY)
     try:
-        _detach(home, out, "sync", "--soon", "--quiet")
+        _detach(home, out, "sync", "--soon", "--quiet", after=after)
     except OSError:
         return  # the next one will try again
     finally:
         os.close(out)
 
 
-def _detach(home: Holdfast, out: int, *argv: str, passphrase: str = "") -> None:
+def _detach(home: Holdfast, out: int, *argv: str, passphrase: str = "", after: int = 0) -> None:
     """Start a Holdfast that outlives this process, by a shell that is gone at once."""
     import sys
 
@@ -86,14 +105,16 @@ def _detach(home: Holdfast, out: int, *argv: str, passphrase: str = "") -> None:
     # By itself a shell neither loads anything here nor leaves a dead child to be buried.
     child = os.posix_spawn(
         "/bin/sh",
-        ["sh", "-c", _DETACHED, "sh", *program],
+        ["sh", "-c", _DETACHED, "sh", str(after), *program],
         environment_of(home.settings, passphrase),
         file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)],
     )
     os.waitpid(child, 0)
 
 
-_DETACHED = """trap '' HUP; cd /; "$@" </dev/null 2>/dev/null &"""
+# It is a shell that waits, because it needs a fraction of the memory.
+_DETACHED = """trap '' HUP; cd /; after=$1; shift
+{ [ "$after" = 0 ] || sleep "$after"; exec "$@"; } </dev/null 2>/dev/null &"""
 
 
 def fetched(home: Holdfast, session: str, seconds: float, passphrase: str = "") -> bytes | None:
@@ -126,21 +147,17 @@ def _heard(answer: int, until: float, home: Holdfast) -> bytes | None:
 
 def run(home: Holdfast) -> int:
     """Sync with every remote until no wish is left; the exit code says nothing to anyone."""
+    now = home.clock.now()
+    if _time(home, _WISH) < _time(home, _LATER) <= now:
+        _touch(home, _WISH, now)  # what was put off is due; whoever is at it now does it, too
     for _ in range(_MOST):
-        before = _wished(home)
+        before = _time(home, _WISH)
         try:
             with files.locked(_lock(home), timeout=0, clock=home.clock, create=True):
                 home.sync()
         except HoldfastError:
             return 0
         # Whoever wished while the lock was held started no other process.
-        if _wished(home) == before:
+        if _time(home, _WISH) == before:
             break
     return 0
-
-
-def _wished(home: Holdfast) -> float:
-    try:
-        return os.stat(os.path.join(home.store.home, _WISH)).st_mtime
-    except OSError:
-        return 0.0

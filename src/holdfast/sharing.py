@@ -44,7 +44,7 @@ class Shared(NamedTuple):
 
 
 def share(
-    home: Holdfast, session: str, person: PersonKey, *, mode: str = READ, email: str = ""
+    home: Holdfast, session: str, person: PersonKey, *, mode: str = "", email: str = ""
 ) -> Shared:
     """Let a person read a session, or continue it; compare the fingerprint of the key first."""
     now = home.clock.now()

@@ -44,6 +44,13 @@ def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
     assert cli.json("share", "login")["members"] == []
 
 
+def test_sharing_again_leaves_what_someone_may_do_unless_it_is_said(cli: Cli, bob: str) -> None:
+    cli.ok("share", "login", "--with", bob, "--continue", "--yes")
+    again = cli.ok("share", "login", "--with", bob, "--email", "bob@example.org", "--yes")
+    assert "may continue it" in again.out and "bob@example.org" in again.out
+    assert "may read it" in cli.ok("share", "login", "--with", bob, "--read", "--yes").out
+
+
 def test_reader_is_told_what_stays_here_and_once_that_it_ended(
     cli: Cli, bob: str, tmp_path: Path
 ) -> None:
@@ -56,8 +63,10 @@ def test_reader_is_told_what_stays_here_and_once_that_it_ended(
     assert "login: 1 event stays here: it is shared with you to read" in said
     assert "not pushed" not in said
     cli.ok("unshare", "login", bob)
-    assert "login: no longer shared with you" in cli.ok(*there, "sync").out
-    assert "no longer" not in cli.ok(*there, "sync").out
+    assert "login: no longer shared with you; what came stays" in cli.ok(*there, "sync").out
+    later = cli.ok(*there, "sync").out
+    assert "what came stays" not in later and "not pushed" not in later
+    assert "login: 1 event stays here: it is no longer shared with you" in later
 
 
 def test_a_guest_who_forgets_is_told_that_others_keep_what_they_wrote(

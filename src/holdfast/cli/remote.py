@@ -323,11 +323,14 @@ def _tell_foreign(report: Report, screen: Screen) -> None:
 
 
 def _tell_moved(one: Moved, screen: Screen) -> None:
-    if one.stay:
-        many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
-        screen.done(f"  {one.session}: {many}: it is shared with you to read")
     if one.ended:
         screen.line((f"  {one.session}: no longer shared with you", "yellow"), "; what came stays")
+    if one.stay:
+        many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
+        why = "it is no longer shared with you" if one.over else "it is shared with you to read"
+        screen.done(f"  {one.session}: {many}: {why}")
+        show = screen.as_typed("holdfast key show")
+        screen.done("  → ask its owner to share it with --continue, and your key: ", (show, "cyan"))
     if one.disputes:
         many = plural(one.disputes, "dispute")
         screen.line((f"  {one.session}: {many}", "yellow"), "; both sides are kept")

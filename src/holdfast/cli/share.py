@@ -26,7 +26,7 @@ def _share_arguments(parser: Parser) -> None:
     parser.add_argument("--with", dest="person", default="", metavar="KEY", help="hfp1…, theirs")
     parser.add_argument("--email", default="", metavar="ADDRESS", help="what to call them")
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--read", action="store_true", help="they may read it; the default")
+    modes.add_argument("--read", action="store_true", help="they may read it; the default at first")
     modes.add_argument("--continue", action="store_true", help="they may add to it, too")
     parser.add_argument("--yes", action="store_true", help="the fingerprint was compared")
     parser.add_argument("--list", action="store_true", help="with whom it is shared")
@@ -42,8 +42,8 @@ def run_share(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     session = _session(options, hf)
     person = read_person_key(options.person)
     who = options.email or "the person of this key"
-    mode = "continue" if getattr(options, "continue") else "read"
-    asked = f"{who} would {_WOULD[mode]} session {session}, from its beginning"
+    mode = "continue" if getattr(options, "continue") else "read" if options.read else ""
+    asked = f"{who} would {_WOULD[mode or 'read']} session {session}, from its beginning"
     same = "they see the same with `holdfast key show`"
     if not options.yes and not agreed(asked, same, screen, fingerprint=person.fingerprint):
         screen.line("it was not shared")

@@ -275,7 +275,7 @@ class TravelVerbs:
 
     # -- persons -------------------------------------------------------------------------------
 
-    def share(self, session: str, person: str, *, mode: str = "read", email: str = "") -> Shared:
+    def share(self, session: str, person: str, *, mode: str = "", email: str = "") -> Shared:
         """Let the person of a key read a session, or `continue` it, on every remote.
 
         Compare the fingerprint of their key with them first.

@@ -501,12 +501,17 @@ def share(
     email: str = "",
     name: str = "",
 ) -> Member:
-    """The change that shares it with someone, for `rotated` or `widened`."""
-    if mode not in (READ, CONTINUE):
+    """The change that shares it with someone, for `rotated` or `widened`.
+
+    Without a mode they may do what they might before, or read it.
+    """
+    if mode not in ("", READ, CONTINUE):
         raise InvalidInput(f"a session is shared to {READ} or to {CONTINUE}", why=mode)
     if person.circle == ring.owner.id:
         raise Refused("this is the owner of the session already", session=ring.session)
     before = ring._said_of.get(person.circle)
+    member = ring.member(person.circle)
+    mode = mode or (member.mode if member else READ)
     count = before.change + 1 if before else 1
     email = email or (before.email if before else "")
     return Member(person.circle, person.recipient, mode, count, made, email, name)

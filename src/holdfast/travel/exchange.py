@@ -44,9 +44,9 @@ class Moved:
         self.disputes = self.loose = 0
         self.new = False
         self.stay = 0
-        """Events of this person that stay here, because it is shared with them to read."""
-        self.ended = False
-        """Whether it is no longer shared with this person; told once."""
+        """Events of this person that stay here, because they may not add to it, or no longer."""
+        self.over = self.ended = False
+        """Whether it is no longer shared with this person; that it `ended` is told once."""
         self.aside: list[HoldfastError] = []
         """Why packs were refused that nothing else needs; told once, and the rest goes on."""
         self.noticed: list[HoldfastError] = []
@@ -311,6 +311,8 @@ class Exchange:
 
     def end(self) -> None:
         """Remember that it is no longer shared with us."""
+        self.moved.over = True
+        self.moved.stay = self.trip.store.remotes.waiting(self.session) or 0
         self.moved.ended = self.there.error != _ENDED
         if self.moved.ended:
             self.there.error = _ENDED

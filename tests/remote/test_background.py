@@ -12,6 +12,7 @@ from holdfast.config import load
 from holdfast.home import Holdfast
 from holdfast.hooks.spool import Spool
 from holdfast.model import event as ev
+from holdfast.remote import keys
 from holdfast.session import Session
 from holdfast.travel import background
 from tests.hooks.spooling import Hooks
@@ -147,3 +148,14 @@ def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
     assert background.run(wished.home) == 0
     travel(other)
     assert hashes(other, "login") == hashes(wished.home, "login")
+
+
+@pytest.mark.usefixtures("quick_passphrase")
+def test_a_passphrase_that_nobody_gave_is_told_with_the_remote(
+    wished: Wished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wished.home.key_init(passphrase="correct horse")
+    monkeypatch.setattr(keys, "_opened", {})  # as in another process
+    background.run(wished.home)
+    (known,) = wished.home.remote_list()
+    assert known.result == "failed" and "wrapped in a passphrase" in known.error

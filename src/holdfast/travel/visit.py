@@ -110,7 +110,7 @@ def visit_all(
         hint = "holdfast pull --session SESSION --doubt WHO"
         raise InvalidInput("whom you doubt is said of a session; name it", hint=hint)
     found = meant(home, name)
-    me = identity(home)
+    me = _opened(home, found)
     if len(found) == 1:
         return [_visited(home, found[0], lambda: visit(home, found[0], manner, tell=tell, me=me))]
     reports = {}
@@ -119,6 +119,16 @@ def visit_all(
         turn = _Turn(home, known, manner, tell, answer)
         reports[known.name] = _visited(home, known, turn.visit)
     return [reports[one.name] for one in found]
+
+
+def _opened(home: Holdfast, found: Sequence[Known]) -> Identity:
+    try:
+        return identity(home)
+    except Locked as error:
+        # A sync by itself has nobody to ask for a passphrase, and nobody to tell that it had not.
+        for known in found:
+            _failed(home, known, error)
+        raise
 
 
 def _visited(home: Holdfast, known: Known, act: Callable[[], Report]) -> Report:

@@ -128,13 +128,25 @@ def test_damaged_or_newer_files_are_refused(ann: Holdfast, homes: Open, tmp_path
     ann.session("login").export(str(path), to=[str(bob.key_init().circle.person)])
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(Tampered):
+    with pytest.raises(Tampered, match=r"login\.hfpack is not as it was sealed") as caught:
         bob.import_(str(path))
+    assert "get it again" in caught.value.hint
     path.write_bytes(data.replace(b"EXPORT 2", b"EXPORT 3", 1))
     with pytest.raises(Outdated):
         bob.import_(str(path))
     path.write_bytes(data.replace(b"EXPORT 2", b"EXPRT 22", 1))
     with pytest.raises(InvalidInput):
+        bob.import_(str(path))
+
+
+def test_a_damaged_file_is_not_blamed_on_the_passphrase(
+    ann: Holdfast, homes: Open, tmp_path: Path
+) -> None:
+    bob, path = homes("bob"), tmp_path / "login.hfpack"
+    ann.session("login").export(str(path), passphrase="open sesame")
+    path.write_bytes(path.read_bytes()[:-1])
+    bob.ask_passphrase = lambda: "open sesame"
+    with pytest.raises(Tampered, match="is not as it was sealed"):
         bob.import_(str(path))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast import files
-from holdfast.errors import HoldfastError, InvalidInput, Locked, Outdated
+from holdfast.errors import HoldfastError, InvalidInput, Locked, Outdated, Tampered
 from holdfast.home import Holdfast
 from holdfast.remote import circle as circles
 from holdfast.remote import code, keys
@@ -78,10 +78,18 @@ def opened(home: Holdfast, path: str) -> str | bytes:
         raise Outdated(f"a newer Holdfast wrote {path}", hint="use that version", file=path)
     end = start.find(b"\n") + 1
     data = files.read_bounded(path, _LIMIT)[end:]
-    if _BY_PASSPHRASE in data[:200]:
-        return keys.open_with_passphrase(data, _passphrase(home, path), path)
     whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
-    return _by_keys(home, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
+    try:
+        if _BY_PASSPHRASE in data[:200]:
+            return keys.open_with_passphrase(data, _passphrase(home, path), path)
+        return _by_keys(home, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
+    except Tampered as error:
+        raise Tampered(
+            f"{path} is not as it was sealed",
+            why=f"it is damaged or cut short: {error.why}",
+            hint="get it again from whoever made it: holdfast export",
+            file=path,
+        ) from None
 
 
 def _as_shown(whom: str) -> str:

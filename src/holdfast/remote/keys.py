@@ -46,6 +46,8 @@ _ID = 16
 _SERVICE = "holdfast"
 _RECOVERY = b"holdfast recovery 1"
 _NO_MATCH = "No matching keys found"
+_NO_PASSPHRASE = "Decryption failed"
+"""What age says of a wrong passphrase; it has other words for what is damaged."""
 _MISSING = "pip install 'holdfast[teleport]'"
 
 
@@ -200,11 +202,16 @@ def seal_with_passphrase(data: bytes, passphrase: str) -> bytes:
 
 
 def open_with_passphrase(sealed: bytes, passphrase: str, what: str, *, without: str = "") -> bytes:
-    """The opposite; `Locked` when the passphrase is wrong, with what helps `without` it."""
+    """The opposite; `Locked` when the passphrase is wrong, with what helps `without` it.
+
+    `Tampered` if it is not as sealed: then no other passphrase opens it either.
+    """
     age = _age()
     try:
         data: bytes = age.passphrase.decrypt(sealed, passphrase)
-    except age.DecryptError:
+    except age.DecryptError as error:
+        if str(error) != _NO_PASSPHRASE:
+            raise Tampered(f"{what} is not as it was sealed", why=str(error)) from None
         hint = f"try again; without it: {without}" if without else "try again"
         raise Locked(f"the passphrase does not open {what}", hint=hint) from None
     return data
@@ -372,7 +379,10 @@ def _open_file(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
     digest = sha256(data).digest()
     if digest not in _opened:
         facts, rest = _parted(data, name)
-        key, circle = _parsed(_unwrapped(facts, rest, ask), name)
+        try:
+            key, circle = _parsed(_unwrapped(facts, rest, ask), name)
+        except Tampered as error:
+            raise _spoiled(name, error.why) from None
         if key.id != facts.id:
             raise _spoiled(name, "its two parts do not belong together")
         _opened[digest] = key, circle

@@ -704,6 +704,35 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     assert recovery.recipient in circle.recipients()
 
 
+def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
+    world: World,
+) -> None:
+    ann, bob = world.home("ann"), world.person("bob")
+    old = ann.key_init().recovery
+    ann.start("Add login", id="login").note("before")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    for hf in (ann, bob):
+        synced(hf)
+    ann.key_rotate()  # whoever knows of it, and pushes next, turns the keys of the session
+    ann.key_rotate(recovery=True)
+    late = world.home("late")
+    late.key_recover(old)
+    synced(late)
+    late.session("login").note("by the old code")
+    synced(late)
+    ann.session("login").note("afterwards")
+    told = synced(ann)
+    assert told.problems == [] and isinstance(told.worst, NotEntitled)
+    assert "devices add --new-key" in told.worst.hint
+    synced(ann)
+    assert synced(ann).worst is None, "told once, and again when the keys are new"
+    for hf in (bob, world.device("desk", by=ann)):
+        assert synced(hf).problems == []
+        assert notes(hf, "login") == ["before", "afterwards"]
+    synced(late)
+    assert "afterwards" not in notes(late, "login")
+
+
 # --- content that several events name -----------------------------------------------------------
 
 

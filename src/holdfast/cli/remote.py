@@ -280,7 +280,7 @@ def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:
             tell_people(one.error, screen, where=f"{report.remote}: session {one.session}: ")
     for one in report.sessions:
         for error in one.aside[:_SHOWN]:
-            where = f"{report.remote}: session {one.session}: a pack was set aside: "
+            where = f"{report.remote}: session {one.session}: set aside: "
             tell_people(error, screen, where=where)
         for error in one.noticed[:_SHOWN]:
             tell_people(error, screen, where=f"{report.remote}: session {one.session}: ")

@@ -58,7 +58,7 @@ from holdfast.remote.said import Said, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 KIND = "RING"
 READ, CONTINUE, NONE = "read", "continue", "none"
@@ -595,6 +595,31 @@ def _packed(ring: Ring, key: Key, secrets: list[str], recipients: list[str]) -> 
     return enclose(KIND, msgspec.json.encode(claim), body, key, recipients)
 
 
+def owner_in(data: bytes, circle: Circle) -> Circle:
+    """What keys tell of their owner's devices, before anyone judges them by it."""
+    _, body, _ = _opened(data, circle)
+    return circles.read_public(bytes(body.who))
+
+
+class Stranger(NotEntitled):
+    """Keys that no device of their owner wrote, by all that they tell of these themselves."""
+
+    keys: frozenset[str] = frozenset()
+    """The ids of all keys that are told there."""
+
+
+def _stranger(claim: _Claim, secrets: Sequence[Secret]) -> Stranger:
+    error = Stranger(
+        "keys of a session were written by someone who is no device of its owner",
+        why=f"device {claim.signer}",
+        hint="they are let be; if that device is yours, and came back by a recovery code that was "
+        "replaced: there holdfast devices add --new-key, then remove the remote and add it again",
+        session=claim.session,
+    )
+    error.keys = frozenset(each.id for each in secrets)
+    return error
+
+
 def decode(
     data: bytes,
     circle: Circle,
@@ -608,10 +633,11 @@ def decode(
     circle holds no key of it, `NotEntitled` if its maker may not turn it, else `Tampered`.
     """
     claim, body, is_signed = _opened(data, circle)
+    # They bring along what their maker knows of the owner's devices, so nothing else is needed.
     owner = _owner(claim.owner, circles.read_public(bytes(body.who)), circle, people)
     verify = owner.verify_key(claim.signer)
     if verify is None:
-        raise NotEntitled("the keys of a session were written by someone unknown", why=claim.signer)
+        raise _stranger(claim, _secrets(body))
     if not is_signed(verify):
         raise Tampered("the signature of a session's keys is wrong", session=claim.session)
     ring = _of_body(body, owner)
@@ -651,13 +677,19 @@ def _owner(id: str, told: Circle, own: Circle, people: People | None) -> Circle:
 def _of_body(body: _Body, owner: Circle) -> Ring:
     try:
         said = LANGUAGE.read(body.turns)
-        secrets = [Secret(text) for text in body.secrets[: speech.MOST]]
         place_key = bytes.fromhex(body.place_key)
     except (ValueError, InvalidInput):
         raise Tampered("the keys of a session cannot be read") from None
     if not said:
         raise Tampered("the keys of a session are empty")
-    return Ring(said, secrets, place_key, owner)
+    return Ring(said, _secrets(body), place_key, owner)
+
+
+def _secrets(body: _Body) -> list[Secret]:
+    try:
+        return [Secret(text) for text in body.secrets[: speech.MOST]]
+    except (ValueError, InvalidInput):
+        raise Tampered("the keys of a session cannot be read") from None
 
 
 # --- who: the devices of those who take part --------------------------------------------------

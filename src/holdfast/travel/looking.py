@@ -30,7 +30,7 @@ from holdfast.remote import code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import TURN
+from holdfast.store.remotes import REFUSED, TURN
 from holdfast.text import tame
 from holdfast.travel.exchange import MOST_NAME, Exchange
 from holdfast.travel.opening import LOOK_THERE, Opened, Opening, Refusal
@@ -78,7 +78,9 @@ class Looking:
 
     def _done(self, opened: dict[str, Opened]) -> list[Opened]:
         sound = self._vouched(opened.values())
-        self._exchange.set_aside(self._refused)
+        told = self._exchange.noted.get(REFUSED, {})
+        keys = self._exchange.keys.strangers.items()
+        self._exchange.set_aside({**self._refused, **{k: v for k, v in keys if k not in told}})
         self._exchange.moved.aside += self._for_now.values()
         if self._doubtful and not self._exchange.doubted_now:
             claims = [one.claim for one in opened.values()]

@@ -6,11 +6,16 @@ is whose is told by the circles of those who take part, which prove themselves.
 
 Turns that were shown before must be shown again. A turn that is made here lists only the packs
 that were looked at and found sound: whoever was put out adds nothing by the next one.
+
+Keys of a *stranger* were put there by nobody who is a device of the owner, though they prove what
+they can: by a device, say, that came back by a recovery code which was replaced. They are let be,
+with all that is sealed to them, and told; else whoever does that would stop the session for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Replayed, Swapped
@@ -18,9 +23,10 @@ from holdfast.model.travel import Stretch
 from holdfast.remote import circle as circles
 from holdfast.remote import names, ring, sealed
 from holdfast.remote.circle import Circle
+from holdfast.remote.envelope import word_of
 from holdfast.remote.keys import Key
 from holdfast.remote.names import PackName
-from holdfast.remote.ring import Member, Ring
+from holdfast.remote.ring import Member, Ring, Stranger
 from holdfast.remote.sealed import Claim
 from holdfast.sha import digest_of
 
@@ -68,13 +74,16 @@ class SessionKeys:
         """What those who take part said of their devices there, by the names of these objects."""
         self._ring: Ring | None = None
         self._locked: Locked | None = None
+        self.strangers: dict[str, Stranger] = {}
+        """Why keys are let be, by their names: no device of the owner put them there."""
         self.is_put_out = False
         """Whether the owner's devices say that it is no longer shared with this person."""
         self.shown(listed)
 
     def shown(self, listed: Mapping[str, int]) -> None:
         """What the remote lists now."""
-        self._rings = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
+        self._every_ring = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
+        self._rings = [one for one in self._every_ring if one not in self.strangers]
         self._who = sorted(filter(names.is_who, listed))
         self._packs = [one for one in map(names.as_pack, listed) if one is not None]
         self._locked = None
@@ -114,27 +123,48 @@ class SessionKeys:
     def _merged(self) -> Ring:
         held: Ring | None = None
         locked, newest = None, 0
-        for name in reversed(self._rings):
+        data = {name: self._read(name) for name in reversed(self._rings)}
+        self._meet_owner(data.values())
+        for name, each in data.items():
             try:
-                found = self._opened(name)
+                found = self._opened(name, each)
             except Locked as error:
                 locked, newest = locked or error, newest or names.epoch_of(name)
+                continue
+            except Stranger as error:
+                # Not so what is merely not understood: it may be newer, and put someone out.
+                self.strangers[name] = error
                 continue
             held = found if held is None else ring.union(held, found)
         if held is not None:
             held = held.knowing(self._turns)
             self.is_put_out = self.me.circle.id in {each.circle for each in held.put_out}
+        if held is None and self.strangers and locked is None:
+            raise next(iter(self.strangers.values()))
         if held is None or self.is_put_out:
             raise locked or _put_out(self.session)
+        self._rings = [one for one in self._rings if one not in self.strangers]
         # What else does not open is from before it was shared with this person, or of turns that
         # are known and do not count.
         if locked is not None and newest > max(each.told.epoch for each in held.said.values()):
             raise locked
         return held
 
-    def _opened(self, name: str) -> Ring:
+    def _meet_owner(self, rings: Iterable[bytes]) -> None:
+        """Know all that any of them tells of someone else's devices before one is judged.
+
+        Of one's own more is known than keys tell. What does not open is for who judges it.
+        """
+        for data in rings:
+            with suppress(RemoteFailed):
+                told = ring.owner_in(data, self.me.circle)
+                if told.id != self.me.circle.id and told.id == (self._owner or told.id):
+                    before = self._people.get(told.id)
+                    self._people[told.id] = circles.union(before, told) if before else told
+
+    def _opened(self, name: str, data: bytes) -> Ring:
         """The keys in one object, if they are what its name and what is remembered say."""
-        found = ring.decode(self._read(name), self.me.circle, place=self.place, people=self._known)
+        found = ring.decode(data, self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, names.epoch_of(name))
         self._require_owner(found)
         return found
@@ -215,19 +245,38 @@ class SessionKeys:
             )
         for name in self._who:
             if name not in self._told:
-                found = self._told[name] = ring.decode_who(self._read(name), held)
-                before = self._people.get(found.id)
-                self._people[found.id] = circles.union(before, found) if before else found
+                self._hear(name, held)
         owner = self._people.get(held.owner.id)
         if owner is not None:
             # The owner's devices that came after the last turn are told of there alone.
             held = self._ring = held.seen_by(owner)
         return held
 
+    def _hear(self, name: str, held: Ring) -> None:
+        data = self._read(name)
+        try:
+            found = self._told[name] = ring.decode_who(data, held)
+        except Locked:
+            if self._stranger(word_of(data, ring.WHO)) is None:
+                raise
+            return
+        before = self._people.get(found.id)
+        self._people[found.id] = circles.union(before, found) if before else found
+
+    def _stranger(self, key: str) -> Stranger | None:
+        """Why what is sealed to a key is let be: it is of keys that are."""
+        return next((each for each in self.strangers.values() if key in each.keys), None)
+
     def open(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
         """A pack that someone sealed who might; else the error that says what is wrong."""
         held = self.ready() if self._ring is None else self._ring
-        claim, body = sealed.open_pack(data, held, self._verify)
+        try:
+            claim, body = sealed.open_pack(data, held, self._verify)
+        except Locked:
+            if (of := self._stranger(sealed.key_of(data))) is None:
+                raise
+            what = f"a pack of session {self.session} is sealed to keys of a stranger"
+            raise NotEntitled(what, why=of.why, hint=of.hint, session=self.session) from None
         held.require_entitled(claim, name.hash, self._known)
         return claim, body
 
@@ -239,7 +288,7 @@ class SessionKeys:
     def judged_by(self) -> str:
         """One digest of all by which a pack is judged, without reading any of it."""
         mine = self.me.circle
-        said = "\n".join((*self._rings, *self._who, *sorted(mine.said)))
+        said = "\n".join((*self._every_ring, *self._who, *sorted(mine.said)))
         return digest_of(said.encode())[:32]
 
     def _verify(self, circle: str, signer: str) -> bytes | None:

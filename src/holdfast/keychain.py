@@ -9,7 +9,7 @@ learns of its circle from a remote it *gathers*: every circle object that opens,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import NamedTuple
 
@@ -238,7 +238,8 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
         )
         raise Refused("this device is in a circle already", hint=hint)
     # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
-    found = [one for one in _gathered(home, recovery) if one.verify_key(recovery.id)]
+    closed: list[str] = []
+    found = [one for one in _gathered(home, recovery, closed) if one.verify_key(recovery.id)]
     circle = circles.sealing(_the_only(found, "the recovery code opens"), recovery)
     if not circle.may_speak(recovery.id):
         raise NotEntitled(
@@ -248,6 +249,7 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
         )
     if circles.kept_id(place) not in ("", circle.id):
         raise Refused("this device is in another circle", why=code.grouped(circles.kept_id(place)))
+    _warn_of_newer(home, circle, closed)
     if agree is not None:
         agree(circle)
     if circles.is_kept(place) or is_locked(home):
@@ -259,6 +261,20 @@ def recover(home: Holdfast, typed: str, agree: Callable[[Circle], object] | None
     with alone(home):
         circle = circles.keep(place, circle, key)
     return Changed(circle, _myself(circle, key), spread(home, circle, key))
+
+
+def _warn_of_newer(home: Holdfast, circle: Circle, closed: Iterable[str]) -> None:
+    """The first code of a circle opens all that its devices say, until it is replaced.
+
+    Of a later one nobody can tell: what was said before it does not open by it either. It stops
+    nothing, because whoever can write there could put something there that does not open.
+    """
+    is_first = all(each.told.kind != circles.RECOVERY for each in circle.said.values())
+    if is_first and any(name.startswith(names.circles(circle.id)) for name in closed):
+        home.say(
+            "not all that your devices said there opens by this code: if it was replaced since "
+            "(key rotate --recovery), they do not know this device; use the newer code"
+        )
 
 
 def _is_in(home: Holdfast) -> bool:
@@ -419,8 +435,11 @@ def _put(known: Known, name: str, data: bytes) -> Spread:
     return Spread(known.name)
 
 
-def _gathered(home: Holdfast, key: Key) -> list[Circle]:
-    """Every circle that a key opens on any remote, each with all that is told of it."""
+def _gathered(home: Holdfast, key: Key, closed: list[str] | None = None) -> list[Circle]:
+    """Every circle that a key opens on any remote, each with all that is told of it.
+
+    The names of what it does not open come to `closed`.
+    """
     known = home.store.remotes.all()
     if not known:
         raise InvalidInput(
@@ -431,7 +450,7 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     failed: list[HoldfastError] = []
     for each in known:
         try:
-            failed += _gather(each, key, found)
+            failed += _gather(each, key, found, [] if closed is None else closed)
         except HoldfastError as error:
             failed.append(error)
     if failed and not found:
@@ -439,14 +458,18 @@ def _gathered(home: Holdfast, key: Key) -> list[Circle]:
     return list(found.values())
 
 
-def _gather(known: Known, key: Key, found: dict[str, Circle]) -> list[HoldfastError]:
+def _gather(
+    known: Known, key: Key, found: dict[str, Circle], closed: list[str]
+) -> list[HoldfastError]:
     """Add what a remote tells; what no device wrote is passed over, and returned as errors."""
     wrong: list[HoldfastError] = []
     with closing(reached(known)) as there:
         for each in there.list(names.CIRCLES):
             try:
                 circle = read(there, each.name, key)
-                if circle is not None:
+                if circle is None:
+                    closed.append(each.name)
+                else:
                     before = found.get(circle.id)
                     found[circle.id] = circles.union(before, circle) if before else circle
             except (Tampered, NotEntitled, NotThere) as error:

@@ -352,8 +352,10 @@ def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
     new = str(on.json("laptop", "key", "rotate", "--recovery")["recovery"])
     on.connect("blank")
     # It opens what was written before it was replaced, and sees no more than that.
-    on.ok("blank", "key", "recover", *old.split(), "--yes")
+    warned = on.ok("blank", "key", "recover", *old.split(), "--yes")
+    assert "use the newer code" in warned.err
     assert on.names("laptop") == {"laptop": True}
     on.connect("other")
-    on.ok("other", "key", "recover", *new.split(), "--yes")
+    well = on.ok("other", "key", "recover", *new.split(), "--yes")
+    assert "newer code" not in well.err
     assert on.names("other") == {"laptop": True, "other": True}

@@ -733,6 +733,24 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
     assert "afterwards" not in notes(late, "login")
 
 
+def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_round(
+    world: World, ann: Holdfast
+) -> None:
+    lost = world.device("lost", by=ann)
+    for hf in (ann, lost):
+        synced(hf)
+    ann.devices_revoke(identity(lost).key.id)
+    lost.key_rotate()
+    synced(lost)
+    ann.session("login").note("afterwards")
+    (told,) = synced(ann).problems
+    assert isinstance(told.error, Locked) and "delete that object" in told.error.hint
+    (world.remote / told.error.why.rpartition(": ")[2]).unlink()
+    assert synced(ann).problems == [] and ann.unpushed() == 0
+    desk = world.device("desk", by=ann)
+    assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
+
+
 # --- content that several events name -----------------------------------------------------------
 
 

@@ -122,14 +122,14 @@ class SessionKeys:
 
     def _merged(self) -> Ring:
         held: Ring | None = None
-        locked, newest = None, 0
+        locked, newest = None, ""
         data = {name: self._read(name) for name in reversed(self._rings)}
         self._meet_owner(data.values())
         for name, each in data.items():
             try:
                 found = self._opened(name, each)
             except Locked as error:
-                locked, newest = locked or error, newest or names.epoch_of(name)
+                locked, newest = locked or error, newest or name
                 continue
             except Stranger as error:
                 # Not so what is merely not understood: it may be newer, and put someone out.
@@ -146,9 +146,21 @@ class SessionKeys:
         self._rings = [one for one in self._rings if one not in self.strangers]
         # What else does not open is from before it was shared with this person, or of turns that
         # are known and do not count.
-        if locked is not None and newest > max(each.told.epoch for each in held.said.values()):
-            raise locked
+        known = max(each.told.epoch for each in held.said.values())
+        if locked is not None and names.epoch_of(newest) > known:
+            raise locked if held.owner.id != self.me.circle.id else self._newer(newest)
         return held
+
+    def _newer(self, name: str) -> Locked:
+        """They cannot be let be: they may put someone out, who would read on by older ones."""
+        return Locked(
+            f"newer keys of session {self.session} do not open here",
+            why=f"a device made them that is not known here yet, or one that was put out: {name}",
+            hint="holdfast sync on your other devices, then here; if they open on none, delete "
+            "that object from the storage and sync, or let all devices use an empty place: "
+            "holdfast remote add NEW ADDRESS",
+            session=self.session,
+        )
 
     def _meet_owner(self, rings: Iterable[bytes]) -> None:
         """Know all that any of them tells of someone else's devices before one is judged.

@@ -122,6 +122,13 @@ def test_what_an_agents_hooks_say_is_synced_too(wished: Wished, tmp_path: Path) 
     assert wished.after(lambda _: wished.home.ingest())
 
 
+def test_new_keys_go_to_the_sessions_at_once(wished: Wished, travellers: Travellers) -> None:
+    travel(travellers.make("desktop"))
+    background.run(wished.home)
+    assert wished.after(lambda _: wished.home.devices_revoke("desktop"))
+    assert wished.after(lambda _: wished.home.key_rotate())
+
+
 def test_resuming_and_forgetting_are_synced_too(wished: Wished) -> None:
     wished.clock.sleep(11)
     assert wished.after(lambda s: s.resume())

@@ -138,7 +138,13 @@ class TravelVerbs:
         """Begin a new epoch of keys; with `recovery` the recovery code is replaced too."""
         from holdfast import keychain
 
-        return keychain.rotate(self._home, recovery=recovery)
+        done = keychain.rotate(self._home, recovery=recovery)
+        self._turn_keys()
+        return done
+
+    def _turn_keys(self) -> None:
+        """Sessions get new keys with a push: whoever was put out is not to be faster than that."""
+        self.sync_if_due(*MOMENTS)
 
     # -- devices -------------------------------------------------------------------------------
 
@@ -167,7 +173,9 @@ class TravelVerbs:
         """Put a device out, by its name or id: it reads nothing written from now on."""
         from holdfast import keychain
 
-        return keychain.revoke(self._home, which)
+        done = keychain.revoke(self._home, which)
+        self._turn_keys()
+        return done
 
     def devices_rename(self, which: str, name: str) -> Changed:
         """Call a device by another name."""

@@ -15,7 +15,7 @@ from holdfast.mirror.desk import MAX_BYTES
 from holdfast.model.event import CommandRan
 from holdfast.session import Session
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, Project, Ticking, ran, recorded
+from tests.mirror.support import AI_SESSION, ID, Project, Ticking, ran, recorded
 
 ODD = {
     "quotes": "say \"hello\" \\ and 'bye'",
@@ -441,3 +441,20 @@ def test_what_was_recorded_before_a_task_began_does_not_name_it(make: Make) -> N
     told = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["command"] for line in told[1:]] == ["before", "step.started", "session.paused"]
     assert [line["task_id"] for line in told[1:]] == [None, None, "t1"]
+
+
+def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> None:
+    project = make("craft")
+    folder = project.folder / ".ai-session" / ID
+    folder.mkdir(parents=True)
+    (folder / "state.yaml").write_text(
+        f"version: '1.0'\nfeature_id: {ID}\ncurrent_state:\n  active_task: null\n"
+        "  model_in_use: opus\n  started_at: '2026-01-31T10:00:00Z'\n"
+        "  last_updated: '2026-01-31T10:00:00Z'\n"
+    )
+    log = folder / "history.jsonl"
+    log.write_text("")
+    (adopted,) = project.home.adopt(str(project.folder / ".ai-session"))
+    log.write_text("{}\n")
+    project.home.session(adopted.session).note("one")
+    assert recorded(log) == ["note.added"]

@@ -660,12 +660,13 @@ def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFa
 def _unshown(updates: list[UpdateFact], shown: int) -> list[UpdateFact]:
     """The updates since a moment that the state shows, where no line tells how far the log got.
 
-    Of its second nobody knows which came later: all but the first, by which it became that one.
+    Of its second nobody knows which came later: all but the first, by which it became that one;
+    but none where the state was adopted, for it told them.
     """
-    latest = 0
+    latest, adopted = 0, any(each.kind == "session.adopted" for each in updates[:1])
     for at, each in enumerate(updates):
         latest = max(latest, each.at)
-        if latest // 1000 >= shown // 1000:
+        if latest // 1000 >= shown // 1000 + adopted:
             return updates[at + (latest // 1000 == shown // 1000) :]
     return []
 

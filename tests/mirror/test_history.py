@@ -458,3 +458,19 @@ def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> No
     log.write_text("{}\n")
     project.home.session(adopted.session).note("one")
     assert recorded(log) == ["note.added"]
+
+
+def test_a_line_that_somebodys_old_copy_cost_the_log_comes_back_once(make: Make) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.note("one")
+    project.session.task_add("First", id="t1")
+    project.session.note("two")
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text(lines[0] + lines[2])
+    project.session.note("three")
+    kinds = ["note.added", "note.added", "step.added", "note.added"]
+    assert recorded(log) == kinds
+    _respelled(log)
+    project.session.note("four")
+    assert recorded(log) == [*kinds, "note.added"]

@@ -9,7 +9,6 @@ is something to write into it. A model that the contract does not allow is not w
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -648,12 +647,14 @@ def _least(tree: Tree, was: Facts, where: Where) -> int:
 
 
 def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFact]:
-    """The updates that the log lacks; where all are given, those behind the last one that it
+    """The updates that the log lacks; where all are given, those behind the first one that it
     tells, or all if it is gone."""
     if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
         return facts.updates
     if lines := _update_lines(tree):
-        return facts.updates[_reached(lines, facts.updates, where) :]
+        told = _told_updates(lines, facts.updates, where)
+        since = min(told, default=0)
+        return [each for at, each in enumerate(facts.updates) if at >= since and at not in told]
     return _unshown(facts.updates, _first(was.updated_at, 0))
 
 
@@ -671,32 +672,39 @@ def _unshown(updates: list[UpdateFact], shown: int) -> list[UpdateFact]:
     return []
 
 
-def _reached(lines: list[Node], updates: list[UpdateFact], where: Where) -> int:
-    """How many updates come before the first that lines do not reach.
+def _told_updates(lines: list[Node], updates: list[UpdateFact], where: Where) -> set[int]:
+    """The places of the updates that lines tell: of the same moment, or of an earlier one.
 
-    Both are in the order in which they came, whatever clocks said: a line tells the moment of its
-    update, or a later one where the clock had gone back.
+    A line may tell a later moment than its update, where a clock had gone back or somebody's old
+    copy of the log had cost it its first line.
     """
-    exact, kinds = defaultdict[Hashable, list[int]](list), defaultdict[str, list[int]](list)
+    free = defaultdict[Hashable, deque[int]](deque)
     for at, each in enumerate(updates):
-        exact[each.kind, stamps.write(each.at)].append(at)
-        kinds[each.kind].append(at)
-    reached = 0
+        free[each.kind, stamps.write(each.at)].append(at)
+    told, late = set[int](), list[tuple[str, str]]()
     for line in lines:
-        kind, stamp = line["event"], text(line.get("timestamp"))
+        key = (line["event"], text(line.get("timestamp")))
+        if free[key]:
+            told.add(free[key].popleft())
+        else:
+            late.append(key)
+    return told | _told_late(late, updates, told, where)
+
+
+def _told_late(
+    late: list[tuple[str, str]], updates: list[UpdateFact], told: set[int], where: Where
+) -> set[int]:
+    """The same of lines that tell the moment of none: the first that is left and older is it."""
+    free = defaultdict[str, deque[int]](deque)
+    for at in range(min(told, default=0), len(updates)):
+        if at not in told:
+            free[updates[at].kind].append(at)
+    found = set[int]()
+    for kind, stamp in late:
         moment = _first(stamps.read(stamp, where.naive), 0)
-        found = _next(exact[kind, stamp], reached)
-        late = _next(kinds[kind], reached) if found is None else None
-        if late is not None and updates[late].at < moment:
-            found = late
-        reached = reached if found is None else found + 1
-    return reached
-
-
-def _next(places: list[int], least: int) -> int | None:
-    """The first of some rising places that is not before another."""
-    at = bisect_left(places, least)
-    return places[at] if at < len(places) else None
+        if free[kind] and updates[free[kind][0]].at < moment:
+            found.add(free[kind].popleft())
+    return found
 
 
 def _line(tree: Tree, each: CommandFact | UpdateFact, at: int, of_now: bool) -> Node:

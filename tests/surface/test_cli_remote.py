@@ -235,6 +235,15 @@ def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> 
     assert "↓ ████████████████████ 4 of 4 events, " in cli.ok("pull", terminal=True).err
 
 
+def test_no_remote_lies_in_the_home_itself(cli: Cli, tmp_path: Path) -> None:
+    home = tmp_path / "own"
+    for path in (home, home / "remote"):
+        answer = cli("--home", str(home), "remote", "add", "own", f"folder:{path}")
+        assert answer.code == 2 and "would be lost with it" in answer.err
+    assert not (home / "remote").exists()
+    cli.ok("--home", str(home), "remote", "add", "own", f"folder:{home}-remote")
+
+
 def test_what_matters_is_synced_by_itself_and_nobody_waits(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -49,12 +50,24 @@ def add(home: Holdfast, name: str, address: str) -> Checked:
     if home.store.remotes.find(name):
         raise InvalidInput(f"there is a remote {name} already", hint="holdfast remote list")
     with closing(open_remote(address)) as remote:
+        _require_outside(home, remote.address)
         found = _checked(name, remote)
     same = [one.name for one in home.store.remotes.all() if one.address == found.address]
     if same:
         raise InvalidInput(f"{found.address} is the remote {same[0]} already")
     home.store.remotes.add(name, found.address, told(found.probe), home.clock.now())
     return found
+
+
+def _require_outside(home: Holdfast, address: str) -> None:
+    kind, _, path = address.partition(":")
+    own = os.path.realpath(home.settings.home)
+    if kind == "folder" and f"{os.path.realpath(path)}/".startswith(f"{own}/"):
+        raise InvalidInput(
+            f"{path} lies in the home of this device",
+            why="what is pushed there would be lost with it",
+            hint="take a folder elsewhere: on a stick, or one that a sync tool carries",
+        )
 
 
 def check(home: Holdfast, name: str) -> Checked:

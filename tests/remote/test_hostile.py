@@ -731,6 +731,16 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
         assert notes(hf, "login") == ["before", "afterwards"]
     synced(late)
     assert "afterwards" not in notes(late, "login")
+    cat = world.person("cat")
+    ann.share("login", person_of(cat))
+    assert errors(synced(cat)) == [Locked], "of keys that she cannot open she knows nothing"
+    named = [str(error).rpartition(": ")[2].rstrip(")") for m in told.sessions for error in m.aside]
+    assert {name.split("/")[2] for name in named} == {"k", "p", "w"}
+    for name in named:
+        (world.remote / name).unlink()
+    for hf in (ann, cat):
+        assert synced(hf).problems == []
+    assert notes(cat, "login") == ["before", "afterwards"]
 
 
 def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_round(

@@ -610,10 +610,11 @@ class Stranger(NotEntitled):
 
 def _stranger(claim: _Claim, secrets: Sequence[Secret]) -> Stranger:
     error = Stranger(
-        "keys of a session were written by someone who is no device of its owner",
+        "someone who is no device of the owner put keys of the session there, or something by them",
         why=f"device {claim.signer}",
-        hint="they are let be; if that device is yours, and came back by a recovery code that was "
-        "replaced: there holdfast devices add --new-key, then remove the remote and add it again",
+        hint="it is let be, and can be deleted from the storage; if that device is yours, and came "
+        "back by a recovery code that was replaced: there holdfast devices add --new-key, then "
+        "remove the remote and add it again",
         session=claim.session,
     )
     error.keys = frozenset(each.id for each in secrets)

@@ -79,8 +79,8 @@ class Looking:
     def _done(self, opened: dict[str, Opened]) -> list[Opened]:
         sound = self._vouched(opened.values())
         told = self._exchange.noted.get(REFUSED, {})
-        keys = self._exchange.keys.strangers.items()
-        self._exchange.set_aside({**self._refused, **{k: v for k, v in keys if k not in told}})
+        let_be = self._exchange.keys.let_be().items()
+        self._exchange.set_aside({**self._refused, **{k: v for k, v in let_be if k not in told}})
         self._exchange.moved.aside += self._for_now.values()
         if self._doubtful and not self._exchange.doubted_now:
             claims = [one.claim for one in opened.values()]

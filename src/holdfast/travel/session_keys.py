@@ -269,8 +269,9 @@ class SessionKeys:
         try:
             found = self._told[name] = ring.decode_who(data, held)
         except Locked:
-            if self._stranger(word_of(data, ring.WHO)) is None:
+            if (of := self._stranger(word_of(data, ring.WHO))) is None:
                 raise
+            self.strangers[name] = of
             return
         before = self._people.get(found.id)
         self._people[found.id] = circles.union(before, found) if before else found
@@ -278,6 +279,14 @@ class SessionKeys:
     def _stranger(self, key: str) -> Stranger | None:
         """Why what is sealed to a key is let be: it is of keys that are."""
         return next((each for each in self.strangers.values() if key in each.keys), None)
+
+    def let_be(self) -> dict[str, NotEntitled]:
+        """What is told of each object that is let be, but for packs."""
+        return {name: self._as_told(name, of) for name, of in self.strangers.items()}
+
+    def _as_told(self, name: str, of: Stranger) -> NotEntitled:
+        # Whoever has the storage can take it away: it stops those who are shared with from now on.
+        return NotEntitled(of.what, why=f"{of.why}: {name}", hint=of.hint, session=self.session)
 
     def open(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
         """A pack that someone sealed who might; else the error that says what is wrong."""
@@ -287,8 +296,7 @@ class SessionKeys:
         except Locked:
             if (of := self._stranger(sealed.key_of(data))) is None:
                 raise
-            what = f"a pack of session {self.session} is sealed to keys of a stranger"
-            raise NotEntitled(what, why=of.why, hint=of.hint, session=self.session) from None
+            raise self._as_told(name.name, of) from None
         held.require_entitled(claim, name.hash, self._known)
         return claim, body
 

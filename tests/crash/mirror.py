@@ -164,9 +164,13 @@ def _disagreements(
 def _updates(session: Session, bound_at_first: bool) -> list[list[str]]:
     """What the log may tell: each event since its files are there, once."""
     kinds = [line.event.kind for line in session.log()]
-    since = sorted(kind for kind in kinds[len(BEFORE) :] if kind != "command.ran")
-    # Whether the files or the next command came first is open where a crash left both to it.
-    return [since] if bound_at_first else [since, []]
+    whole, since = (
+        sorted(kind for kind in kinds[first:] if kind != "command.ran")
+        for first in (0, len(BEFORE))
+    )
+    # Where a crash left it to the next command whether the files or that come first is open; and a
+    # log that is missing beside its state was removed, for all one knows: it comes back whole.
+    return [since] if bound_at_first else [since, [], whole]
 
 
 def _of_json(layout: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,11 @@ from holdfast.errors import (
 )
 from holdfast.home import Holdfast
 from holdfast.model.event import NoteAdded
-from holdfast.remote import FORMAT, Object
+from holdfast.remote import FORMAT, Object, ring
 from holdfast.remote import names as named
 from holdfast.remote.careful import Careful
+from holdfast.remote.envelope import Inside, disclose
+from holdfast.remote.keys import Secret
 from holdfast.session import Session
 from holdfast.testing.storage import MemoryRemote
 from holdfast.travel import parcels
@@ -67,6 +69,25 @@ def test_a_session_arrives_whole_and_goes_on_from_there(
     assert travel(a, remote=remote).down == 1
     assert hashes(a, session.id) == hashes(b, session.id)
     assert b.verify() == [] or all(report.ok for report in b.verify())
+
+
+def test_the_keys_of_a_session_are_opened_once_in_a_visit(
+    travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("Fix the login", id="login")
+    for home in (a, b):
+        travel(home, remote=remote)
+    session.note("tried cookies")
+    opened: list[bytes] = []
+
+    def counted(data: bytes, kind: str, epochs: Sequence[Secret]) -> Inside:
+        opened.append(data)
+        return disclose(data, kind, epochs)
+
+    monkeypatch.setattr(ring, "disclose", counted)
+    assert travel(a, remote=remote).up == 1 and travel(b, remote=remote).down == 1
+    assert [each.startswith(b"HOLDFAST RING") for each in opened] == [True, True]
 
 
 def test_what_is_there_already_is_neither_sent_nor_read_again(

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct, structs
@@ -595,12 +595,6 @@ def _packed(ring: Ring, key: Key, secrets: list[str], recipients: list[str]) -> 
     return enclose(KIND, msgspec.json.encode(claim), body, key, recipients)
 
 
-def owner_in(data: bytes, circle: Circle) -> Circle:
-    """What keys tell of their owner's devices, before anyone judges them by it."""
-    _, body, _ = _opened(data, circle)
-    return circles.read_public(bytes(body.who))
-
-
 class Stranger(NotEntitled):
     """Keys that no device of their owner wrote, by all that they tell of these themselves."""
 
@@ -633,21 +627,37 @@ def decode(
     `place` is where it was found: the keys of another session are `Swapped`. `Locked` if this
     circle holds no key of it, `NotEntitled` if its maker may not turn it, else `Tampered`.
     """
-    claim, body, is_signed = _opened(data, circle)
+    return judged(opened(data, circle), circle, place=place, people=people)
+
+
+class Opened(NamedTuple):
+    """Keys that could be read, before anyone judged who wrote them."""
+
+    claim: _Claim
+    body: _Body
+    is_signed_by: Callable[[bytes], bool]
+    owner: Circle
+    """What they tell of their owner's devices."""
+
+
+def judged(found: Opened, circle: Circle, *, place: str = "", people: People | None = None) -> Ring:
+    """The ring in an object that was opened; refuses as `decode` does."""
+    claim = found.claim
     # They bring along what their maker knows of the owner's devices, so nothing else is needed.
-    owner = _owner(claim.owner, circles.read_public(bytes(body.who)), circle, people)
+    owner = _owner(claim.owner, found.owner, circle, people)
     verify = owner.verify_key(claim.signer)
     if verify is None:
-        raise _stranger(claim, _secrets(body))
-    if not is_signed(verify):
+        raise _stranger(claim, _secrets(found.body))
+    if not found.is_signed_by(verify):
         raise Tampered("the signature of a session's keys is wrong", session=claim.session)
-    ring = _of_body(body, owner)
+    ring = _of_body(found.body, owner)
     if ring.session != claim.session or (place and ring.place != place):
         raise Swapped(f"the keys of session {ring.session} are in the place of another")
     return ring
 
 
-def _opened(data: bytes, circle: Circle) -> tuple[_Claim, _Body, Callable[[bytes], bool]]:
+def opened(data: bytes, circle: Circle) -> Opened:
+    """What is in an object, by the keys of one's own circle; `Locked` if it holds none of it."""
     if len(data) > _LIMIT:
         raise Tampered("the keys of a session are too large", why=f"over {_LIMIT} bytes")
     try:
@@ -662,10 +672,11 @@ def _opened(data: bytes, circle: Circle) -> tuple[_Claim, _Body, Callable[[bytes
         ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
-        return claim, msgspec.json.decode(inside.body, type=_Body), inside.is_signed_by
+        body = msgspec.json.decode(inside.body, type=_Body)
     except UNREADABLE:
         # The cause might quote a secret.
         raise Tampered("the keys of a session cannot be read") from None
+    return Opened(claim, body, inside.is_signed_by, circles.read_public(bytes(body.who)))
 
 
 def _owner(id: str, told: Circle, own: Circle, people: People | None) -> Circle:

@@ -14,7 +14,7 @@ with all that is sealed to them, and told; else whoever does that would stop the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from holdfast.remote.circle import Circle
 from holdfast.remote.envelope import word_of
 from holdfast.remote.keys import Key
 from holdfast.remote.names import PackName
-from holdfast.remote.ring import Member, Ring, Stranger
+from holdfast.remote.ring import Member, Opened, Ring, Stranger
 from holdfast.remote.sealed import Claim
 from holdfast.sha import digest_of
 
@@ -124,10 +124,10 @@ class SessionKeys:
         held: Ring | None = None
         locked, newest = None, ""
         data = {name: self._read(name) for name in reversed(self._rings)}
-        self._meet_owner(data.values())
+        read = self._meet_owner(data)
         for name, each in data.items():
             try:
-                found = self._opened(name, each)
+                found = self._judged(name, read.get(name) or ring.opened(each, self.me.circle))
             except Locked as error:
                 locked, newest = locked or error, newest or name
                 continue
@@ -162,21 +162,25 @@ class SessionKeys:
             session=self.session,
         )
 
-    def _meet_owner(self, rings: Iterable[bytes]) -> None:
+    def _meet_owner(self, data: Mapping[str, bytes]) -> dict[str, Opened]:
         """Know all that any of them tells of someone else's devices before one is judged.
 
-        Of one's own more is known than keys tell. What does not open is for who judges it.
+        Returns those that open: each is opened once. What does not is for who judges it.
         """
-        for data in rings:
+        read: dict[str, Opened] = {}
+        for name, each in data.items():
             with suppress(RemoteFailed):
-                told = ring.owner_in(data, self.me.circle)
+                found = read[name] = ring.opened(each, self.me.circle)
+                told = found.owner
+                # Of one's own devices more is known than keys tell.
                 if told.id != self.me.circle.id and told.id == (self._owner or told.id):
                     before = self._people.get(told.id)
                     self._people[told.id] = circles.union(before, told) if before else told
+        return read
 
-    def _opened(self, name: str, data: bytes) -> Ring:
+    def _judged(self, name: str, read: Opened) -> Ring:
         """The keys in one object, if they are what its name and what is remembered say."""
-        found = ring.decode(data, self.me.circle, place=self.place, people=self._known)
+        found = ring.judged(read, self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, names.epoch_of(name))
         self._require_owner(found)
         return found

@@ -550,6 +550,17 @@ def test_locked_folder_keeps_others_out_until_released(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_private_lock_is_for_its_user_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    os.umask(umask)
+    lock = tmp_path / "lock"
+    with files.locked(str(lock), private=True):
+        assert mode(lock) == 0o600
+    lock.chmod(0o644)
+    with files.locked(str(lock), private=True):
+        assert mode(lock) == 0o600
+
+
 def test_whoever_waits_for_a_lock_looks_often(tmp_path: Path) -> None:
     rests: list[float] = []
 

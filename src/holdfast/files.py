@@ -203,7 +203,8 @@ class locked:
 
     Others who ask for it wait, longer each time, and get Busy after `timeout` seconds. The
     kernel lets go when the process dies. With `create` a file that is not there is made, and
-    stays; with `shared` others may hold it as well, as long as nobody holds it alone.
+    stays, and with `private` is for this user alone; with `shared` others may hold it as well, as
+    long as nobody holds it alone.
     """
 
     _fd = -1
@@ -215,15 +216,19 @@ class locked:
         timeout: float = 10.0,
         clock: Clock | None = None,
         create: bool = False,
+        private: bool = False,
         shared: bool = False,
     ) -> None:
         self._path, self._timeout, self._clock = path, timeout, clock or Clock()
-        self._flags = os.O_NOFOLLOW | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY)
-        self._shared = shared
+        made = os.O_RDWR | os.O_CREAT if create or private else os.O_RDONLY
+        self._flags = os.O_NOFOLLOW | made
+        self._private, self._shared = private, shared
 
     def __enter__(self) -> None:
         self._fd = _open(self._path, self._flags, "lock")
         try:
+            if self._private:
+                _make_private(self._fd, self._path)
             _lock(self._fd, self._path, self._timeout, self._clock, shared=self._shared)
         except BaseException:
             self.__exit__()
@@ -243,6 +248,14 @@ class locked:
         # An interrupt at the wrong moment: nobody else would ever get it.
         if self._fd >= 0:
             os.close(self._fd)
+
+
+def _make_private(fd: int, path: str) -> None:
+    try:
+        if stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
+            os.fchmod(fd, 0o600)  # the umask, or an earlier version, wanted it otherwise
+    except OSError as error:
+        raise failure(error, "lock", path) from error
 
 
 # Who writes on has a lock most of the time: others must look often to find it free.

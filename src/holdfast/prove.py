@@ -161,7 +161,7 @@ def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
     home = session.home
     path = os.path.join(home.store.home, _LOCKS, derived_id(session.id.lower(), key))
     files.make_private_dir(os.path.dirname(path))
-    lock = files.locked(path, timeout=_PATIENCE, clock=home.clock, create=True)
+    lock = files.locked(path, timeout=_PATIENCE, clock=home.clock, private=True)
     try:
         lock.__enter__()
     except Busy:

@@ -27,7 +27,7 @@ def alone(home: Holdfast, wait: float | None = None) -> Iterator[None]:
     timeout = PATIENCE if wait is None else wait
     with ExitStack() as held:
         try:
-            held.enter_context(files.locked(path, timeout=timeout, clock=home.clock, create=True))
+            held.enter_context(files.locked(path, timeout=timeout, clock=home.clock, private=True))
         except Busy:
             raise _under_way(changes_keys=wait is None, seconds=timeout) from None
         yield

@@ -75,7 +75,7 @@ def _touch(home: Holdfast, name: str, at: int) -> None:
 
 def _is_under_way(home: Holdfast) -> bool:
     try:
-        with files.locked(_lock(home), timeout=0, clock=home.clock, create=True):
+        with files.locked(_lock(home), timeout=0, clock=home.clock, private=True):
             return False
     except Busy:
         return True
@@ -153,7 +153,7 @@ def run(home: Holdfast) -> int:
     for _ in range(_MOST):
         before = _time(home, _WISH)
         try:
-            with files.locked(_lock(home), timeout=0, clock=home.clock, create=True):
+            with files.locked(_lock(home), timeout=0, clock=home.clock, private=True):
                 home.sync()
         except HoldfastError:
             return 0

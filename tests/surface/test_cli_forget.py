@@ -224,6 +224,21 @@ def test_forgetting_says_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path)
     assert cli.json("forget", "plan", "--yes")["remotes"] == ["usb"]
 
 
+def test_what_is_erased_on_a_remote_is_no_longer_said_to_be_there(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("start", "a plan", "--id", "plan")
+    cli.ok("note", WORD)
+    cli.ok("key", "init")
+    cli.ok("config", "auto_sync", "off")
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
+    cli.ok("sync")
+    assert cli.json("forget", "#2", "--dry-run")["remotes"] == ["usb"]
+    for what in ("#2", "plan"):
+        assert "still on usb" in cli.ok("forget", what, "--yes").out
+        cli.ok("sync")
+        assert "still on" not in cli.ok("forget", what, "--yes").out
+        assert cli.json("forget", what, "--yes")["remotes"] == []
+
+
 def test_payloads_that_say_what_a_forgotten_event_said_go_too(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", f"the {WORD} is hidden below the stairs")

@@ -103,7 +103,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         return 1
     done = session.forget(force=options.force)
     told = {"status": "forgotten", "forgotten": going, "left": done.left}
-    places = {"removed": done.removed, "cleaned": done.cleaned, **_elsewhere(session)}
+    places = {"removed": done.removed, "cleaned": done.cleaned, **_elsewhere(_still_on(session))}
     screen.answer({**shown, **told, **places})
     screen.done(("Forgotten: ", "green"), session.id, ". Its content is gone from the store.")
     screen.line(
@@ -117,7 +117,9 @@ def _forget_again(session: Session, options: Namespace, screen: Screen) -> int:
     """What could not be looked into when it was forgotten may have become readable since."""
     done = session.forget(force=options.force)
     places = {"removed": done.removed, "cleaned": done.cleaned, "left": done.left}
-    screen.answer({"session": session.id, "status": "forgotten", **places, **_elsewhere(session)})
+    screen.answer(
+        {"session": session.id, "status": "forgotten", **places, **_elsewhere(_still_on(session))}
+    )
     screen.done(f"Session {session.id} was forgotten before; the rest was looked through again.")
     for path in done.cleaned:
         screen.line(f"cleaned: {path}")
@@ -137,19 +139,34 @@ def _tell_rest(
     screen.line(f"not touched: {_NOT_TOUCHED}")
     for path in left:
         screen.line(f"may still hold some of it, look yourself: {path}")
-    if there := _remotes(session, events):
+    if there := _still_on(session, events):
         screen.line(f"still on {', '.join(there)}: the next sync erases it there")
         screen.hint("on your other devices, when they sync too: ", "holdfast sync")
     if _of_others(session, events):
         screen.line(_STAYS)
 
 
-def _elsewhere(session: Session, events: Sequence[Event] = ()) -> dict[str, Any]:
+def _elsewhere(remotes: list[str]) -> dict[str, Any]:
     """Where the next sync erases it, and what nobody can reach."""
-    return {"remotes": _remotes(session, events), "not_touched": _NOT_TOUCHED}
+    return {"remotes": remotes, "not_touched": _NOT_TOUCHED}
 
 
-def _remotes(session: Session, events: Sequence[Event]) -> list[str]:
+def _still_on(session: Session, events: Sequence[Event] = ()) -> list[str]:
+    """Where it is not erased yet, after it was forgotten here.
+
+    A session counts as pushed to its end only when every pack that held such a thing is replaced.
+    """
+    home = session.home
+    with home.store.view(session.id) as view:
+        seq = view.seq
+    found = {
+        one.name: home.store.remotes.session(one, session.id) for one in home.store.remotes.all()
+    }
+    done = {name for name, there in found.items() if there is not None and there.pushed >= seq}
+    return [name for name in _remotes(session, events) if name not in done]
+
+
+def _remotes(session: Session, events: Sequence[Event] = ()) -> list[str]:
     """Where the next sync erases something of it."""
     if len(_of_others(session, events)) == max(len(events), 1):
         return []  # a guest forgets a session, and what others said, alone
@@ -200,7 +217,7 @@ def _tell_reach(
             "dry_run": True,
             "forgotten": going,
             **found._asdict(),
-            **_elsewhere(session),
+            **_elsewhere(_remotes(session)),
         }
     )
     screen.line(("Nothing was erased. This would go for good:", "bold"))
@@ -267,7 +284,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
             "left": done.left,
             "removed": done.removed,
             "cleaned": done.cleaned,
-            **_elsewhere(session, found),
+            **_elsewhere(_still_on(session, found)),
         }
     )
     if not done.events:
@@ -304,7 +321,7 @@ def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
             "events": _plain(found),
             "backups": reach.backups,
             "aside": reach.aside,
-            **_elsewhere(session, found),
+            **_elsewhere(_remotes(session, found)),
         }
     )
     screen.line(("Nothing was erased. What these say would go for good:", "bold"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -282,13 +283,18 @@ def test_nobody_at_the_other_end_is_unreachable() -> None:
     assert caught.value.retryable
 
 
-def test_server_that_says_nothing_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [1, 3 << 19])
+def test_server_that_says_nothing_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         remote = S3Remote(f"s3://hold/x?endpoint={endpoint}", ACCESS, timeout=0.2)
+        began = time.monotonic()
         with pytest.raises(Unreachable, match="no answer in time"):
-            remote.put("s/1", b"1")
+            remote.put("s/1", bytes(size))
+        assert time.monotonic() - began < 4, "a large object has longer, but not forty times"
 
 
 def test_name_said_to_be_taken_that_is_not_there_is_written_again(faulty: Faulty) -> None:

@@ -37,7 +37,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SMALL = 1 << 20
 _PATIENCE = 40
-"""How many times longer than a short question the transfer of a large object may take."""
+"""How many times longer than a short question the transfer of a large object may take, at most."""
 _RETRIES, _FIRST_PAUSE, _LONGEST_PAUSE = 6, 0.1, 2.0
 _WRITERS = 4
 
@@ -131,6 +131,15 @@ def _bad(why: str, hint: str = "") -> InvalidInput:
     return InvalidInput("this address of a bucket cannot be used", why=why, hint=hint or _FORM)
 
 
+def _longer(size: int) -> int:
+    """How many times longer than for a short question one waits until so many bytes are written.
+
+    A server that stops answering is noticed by that alone, and whoever comes next waits for it.
+    By powers of two, because each is a client of its own.
+    """
+    return 1 if size <= _SMALL else min(2 << (size // _SMALL).bit_length(), _PATIENCE)
+
+
 class S3Remote(Remote):
     """Objects in a bucket, below a prefix. `access` has the credentials, and what the address
     does not say of endpoint and region."""
@@ -151,7 +160,7 @@ class S3Remote(Remote):
             endpoint=place.endpoint or _endpoint(access.get("endpoint", ""))
         )
         self._access, self._timeout, self._clock = dict(access), timeout, clock or Clock()
-        self._stores: dict[str, S3Store] = {}
+        self._stores: dict[tuple[str, int], S3Store] = {}
         self._plain = False
         _require_library()
         if not self._access.get("access_key_id") and not self._access.get("by_role"):
@@ -165,7 +174,7 @@ class S3Remote(Remote):
         folder = prefix.rpartition("/")[0] or None
 
         def ask() -> list[Object]:
-            pages = obstore.list(self._store("short"), folder, chunk_size=1000)
+            pages = obstore.list(self._store(), folder, chunk_size=1000)
             found: list[Object] = []
             for page in pages:
                 found += [Object(each["path"], each["size"]) for each in page]
@@ -182,7 +191,7 @@ class S3Remote(Remote):
         check_name(name)
 
         def ask() -> bytes:
-            answer = obstore.get(self._store("down"), name)
+            answer = obstore.get(self._store("down", _PATIENCE), name)
             if answer.meta["size"] > most(name):
                 raise RemoteFailed(f"{name} at {self.address} is too large to be ours")
             return bytes(answer.bytes())
@@ -206,7 +215,7 @@ class S3Remote(Remote):
 
         check_name(name)
         try:
-            self._ask("remove", name, lambda: obstore.delete(self._store("short"), name))
+            self._ask("remove", name, lambda: obstore.delete(self._store(), name))
         except NotThere:
             return
 
@@ -226,7 +235,7 @@ class S3Remote(Remote):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        store = self._store("short" if len(data) <= _SMALL else "up")
+        store = self._store("up", _longer(len(data)))
         if self._plain:
             if self._is_there(name):
                 return False
@@ -247,7 +256,7 @@ class S3Remote(Remote):
         import obstore
 
         try:
-            self._ask("read", name, lambda: obstore.head(self._store("short"), name))
+            self._ask("read", name, lambda: obstore.head(self._store(), name))
         except NotThere:
             return False
         return True
@@ -269,16 +278,16 @@ class S3Remote(Remote):
             seen.append("it does not list what was just written")
         return Probe(conditional, lists, "; ".join(seen))
 
-    def _store(self, pace: str) -> S3Store:
-        """A client: `short` for questions and small objects, `up` and `down` for large ones."""
+    def _store(self, way: str = "up", longer: int = 1) -> S3Store:
+        """A client, which waits so many times longer than for the answer to a short question."""
         from obstore.store import S3Store
 
-        if pace not in self._stores:
-            self._stores[pace] = S3Store(
+        if (way, longer) not in self._stores:
+            self._stores[way, longer] = S3Store(
                 self.place.bucket,
                 prefix=self.place.prefix or None,
                 config=self._config(),  # type: ignore[arg-type]
-                client_options=self._client(pace),  # type: ignore[arg-type]
+                client_options=self._client(way, longer),  # type: ignore[arg-type]
                 retry_config={
                     "max_retries": _RETRIES,
                     "retry_timeout": timedelta(seconds=self._timeout),
@@ -289,7 +298,7 @@ class S3Remote(Remote):
                     },
                 },
             )
-        return self._stores[pace]
+        return self._stores[way, longer]
 
     def _config(self) -> dict[str, object]:
         names = ("access_key_id", "secret_access_key", "session_token")
@@ -301,13 +310,14 @@ class S3Remote(Remote):
             config["endpoint"] = config["aws_endpoint_url_s3"] = self.place.endpoint
         return config
 
-    def _client(self, pace: str) -> dict[str, object]:
+    def _client(self, way: str, longer: int) -> dict[str, object]:
         client: dict[str, object] = {
             "allow_http": self.place.endpoint.startswith("http:"),
             "connect_timeout": timedelta(seconds=min(5.0, self._timeout)),
-            "timeout": timedelta(seconds=self._timeout * (1 if pace == "short" else _PATIENCE)),
+            "timeout": timedelta(seconds=self._timeout * longer),
         }
-        if pace == "down":
+        if way == "down":
+            # Of an upload nobody hears whether it goes on or stands still.
             client["read_timeout"] = timedelta(seconds=self._timeout)
         return client
 

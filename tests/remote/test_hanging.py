@@ -11,6 +11,7 @@ import pytest
 from holdfast.errors import Unreachable
 from holdfast.home import Holdfast
 from holdfast.store.remotes import Known, Remotes
+from holdfast.travel import reach
 from tests.remote.people import World
 
 REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -78,6 +79,24 @@ def test_a_remote_that_hangs_keeps_no_other_waiting(
     assert (cloud.remote, usb.remote, usb.up, usb.worst) == ("cloud", "usb", 2, None)
     assert cloud.error is not None and usb.waiting == 0
     assert [one.result for one in ann.store.remotes.all()] == ["failed", "done"]
+
+
+def test_one_that_failed_the_last_time_comes_last_though_it_answers_first(
+    ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have answered then, too, and hung in the middle of the visit."""
+    ann.store.remotes.add("cloud", "s3://bucket/p", "", 1)
+    cloud, _ = ann.store.remotes.all()
+    ann.store.remotes.failed(cloud, 1, "no answer in time")
+
+    def asked(known: Known) -> Exception:
+        if known.name == "usb":
+            Event().wait(0.3)
+        return Unreachable(known.name)
+
+    monkeypatch.setattr(reach, "_asked", asked)
+    coming = reach.as_they_answer(ann.store.remotes.all())
+    assert [known.name for known, _ in coming] == ["usb", "cloud"]
 
 
 def test_what_could_not_be_reached_is_told_once_for_all_remotes(

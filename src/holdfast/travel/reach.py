@@ -30,7 +30,10 @@ Answer = Remote | BaseException
 
 
 def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
-    """All of these are asked at once: one that hangs keeps nobody from the others."""
+    """All of these are asked at once: one that hangs keeps nobody from the others.
+
+    One may answer, and hang in the middle of the visit. Who failed the last time comes last.
+    """
     answers = SimpleQueue[tuple[Known, Answer]]()
 
     def ask(known: Known) -> None:
@@ -39,8 +42,14 @@ def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
     for one in found:
         # Nothing waits for such a thread in the end: who is told to stop stops.
         Thread(target=ask, args=(one,), name=f"reach {one.name}", daemon=True).start()
+    last = []
     for _ in found:
-        yield answers.get()
+        known, answer = answers.get()
+        if known.result == "failed":
+            last.append((known, answer))
+        else:
+            yield known, answer
+    yield from last
 
 
 def _asked(known: Known) -> Answer:

@@ -33,6 +33,7 @@ COPIES = [
     "{}.sync-conflict-20261116-101530-ABCDEF7",
     "{}.sync-conflict-20261116-101530",
     "{}_conflict-20261116-101530",
+    "{}_DESKTOP-7A9_Nov-16-101530-2026_Conflict",
     "{}.conflict1",
     "{}.Conflict",
     "{}-DESKTOP-7A9",

@@ -50,6 +50,7 @@ _MARKS = (
     r" \d+",  # iCloud
     r"\.sync-conflict-\d{8}-\d{6}(?:-[A-Z0-9]+)?",  # Syncthing
     r"_conflict-\d{8}-\d{6}",  # ownCloud
+    r"_.+_[A-Z][a-z]{2}-\d\d-\d{6}-\d{4}_Conflict",  # Synology: computer and time
     r"\.[Cc]onflict\d*",  # Resilio, rclone bisync
     r"-[A-Z][A-Za-z0-9-]*",  # OneDrive: the name of the computer
 )

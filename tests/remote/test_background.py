@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from holdfast.model import event as ev
 from holdfast.remote import keys
 from holdfast.session import Session
 from holdfast.travel import background
+from holdfast.travel.alone import alone
+from holdfast.travel.visit import Report
 from tests.hooks.spooling import Hooks
 from tests.remote.travelling import Travellers, hashes, travel
 
@@ -93,15 +96,38 @@ def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(
     wished.after(lambda s: s.decide("cookies"))
     turns: list[int] = []
 
-    def meanwhile() -> None:
+    def meanwhile() -> list[Report]:
         turns.append(len(turns))
         if turns == [0]:
             wished.clock.sleep(6)
             background.run(wished.home)
+        return []
 
     monkeypatch.setattr(wished.home, "sync", meanwhile)
     background.run(wished.home)
     assert turns == [0, 1]
+
+
+@pytest.mark.req("X2-2")
+def test_one_that_waits_in_vain_for_a_long_sync_comes_again(
+    wished: Wished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody typed it, before the last note was taken: nobody else would push that."""
+    wished.session.note("one")
+    with ExitStack() as typed:
+        typed.enter_context(alone(wished.home))
+        sync, turns = wished.home.sync, list[str]()
+
+        def in_vain() -> list[Report]:
+            done = sync()
+            turns.extend(type(one.error).__name__ for one in done)
+            typed.close()
+            return done
+
+        monkeypatch.setattr(wished.home, "sync", in_vain)
+        background.run(wished.home)
+    assert turns == ["Busy", "NoneType"]
+    assert wished.home.unpushed() == 0
 
 
 @pytest.mark.req("X2-2")

@@ -154,10 +154,11 @@ def run(home: Holdfast) -> int:
         before = _time(home, _WISH)
         try:
             with files.locked(_lock(home), timeout=0, clock=home.clock, private=True):
-                home.sync()
+                done = home.sync()
         except HoldfastError:
             return 0
-        # Whoever wished while the lock was held started no other process.
-        if _time(home, _WISH) == before:
+        # Whoever wished while the lock was held started no other process. A sync that somebody
+        # typed may have begun before what is wished for was recorded; each turn waits for it.
+        if _time(home, _WISH) == before and not any(isinstance(one.error, Busy) for one in done):
             break
     return 0

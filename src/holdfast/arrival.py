@@ -247,8 +247,7 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
         text = f"it was worked on at commit {commit[:10]}; there is no git repository here"
         return [Finding("commit", text)]
     if not _has_commit(session, commit):
-        text = f"commit {commit[:10]} is not here; what was done there may not be pushed"
-        return [Finding("commit", text, "git fetch")]
+        return [_no_commit(tree, commit[:10])]
     counts = git.ask(
         tree,
         child_environment(),
@@ -261,6 +260,15 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
         text = f"the checkout lacks {behind} commits up to {commit[:10]}{more}"
         return [Finding("commit", text, f"git merge {commit[:10]}")]
     return []
+
+
+def _no_commit(tree: Tree, commit: str) -> Finding:
+    # Git may be missing, or refuse a repository of another user: then nobody knows.
+    if git.ask(tree, child_environment(), "rev-parse", "--git-dir", timeout=_SECONDS) is None:
+        text = f"it was worked on at commit {commit}; git does not answer here"
+        return Finding("commit", text, "git status")
+    text = f"commit {commit} is not here; what was done there may not be pushed"
+    return Finding("commit", text, "git fetch")
 
 
 def _has_commit(session: Recorder, commit: str) -> bool:
@@ -285,7 +293,7 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
     if not then:
         return []
     now = tools(session.home)
-    if "git" not in now:
+    if session.home.workspace.tree.git_dir is None:
         then.pop("git", None)  # without a repository nobody asks which git there is
     return [
         Finding("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")

@@ -127,6 +127,19 @@ def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: M
 
 
 @pytest.mark.req("X2-5")
+def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
+    move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move.begin()
+    move.desktop.arrive()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = lacking(move.desktop)
+    assert "git does not answer here" in found["commit"]
+    assert found["tool"].startswith("git was ") and found["tool"].endswith("here it is not there")
+
+
+@pytest.mark.req("X2-5")
 def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
     move.begin()
     move.desktop.arrive()

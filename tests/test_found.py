@@ -183,6 +183,7 @@ BAD: dict[str, Callable[[bytes], bytes]] = {
     "quotes": lambda d: b'"\\' * 50_000,
     "colons": lambda d: b"a: " * 50_000,
     "comments": lambda d: b"#" * 500_000 + b"\n" + d,
+    "blank lines": lambda d: b"]" + b"\n" * 500_000,
 }
 
 

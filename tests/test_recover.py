@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import holdfast
 from holdfast import found, recover
 from holdfast.errors import InvalidInput, Refused
 from holdfast.home import Holdfast
+from holdfast.layout import torn
 from holdfast.recover import Case
 from holdfast.session import Session
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, STATE, fill, snapshot
@@ -335,6 +337,30 @@ def test_a_conflict_is_never_resolved_by_itself(hf: Holdfast, project: Path) -> 
     hf.recover(str(path), fix=True, choose="second")
     assert path.read_text() == text.replace(line, other)
     assert aside(path) == [conflicted]
+
+
+def test_a_side_of_a_conflict_is_what_it_would_have_been_without_the_other(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    path = project / CRAFT
+    text = path.read_bytes().replace(b"\n", b"\r\n")
+    line = next(line for line in text.splitlines(keepends=True) if b'"goal"' in line)
+    ours, theirs = (line.replace(b"Add login", word) for word in (b"Ours", b"Theirs"))
+    both = b"<<<<<<< HEAD\r\n%b||||||| base\r\n%b=======\r\n%b>>>>>>> b\r\n"
+    path.write_bytes(text.replace(line, both % (ours, line, theirs)))
+    for choose, mine in (("first", ours), ("second", theirs)):
+        assert examined(hf, path, choose).writes == {str(path): text.replace(line, mine)}
+
+
+def test_a_large_file_of_backslashes_takes_no_longer_than_one_of_letters() -> None:
+    def cost(sign: bytes) -> float:
+        began = time.process_time()
+        torn.recover(b'{\n  "a": 1,\n  "goal": "' + sign * torn.LIMIT)
+        return time.process_time() - began
+
+    letters, backslashes = (min(cost(sign) for _ in range(3)) for sign in (b"x", b"\\"))
+    assert backslashes < 4 * letters
 
 
 def test_a_readable_file_is_no_case(hf: Holdfast, project: Path) -> None:

@@ -64,7 +64,7 @@ _HINTS = (
     ("essay", rb"(?m)^pipeline_id:|^current_stage(_name)?:"),
     (
         "ai-session",
-        rb'(?m)active_features:|^\s*current_state:|model_in_use:|^feature:|"duration_ms"',
+        rb'(?m)active_features:|^[ \t]*current_state:|model_in_use:|^feature:|"duration_ms"',
     ),
 )
 _NAMES = (
@@ -73,6 +73,8 @@ _NAMES = (
     ("orchestrator", r"orchestrator-session\.json|\d{4}-\d\d-\d\d-[0-9a-z]+\.json"),
     ("praxis", r"(workflow_default_)?[0-9a-f]{8}-[0-9a-f-]{27}\.json"),
 )
+# How much of a file is searched for them: one after the other, they cost half a second in 16 MB.
+_HINTING = 1024 * 1024
 # Without any of these words a file is of no layout, and need not be parsed.
 _TELLING = re.compile(
     rb"session_id|workflow_type|completed_phases|pipeline_id|current_stage|active_features"
@@ -314,8 +316,9 @@ def _kind_by_content(path: str, data: bytes) -> str:
 
 
 def _hinted(path: str, data: bytes) -> str:
+    start = data[:_HINTING]
     for id, pattern in _HINTS:
-        if re.search(pattern, data):
+        if re.search(pattern, start):
             return id
     name = os.path.basename(path)
     named = (id for id, pattern in _NAMES if re.fullmatch(pattern, name))

@@ -182,7 +182,12 @@ def restore(home: Holdfast, case: Case) -> Case:
 def _index_in_conflict(case: Case) -> str:
     """The index of all sessions of a folder, if git left both sides of a merge in it."""
     indexes = [path for path in case.damaged if os.path.basename(path) == INDEX]
-    return next((path for path in indexes if _CONFLICT.search(_bytes(path))), "")
+    return next((path for path in indexes if _is_conflicted(_bytes(path))), "")
+
+
+def _is_conflicted(data: bytes) -> bool:
+    # To look for the beginnings of lines first would take a large file a tenth of a second.
+    return b"<<<<<<< " in data and bool(_CONFLICT.search(data))
 
 
 def _bytes(path: str) -> bytes:
@@ -387,7 +392,7 @@ def _essay_without_state(folder: str) -> Find | None:
 
 
 def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -> Case:
-    conflicted = [n for n, data in one.bundle.items() if _CONFLICT.search(data)]
+    conflicted = [n for n, data in one.bundle.items() if _is_conflicted(data)]
     if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
         return _sides(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
     if one.layout == "essay":
@@ -481,7 +486,7 @@ def command_of(path: str, choice: str = "") -> str:
 def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
     """A file in the middle of a merge: which side counts is not for us to say."""
     data = one.bundle[name]
-    sides = {"first": _side(data, first=True), "second": _side(data, first=False)}
+    sides = _parted(data)
     if choose in sides:
         case.writes = {one.paths[name]: sides[choose]}
         return replace(case, rung=USER, message=f"The {choose} side of the conflict was taken.")
@@ -493,18 +498,24 @@ def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
     return replace(case, rung=USER, message="The file holds a merge conflict.", question=question)
 
 
-def _side(data: bytes, *, first: bool) -> bytes:
-    kept, side = [], ""
-    for line in data.splitlines(keepends=True):
-        mark = _MARKS.get(line[:7])
-        if mark is not None:
-            side = mark
-        elif side in ("", "first" if first else "second"):
-            kept.append(line)
-    return b"".join(kept)
+def _parted(data: bytes) -> dict[str, bytes]:
+    """What a file would be with either side; lines outside a conflict are in both."""
+    texts = _MARK.split(data)
+    kept: dict[str, list[bytes]] = {"first": texts[:1], "second": texts[:1]}
+    for mark, part in zip(texts[1::2], texts[2::2], strict=True):
+        for side in _MARKS[mark]:
+            kept[side].append(part)
+    return {side: b"".join(parts) for side, parts in kept.items()}
 
 
-_MARKS = {b"<<<<<<<": "first", b"|||||||": "base", b"=======": "second", b">>>>>>>": ""}
+_MARK = re.compile(rb"(?m)^(<{7}|\|{7}|={7}|>{7}).*\n?")
+# Whose text follows a mark; what stood there before both is nobody's.
+_MARKS = {
+    b"<<<<<<<": ("first",),
+    b"|||||||": (),
+    b"=======": ("second",),
+    b">>>>>>>": ("first", "second"),
+}
 
 
 def _told(one: Find, name: str, data: bytes) -> str:

@@ -363,6 +363,37 @@ def test_a_large_file_of_backslashes_takes_no_longer_than_one_of_letters() -> No
     assert backslashes < 4 * letters
 
 
+def test_an_essay_too_large_to_be_read_is_asked_about(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    case = examined(hf, path)
+    assert (case.rung, case.message) == (
+        "user",
+        "Session state could not be automatically recovered.",
+    )
+    hf.recover(str(path), fix=True, choose="stage-2")
+    assert "current_stage: 2" in path.read_text()
+    (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
+    assert kept.stat().st_size == 1 << 30
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_damaged_essay_of_another_name_is_recovered_as_itself(
+    hf: Holdfast, project: Path, beside: bool
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    copy = path.with_name("copy.yaml")
+    whole = path.read_text()
+    copy.write_text(whole.replace("essay-", "essay-0", 1) + "x: [\n")
+    if not beside:
+        path.unlink()
+    case = examined(hf, copy, choose="stage-1")
+    assert whole.splitlines()[0].replace("essay-", "essay-0") in case.writes[str(copy)].decode()
+
+
 def test_a_readable_file_is_no_case(hf: Holdfast, project: Path) -> None:
     fill(project)
     assert hf.recover(str(project / CRAFT)) is None

@@ -396,7 +396,7 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
     if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
         return _sides(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
     if one.layout == "essay":
-        return _essay(case, where, choose)
+        return _essay(one, case, where, choose)
     if one.layout == "orchestrator":
         return _orchestrator(home, one, case, where, choose)
     return _backed_up(one, case) or _salvaged(one, case, where) or _nothing(case, home.clock)
@@ -533,9 +533,11 @@ def _told(one: Find, name: str, data: bytes) -> str:
 # -- essays ------------------------------------------------------------------------------------
 
 
-def _essay(case: Case, where: Where, choose: str) -> Case:
+def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
     """The three levels of the essay's document."""
-    bundle = _bundle(os.path.dirname(case.path))
+    bundle = _bundle(case.path)
+    # The damaged file itself, whatever it is called; nothing of it if it is too large to be read.
+    bundle[STATE] = next(iter(one.bundle.values()), b"")
     made = recovery(bundle, where)
     if made is None:
         return case
@@ -561,15 +563,18 @@ def _begun(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
     return replace(case, rung=USER, message=f"Begun at stage {match[1]}, as you said.")
 
 
-def _bundle(folder: str) -> Bundle:
+def _bundle(state: str) -> Bundle:
+    """The backup of a session file, and the results of stages around it."""
+    named = {f"{os.path.basename(state)}.bak": BACKUP}
     bundle: Bundle = {}
-    for path in files.entries(folder)[:_MOST_FILES]:
+    for path in files.entries(os.path.dirname(state))[:_MOST_FILES]:
         name = os.path.basename(path)
-        if name in (STATE, BACKUP) or name.endswith(".md"):
+        if name in named or name.endswith(".md"):
             try:
-                bundle[name] = files.read_bounded(path, MAX_BYTES, follow=False)
+                data = files.read_bounded(path, MAX_BYTES, follow=False)
             except HoldfastError:
                 continue
+            bundle[named.get(name, name)] = data
     return bundle
 
 

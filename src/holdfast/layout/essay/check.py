@@ -123,7 +123,7 @@ def _field(parent: dict[str, Any], key: str, field: Field, place: str) -> Iterat
 
 def _fault(field: Field, value: Any) -> Fault | None:
     if value is None:
-        nullable = field.default is None or field.kind in ("list", "log")
+        nullable = field.default is None or field.kind in ("list", "log", "names")
         return None if nullable else ("wrong-type", ERROR, "is null")
     if is_placeholder(field, value):
         return "placeholder", INFO, "is still the template's placeholder"
@@ -140,14 +140,17 @@ def _text(field: Field, value: Any) -> Fault | None:
     return None if value.strip() else ("not-set", INFO, "is empty")
 
 
+_OWN_WORDS = ("reason", "fact_checker_result")
+"""Real files say in their own words why a claim was deferred, and fact checkers what they found."""
+
+
 def _word(field: Field, value: Any) -> Fault | None:
     if not isinstance(value, str):
         return _wrong(f"one of {', '.join(field.words)}")
     if value in field.words:
         return None
     known = {"status": session_status, "unit": unit_status}.get(field.kind)
-    if field.path == "reason" or (known is not None and known(value) is not None):
-        # Real files give the reason for a deferral in their own words.
+    if field.path in _OWN_WORDS or (known is not None and known(value) is not None):
         return "odd-word", WARNING, f"should be one of {', '.join(field.words)}"
     return "unknown-word", ERROR, f"should be one of {', '.join(field.words)}"
 
@@ -195,6 +198,13 @@ def _list(field: Field, value: Any) -> Fault | None:
     return None if isinstance(value, list) else _wrong("a list")
 
 
+def _names(field: Field, value: Any) -> Fault | None:
+    names = sequence(value)
+    return _list(field, value) or (
+        None if all(isinstance(n, str) for n in names) else _wrong("a list of names")
+    )
+
+
 def _stage_name(field: Field, value: Any) -> Fault | None:
     return _word(field._replace(words=tuple(stage.name for stage in STAGES.values())), value)
 
@@ -218,6 +228,7 @@ _RULES: dict[str, Callable[[Field, Any], Fault | None]] = {
     "flag": _flag,
     "list": _list,
     "log": _list,
+    "names": _names,
 }
 
 

@@ -64,6 +64,15 @@ PUSHBACK = ("full", "light", "minimal")
 CLAIM_TYPES = ("argument", "explainer", "prediction", "hybrid")
 AUDIENCES = ("general", "semi-technical", "expert")
 VOICE_MODES = ("profile", "sample", "hybrid")
+FACT_CHECKS = (
+    "verified",
+    "partial",
+    "contested",
+    "unverified",
+    "deferred",
+    "common_knowledge",
+    "personal",
+)
 DEFER_REASONS = ("timeout", "service_unavailable", "no_results")
 OVERRIDE = "override"
 IMPACTS = ("minor", "moderate", "major")
@@ -187,7 +196,7 @@ LOGS = {
     ),
     "user_overrides": (
         Field("claim_text", "text", "S3-58", ""),
-        Field("fact_checker_result", "text", "S3-59", ""),
+        Field("fact_checker_result", "word", "S3-59", "", FACT_CHECKS),
         Field("user_action", "word", "S3-60", OVERRIDE, (OVERRIDE,)),
         Field("user_rationale", "text", "S3-61", ""),
         Field("logged_at", "stamp", "S3-62", ""),
@@ -196,7 +205,7 @@ LOGS = {
         Field("stage_revisited", "stage", "S3-64", 1),
         Field("impact", "word", "S3-65", "", IMPACTS),
         Field("reason", "text", "S3-66", ""),
-        Field("downstream_archived", "log", "S3-67", []),
+        Field("downstream_archived", "names", "S3-67", []),
         Field("timestamp", "stamp", "S3-68", ""),
     ),
 }

@@ -718,6 +718,19 @@ def display(journal: Journal, budget: int = 1500, hours: int = 2) -> str:
     return brief(journal.state(), around, budget=budget, style="orchestrator").text
 
 
+@pytest.mark.req("S4-58")
+def test_the_orchestrator_style_shows_the_progress_of_the_first_running_agent_that_says() -> None:
+    journal = Journal("2025-12-27-abc123").add(
+        ev.SessionStarted(goal="Add sensitivity analysis"),
+        ev.StepAdded(step="t1", title="Architecture design"),
+        ev.AgentStarted(agent="arch-1", type="arch", task="Design sensitivity API"),
+        ev.AgentStarted(agent="code-1", type="code", task="Implement primary method"),
+        ev.AgentProgressed(agent="code-1", fraction=0.6),
+        minutes=0,
+    )
+    assert "**Progress**: 60% complete\n" in display(journal)
+
+
 @pytest.mark.req("S4-58", "S4-59", "S4-60", "S4-61", "S4-62", "S4-63", "S4-64")
 def test_the_orchestrator_style_prints_the_documents_example() -> None:
     assert display(orchestrated()) == (

@@ -92,11 +92,10 @@ def _goal(known: Known, limit: int) -> str:
 
 
 def _progress(known: Known) -> float:
-    """The running agent's progress; that of the session when none runs or says."""
-    agent = _current(known)
-    if agent is not None and agent.fraction is not None:
-        return agent.fraction
-    return progress(known.state)[0]
+    """That of the first running agent that says; the session's when none runs or says."""
+    told = (agent.fraction for agent in _running(known) if agent.fraction is not None)
+    first = next(told, None)
+    return progress(known.state)[0] if first is None else first
 
 
 def _percent(fraction: float) -> int:

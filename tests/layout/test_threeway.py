@@ -1,12 +1,14 @@
 """Three-way: texts that could not be kept whole, and which version an edit was made from."""
 
 import random
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from holdfast.intake import remains
-from holdfast.layout.threeway import _substitutes, was_read
+from holdfast.layout.threeway import _substitutes, nearest, was_read
 from holdfast.redact import Redactor
 
 REDACTOR = Redactor()
@@ -90,3 +92,14 @@ def test_an_element_that_only_the_older_version_has_tells_that_it_was_read() -> 
     newest, older = {"at": T2, "tasks": ["b"]}, {"at": T1, "tasks": ["a"]}
     assert not was_read(newest, older, {"at": T2, "tasks": ["a", "c"]})
     assert was_read(newest, older, {"at": T2, "tasks": ["b", "c"]})
+
+
+def test_what_an_edit_was_made_from_costs_little_more_than_to_part_its_lines() -> None:
+    def cost(act: Callable[[], object]) -> float:
+        began = time.process_time()
+        act()
+        return time.process_time() - began
+
+    data = b"# x\n" * 1_000_000
+    least = min(cost(data.splitlines) for _ in range(5))
+    assert min(cost(lambda: nearest(data, [data])) for _ in range(5)) < 6 * least

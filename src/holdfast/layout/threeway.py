@@ -499,7 +499,8 @@ _STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d
 
 
 def _lines(data: bytes) -> list[bytes]:
-    return [line.translate(None, b" \t\r\"',-") for line in data.splitlines()]
+    # All at once: line by line, a file of millions of lines takes seconds.
+    return data.translate(None, b" \t\"',-").splitlines()
 
 
 def _untimed(data: bytes) -> list[bytes]:

@@ -594,6 +594,30 @@ def test_finishing_the_last_phase_writes_flag_times_and_durations() -> None:
     assert found(doc) == {}
 
 
+@pytest.mark.req("S1-36", "S1-39", "S1-59")
+def test_a_phase_that_begins_anew_is_not_charged_with_the_pauses_before() -> None:
+    doc = session()
+    doc["phase_timing"]["1"]["paused_duration_seconds"] = 600
+    facts = get(doc)
+    again = facts.steps[1]
+    again.status, again.started_at, again.ended_at, again.paused_ms = "running", ms(40), None, None
+    begun = put(doc, facts)
+    assert begun["phase_timing"]["1"] == {"started_at": at(40)}
+    facts = get(begun)
+    facts.steps[1].status, facts.steps[1].ended_at = "done", ms(45)
+    assert put(begun, facts)["phase_timing"]["1"]["duration_seconds"] == 300.0
+
+
+@pytest.mark.req("S1-51")
+def test_a_session_that_goes_on_has_no_duration_in_all() -> None:
+    facts = get(session())
+    facts.status, facts.ended_at = "completed", ms(60)
+    over = put(session(), facts)
+    assert over["lifecycle"]["total_duration_seconds"] == 3600.0
+    facts.status, facts.ended_at = "active", None
+    assert "total_duration_seconds" not in put(over, facts)["lifecycle"]
+
+
 def test_the_next_phase_is_the_first_that_is_not_over() -> None:
     facts = get(session(workflow_structure__total_phases=5))
     facts.steps[2].status, facts.position = "done", ""

@@ -409,7 +409,7 @@ class Edit:
 
     def _clock(self, entry: dict[str, Any], step: StepFact, had: StepFact) -> None:
         if step.started_at is not None and step.started_at != had.started_at:
-            self.stamp(entry, "started_at", step.started_at)
+            self._restart(entry, step)
         elif not entry.get("started_at"):
             known = _known(self.want.updated_at, self.was.updated_at, self.where.now)
             self.stamp(entry, "started_at", known)
@@ -422,6 +422,13 @@ class Edit:
             if step.ended_at != had.ended_at:
                 self.stamp(entry, "completed_at", step.ended_at)
             self._duration(entry)
+
+    def _restart(self, entry: dict[str, Any], step: StepFact) -> None:
+        """A phase begins at another time, and what was paused before that is none of its time."""
+        before = entry.get("started_at")
+        self.stamp(entry, "started_at", step.started_at or 0)
+        if step.paused_ms is None and entry["started_at"] != before:
+            entry.pop("paused_duration_seconds", None)
 
     def _unset(self, entry: dict[str, Any], key: str) -> None:
         entry.pop(key, None)
@@ -467,6 +474,7 @@ class Edit:
             self.set(flags, "completed", over)
             if not over:
                 self.set(flags, "completed_at", None)
+                flags.pop("total_duration_seconds", None)
         if ended:
             self._ended_at(want.ended_at or 0)
 

@@ -639,6 +639,16 @@ def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     assert found["evidence"] == {"k": SECRET} and found["outputs"] == {"o": SECRET}
 
 
+def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Make) -> None:
+    project = make("praxis")
+    goal = project.session.status()["goal"]
+    project.edit(lambda v: v["metadata"].update(spec_path="specs/other"))
+    project.edit(lambda v: v.update(target_file="specs/other", workflow_type="other_v1"))
+    project.session.note("one")
+    assert project.session.status()["goal"] == goal
+    assert project.read()["target_file"] == "specs/other"
+
+
 def test_an_empty_text_stays_empty(make: Make) -> None:
     project = make("craft")
     project.edit(lambda v: v["metadata"].update(notes="", mine=""))

@@ -62,6 +62,9 @@ def changes(
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
     before, today, after = (plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs))
+    if lens.id == "praxis" and today.get("goal") != now.goal:
+        # Its files have no goal; the one that is read there is no other than what the user gave.
+        before, today, after = (_less(each, "goal") for each in (before, today, after))
     merged, conflicts = trees.merge(before, after, today)
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)

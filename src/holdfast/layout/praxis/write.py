@@ -47,8 +47,16 @@ LIFECYCLE: dict[str, Any] = {
     "last_error": None,
     "last_error_at": None,
 }
+STRUCTURE: dict[str, Any] = {
+    "total_phases": None,
+    "starting_phase": 0,
+    "indexing_scheme": "zero_based",
+    "workflow_version": "",
+}
 PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
 ATTEMPTS = "phase_attempts"
+_WHOLE = {"lifecycle": LIFECYCLE, "workflow_structure": STRUCTURE}
+"""Sections that are made with all their keys, which other readers count on."""
 
 _PAUSED = ("paused", "failed", "aborted", "abandoned")
 _STOPPED = ("failed", "aborted", "abandoned")
@@ -85,12 +93,8 @@ def _blank(session_id: str, base: int, total: int | None) -> dict[str, Any]:
         "session_id": session_id,
         "workflow_type": NO_WORKFLOW,
         "target_file": NO_TARGET,
-        "workflow_structure": {
-            "total_phases": total,
-            "starting_phase": base,
-            "indexing_scheme": scheme(base),
-            "workflow_version": "",
-        },
+        "workflow_structure": STRUCTURE
+        | {"total_phases": total, "starting_phase": base, "indexing_scheme": scheme(base)},
         "current_phase": base,
         "completed_phases": [],
         "phase_timing": {},
@@ -233,7 +237,7 @@ class Edit:
     def part(self, key: str) -> dict[str, Any]:
         """A section to write into; one of a wrong type gives way."""
         if not isinstance(self.doc.get(key), dict):
-            self.doc[key] = dict(LIFECYCLE) if key == "lifecycle" else {}
+            self.doc[key] = dict(_WHOLE.get(key, {}))
         made: dict[str, Any] = self.doc[key]
         return made
 

@@ -652,6 +652,42 @@ def test_a_failed_session_is_paused_by_a_system_error_with_its_reason() -> None:
     assert get(doc).status == "failed" and get(doc).because == "disk full"
 
 
+@pytest.mark.req("S1-42", "S1-43")
+@pytest.mark.parametrize("status", ["failed", "aborted", "abandoned"])
+def test_a_session_that_stopped_is_paused_since_then(status: str) -> None:
+    facts = get(session())
+    facts.status, facts.ended_at = status, ms(45)
+    doc = put(session(), facts)
+    assert doc["lifecycle"]["paused_at"] == at(45)
+    facts.status, facts.ended_at = "active", None
+    assert put(doc, facts)["lifecycle"]["paused_at"] is None
+
+
+@pytest.mark.req("S1-43")
+def test_when_another_program_says_that_a_session_failed_its_time_of_that_stays() -> None:
+    doc = session(lifecycle__paused=True, lifecycle__paused_at=at(40))
+    doc["lifecycle"] |= {"paused_reason": "system_error", "last_error": "boom"}
+    facts = get(doc)
+    facts.paused_at, facts.ended_at = None, ms(45)
+    assert put(doc, facts)["lifecycle"]["paused_at"] == at(40)
+
+
+def test_a_file_that_failed_by_its_error_alone_gets_no_time_of_a_pause() -> None:
+    doc = session(lifecycle__last_error="boom", lifecycle__last_error_at=at(55))
+    facts = get(doc)
+    assert facts.status == "failed"
+    facts.ended_at = ms(56)
+    assert put(doc, facts)["lifecycle"] == doc["lifecycle"]
+
+
+@pytest.mark.req("S1-28", "S1-29", "S1-30", "S1-31")
+def test_a_structure_that_somebody_took_out_comes_back_whole() -> None:
+    doc = session()
+    whole = doc.pop("workflow_structure")
+    facts = get(session())
+    assert put(doc, facts)["workflow_structure"] == whole
+
+
 @pytest.mark.parametrize("status", ["aborted", "abandoned"])
 def test_what_was_given_up_is_paused_on_request(status: str) -> None:
     facts = get(session())
@@ -906,7 +942,8 @@ def says(read: Facts, said: Facts) -> None:
         if getattr(said, name) not in (None, "", "holdfast", "."):
             assert getattr(read, name) == getattr(said, name)
     assert read.pause_context == said.pause_context
-    assert seconds(read.paused_at) == seconds(said.paused_at)
+    if said.paused_at is not None or said.status not in ("failed", "aborted", "abandoned"):
+        assert seconds(read.paused_at) == seconds(said.paused_at)
     assert read.resumes >= said.resumes
     for key, value in said.attributes.items():
         if key.startswith("praxis."):

@@ -496,14 +496,24 @@ class Edit:
             self.set(self.part("lifecycle"), "paused_reason", _reason(want))
         if want.pause_context != was.pause_context:
             self.set(self.part("lifecycle"), "paused_context", want.pause_context or None)
-        if want.paused_at is None and was.paused_at is not None:
+        since = self._paused_since()
+        if since is None and was.paused_at is not None:
             self.set(self.part("lifecycle"), "paused_at", None)
-        elif want.paused_at is not None and want.paused_at != was.paused_at:
-            self.stamp(self.part("lifecycle"), "paused_at", want.paused_at)
+        elif since is not None and since != was.paused_at:
+            self.stamp(self.part("lifecycle"), "paused_at", since)
         if _after(want.resumed_at, was.resumed_at):
             self.stamp(self.part("lifecycle"), "resumed_at", want.resumed_at or 0)
         if want.resumes > was.resumes:
             self.set(self.part("lifecycle"), "resume_count", want.resumes)
+
+    def _paused_since(self) -> int | None:
+        """Since when it is paused; the file says so of a session that stopped, too."""
+        was, want = self.was, self.want
+        if want.paused_at is not None or want.status not in _STOPPED:
+            return want.paused_at
+        # A file that says by its error alone that it failed is not flagged as paused.
+        is_said = was.paused_at is not None or was.status == want.status
+        return was.paused_at if is_said else want.ended_at
 
     def _pause_flag(self) -> None:
         # An error, or a resume after it, may have changed what the file says without the flag.

@@ -257,6 +257,21 @@ def test_something_else_in_the_place_of_a_file_is_told(
     assert what != "pipe" or path.is_fifo()
 
 
+def test_a_log_that_grew_beyond_what_is_read_is_no_fault(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    log = project / LOG
+    line = log.read_bytes().splitlines()[0] + b"\n"
+    log.write_bytes(line * (found.MAX_BYTES // len(line) + 1))
+    for path in (project, log):
+        (report,) = hf.check(str(path))
+        (told,) = [each for each in report.findings if each.file == str(log)]
+        assert (told.code, told.severity) == ("long-log", "info") and report.ok
+    with log.open("r+b") as file:
+        file.write(b"not json")
+    (report,) = hf.check(str(log))
+    assert {each.code: each.line for each in report.findings} == {"long-log": 0, "bad-line": 1}
+
+
 @pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
 def test_version_99_is_the_same_bytes_after_every_command(
     hf: Holdfast, project: Path, tmp_path: Path, kind: str

@@ -22,6 +22,7 @@ from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.layout import (
     ERROR,
+    INFO,
     REGISTRY,
     WARNING,
     Bundle,
@@ -41,6 +42,9 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 
 MAX_BYTES = 16 * 1024 * 1024
+_FIRST_BYTES = 2 * 1024 * 1024
+"""How much of a longer log is looked at: what takes less than a second."""
+LONG_LOG = "long-log"
 CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
@@ -139,11 +143,49 @@ class Report(Struct):
 
 def check(find: Find, where: Where, *, strict: bool = False) -> Report:
     """Every deviation of one session's files from its document."""
+    find = _with_long_log(find)
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.lens.check(find.tree, where, strict=strict)
     placed = [_placed(find, finding) for finding in findings]
     return Report(find.path, reading_of(find, where), placed)
+
+
+def _with_long_log(find: Find) -> Find:
+    """With the beginning of a log that is too long to be read: that it grew is no fault."""
+    long = next((f for f in find.faults if _is_long_log(find, f)), None)
+    begins = _first_lines(find.paths[long.file]) if long else b""
+    if long is None or not begins:
+        return find
+    try:
+        log = Document.parse(begins, "jsonl")
+    except Unreadable:
+        return find
+    seen = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were looked at"
+    said = Finding(LONG_LOG, INFO, seen, long.file, "", "S0-78")
+    rest = [fault for fault in find.faults if fault is not long]
+    own = _made(find.layout, {}, {}, {long.file: log}, find.native or long.file).faults
+    return replace(find, documents={**find.documents, long.file: log}, faults=[said, *rest, *own])
+
+
+def _is_long_log(find: Find, fault: Finding) -> bool:
+    if fault.code != "unreadable" or os.path.basename(fault.file) != LOG:
+        return False
+    path = find.paths[fault.file]
+    return os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES
+
+
+def _first_lines(path: str) -> bytes:
+    """The whole lines at the beginning of a file; none if it cannot be read."""
+    data = b""
+    try:
+        for part in files.read_chunks(path, follow=False):
+            data += part
+            if len(data) >= _FIRST_BYTES:
+                break
+    except HoldfastError:
+        return b""
+    return data[: data.rfind(b"\n", 0, _FIRST_BYTES) + 1]
 
 
 def reading_of(find: Find, where: Where) -> Reading:

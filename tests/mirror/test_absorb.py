@@ -649,6 +649,15 @@ def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Mak
     assert project.read()["target_file"] == "specs/other"
 
 
+def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
+    make: Make,
+) -> None:
+    project = make("praxis")
+    project.session.error("no network")
+    assert project.read()["lifecycle"]["last_error"] == "no network"
+    assert project.read()["holdfast"]["facts"] == {"in": {"status": {"was": "failed"}}}
+
+
 def test_an_empty_text_stays_empty(make: Make) -> None:
     project = make("craft")
     project.edit(lambda v: v["metadata"].update(notes="", mine=""))

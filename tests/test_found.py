@@ -257,6 +257,15 @@ def test_something_else_in_the_place_of_a_file_is_told(
     assert what != "pipe" or path.is_fifo()
 
 
+@pytest.mark.parametrize("kind", ["praxis", "ai-session", "orchestrator", "craft"])
+def test_check_says_the_status_that_the_session_has(hf: Holdfast, project: Path, kind: str) -> None:
+    session = hf.start("Fix login", layouts=[kind])
+    session.error("no network")
+    assert [each.reading.status for each in hf.check(str(project))] == ["active"]
+    session.abandon()
+    assert [each.reading.status for each in hf.check(str(project))] == ["abandoned"]
+
+
 def test_a_log_that_grew_beyond_what_is_read_is_no_fault(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     log = project / LOG

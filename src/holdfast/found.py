@@ -190,9 +190,13 @@ def _first_lines(path: str) -> bytes:
 
 def reading_of(find: Find, where: Where) -> Reading:
     """How a session's files are read; of what is no session, or unreadable, only the layout."""
-    if find.documents and find.layout:
-        return find.lens.reading(find.tree, where)
-    return Reading(layout=find.layout)
+    if not find.documents or not find.layout:
+        return Reading(layout=find.layout)
+    reading = find.lens.reading(find.tree, where)
+    if reading.writable and carry.travels(find.tree):
+        # The layout's word may stand for several, of which the one meant travels beside it.
+        return replace(reading, status=find.facts(where).status)
+    return reading
 
 
 def _placed(find: Find, finding: Finding) -> Finding:

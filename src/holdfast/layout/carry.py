@@ -138,6 +138,11 @@ def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
         steps["order"] = [[i, mark] for i, mark in enumerate(marks) if i not in gone]
 
 
+def travels(files: Tree) -> bool:
+    """Whether anything may travel with the files."""
+    return any(isinstance(value, dict) and EXTRA in value for value in files.values())
+
+
 def read(layout: Layout, files: Tree, where: Where) -> Facts:
     """What the files say, in the finer words that travelled with them."""
     facts = layout.get(files, where)

@@ -649,6 +649,16 @@ def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Mak
     assert project.read()["target_file"] == "specs/other"
 
 
+def test_the_work_stays_in_its_phase_when_a_file_names_another_workflow(make: Make) -> None:
+    session = make().home.start("Ship it", workflow="spec-execution", layouts=["praxis"])
+    session.phase_done(0, override=True, because="seen to")
+    path = Path(session.layouts_list()[0].place)
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "workflow_type": "other_v2"}))
+    session.phase_done(1, override=True, because="seen to")
+    assert json.loads(path.read_text())["current_phase"] == 2
+
+
 def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
     make: Make,
 ) -> None:

@@ -378,7 +378,9 @@ def _placed(base: Facts, new: Facts) -> Iterator[Move]:
     others = (c for c in _new_of(base.commands, new.commands) if c.model not in ("", new.model))
     if new.model and (new.model != base.model or any(True for _ in others)):
         yield Move(ev.AttributeSet(key="model", value=new.model))
-    if new.position != base.position and new.position:
+    # Another plan begins at its first phase, whatever phase the work has reached.
+    begins = base.workflow and new.workflow and new.workflow != base.workflow
+    if new.position and (begins or new.position != base.position):
         yield Move(ev.AttributeSet(key="position", value=new.position))
 
 

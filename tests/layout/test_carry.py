@@ -91,6 +91,13 @@ def test_steps_of_one_name_keep_their_statuses() -> None:
         assert tree.identical(carry.write(POOR, files, read, HERE), files)
 
 
+def test_of_steps_of_one_name_what_is_over_stays_over() -> None:
+    said = ("skipped", "running")
+    steps = [StepFact("build it", id=f"t{n}", status=s) for n, s in enumerate(said)]
+    files = carry.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
+    assert [step.status for step in carry.read(POOR, files, HERE).steps] == ["running", "skipped"]
+
+
 def test_a_layout_that_says_everything_gets_no_extra_key() -> None:
     files = carry.write(RICH, None, Facts(native_id="n", goal="g", status="paused"), HERE)
     assert EXTRA not in main_of(files)

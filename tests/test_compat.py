@@ -214,6 +214,8 @@ def test_history_is_newest_first_by_name_and_cut_to_ten() -> None:
 def test_unreadable_archive_is_listed_by_its_name() -> None:
     compat.archive_session(new("good", "2025-12-01-abc"))
     (HISTORY / "2025-12-02-bad.json").write_text("{")
+    (HISTORY / "2025-12-03-folder.json").mkdir()
+    (HISTORY / "2025-12-04-link.json").symlink_to("2025-12-01-abc.json")
     assert [row["id"] for row in compat.list_history()] == ["2025-12-02-bad", "2025-12-01-abc"]
 
 

@@ -149,7 +149,8 @@ def archive_session(state: State, root: Root = None, *, home: Holdfast | None = 
 def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
     """Archived sessions, newest first by file name: `id`, `goal`, `status` and `created`."""
     folder = os.path.join(_folder(root), form.HISTORY)
-    names = [os.path.basename(path) for path in files.entries(folder) if path.endswith(".json")]
+    plain = (path for path in files.entries(folder) if not files.is_odd(path))
+    names = [os.path.basename(path) for path in plain if path.endswith(".json")]
     shown = sorted(names, reverse=True)[: max(0, limit)]
     return form.list_history({name: _value(os.path.join(folder, name)) for name in shown}, limit)
 

@@ -531,6 +531,8 @@ def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) ->
     assert [row["id"] for row in rows[:2]] == ["2026-01-13-broken", "2026-01-12-abc123"]
     assert {"id", "goal", "status", "created"} <= rows[1].keys()
     assert len(cli.json("orchestrator", "history", "--limit", "3")["history"]) == 3
+    damaged = cli.ok("orchestrator", "history").out.splitlines()[0]
+    assert "damaged" in damaged and "holdfast doctor .claude/orchestrator-history/2" in damaged
     one = cli.json("orchestrator", "history", "2")
     assert (one["id"], one["goal"], one["complete"]) == ("2026-01-12-abc123", "Add login", False)
     told = cli.ok("orchestrator", "history", "2026-01-03").out

@@ -59,12 +59,17 @@ def run_history(options: Namespace, hf: Holdfast, screen: Screen) -> int | None:
     if options.which:
         return _tell_archived(rows[0], hf, screen)
     screen.answer({"history": rows})
-    shown = [(str(n), row["id"], row["status"], row["goal"]) for n, row in enumerate(rows, 1)]
-    screen.table(shown, right="0")
+    screen.table([(str(n), *_told(row)) for n, row in enumerate(rows, 1)], right="0")
     if not rows:
         screen.line("no session is archived here")
     screen.hint("one of them: ", "holdfast orchestrator history 1" if rows else "")
     return None
+
+
+def _told(row: dict[str, str]) -> tuple[str, str, str]:
+    if row["status"] or row["goal"]:
+        return row["id"], row["status"], row["goal"]
+    return row["id"], "damaged", f"holdfast doctor {shown_path(row['path'])}"
 
 
 def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:

@@ -447,6 +447,8 @@ def taking_up(folder: str, project: str, times: int) -> None:
     raw: list[float] = []
     for turn in range(times):
         home, paths = hooking.filled(os.path.join(folder, f"home{turn}"), project, PAYLOADS)
+        # The first backup is due in a new home; it comes once an hour, whatever is taken up.
+        write_file(os.path.join(home, "config.toml"), "backup_every_minutes = 0\n")
         with holdfast.open(home, cwd=project, trust_env=False) as hf:
             for act, into in ((partial(hooking.read_and_parse, paths), raw), (hf.ingest, ours)):
                 began = time.perf_counter()

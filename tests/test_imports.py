@@ -31,6 +31,8 @@ ALLOWED = {
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
     "layout.translate": "choice sha text model.* layout.*",
+    "layout.essay.form": "choice layout.*",
+    "layout.essay.write": "choice layout.*",
     "layout.*": "errors sha timing layout.*",
     # engine
     "clock": "errors sha",

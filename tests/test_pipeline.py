@@ -626,8 +626,6 @@ def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> N
     ours = {row.key for row in session._rows("attribute") if row.key.startswith("essay.")}
     ours = {k for k in ours if not k.startswith(("essay.source.", "essay.claim."))}
     assert ours <= known and len(ours) > 15
-    words = (choice.PUSHBACK, choice.DEFER_REASONS, choice.VOICE_MODES)
-    assert words == (form.PUSHBACK, form.DEFER_REASONS, form.VOICE_MODES)
 
 
 # -- logs and looking --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from holdfast import choice
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Layout, Tree, Where, essay, layout
 from holdfast.layout import stamps as clock
 from holdfast.layout.essay import LAYOUT, artifact, form, recover
@@ -754,7 +755,7 @@ def test_claims_that_are_gone_from_the_facts_stay_in_the_logs() -> None:
 )
 def test_a_reason_becomes_the_nearest_of_the_documents_words(reason: str, word: str) -> None:
     assert defer_reason(reason) == word
-    assert word in form.DEFER_REASONS
+    assert word in choice.DEFER_REASONS
 
 
 @pytest.mark.req("S3-63", "S3-64", "S3-65", "S3-66", "S3-67", "S3-68")
@@ -803,7 +804,7 @@ claim_facts = st.lists(
         st.builds(
             ClaimFact,
             text=texts,
-            reason=st.sampled_from(form.DEFER_REASONS),
+            reason=st.sampled_from(choice.DEFER_REASONS),
             section=st.none() | indexes,
             paragraph=st.none() | indexes,
             resolved=st.booleans(),

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
+from holdfast.choice import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
 from holdfast.layout import Tree, Where, words
 from holdfast.layout.value import mapping, sequence
 
@@ -60,20 +61,8 @@ SECTIONED = (3, 4)
 
 SESSION_STATUSES = ("in_progress", "paused", "completed", "abandoned")
 UNIT_STATUSES = ("not_started", "in_progress", "completed", "needs_review")
-PUSHBACK = ("full", "light", "minimal")
 CLAIM_TYPES = ("argument", "explainer", "prediction", "hybrid")
 AUDIENCES = ("general", "semi-technical", "expert")
-VOICE_MODES = ("profile", "sample", "hybrid")
-FACT_CHECKS = (
-    "verified",
-    "partial",
-    "contested",
-    "unverified",
-    "deferred",
-    "common_knowledge",
-    "personal",
-)
-DEFER_REASONS = ("timeout", "service_unavailable", "no_results")
 OVERRIDE = "override"
 IMPACTS = ("minor", "moderate", "major")
 

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.choice import DEFER_REASONS
 from holdfast.layout import Tree, Where, stamps, words
 from holdfast.layout.essay.form import (
     ARGUMENTS,
-    DEFER_REASONS,
     FIELDS,
     FINAL,
     ID,

@@ -14,6 +14,8 @@ A step without an `id` is known by its title alone: `pending_tasks` is a list of
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
 
@@ -222,3 +224,24 @@ def _default(field: Any) -> Any:
     if field.required:
         return NODEFAULT
     return field.default if field.default is not NODEFAULT else field.default_factory()
+
+
+Key = Callable[[Any, bool], Hashable]
+"""What a record is known by, or None for "not by this"; told whether it is of the new side."""
+
+
+def paired(old: Sequence[Any], new: Sequence[Any], keys: Sequence[Key]) -> dict[int, int]:
+    """Which new record is which old one, by the first key that tells; equal ones in order."""
+    pairs: dict[int, int] = {}
+    for key in keys:
+        if len(pairs) == len(new):
+            break
+        used, free = set(pairs.values()), defaultdict[Hashable, deque[int]](deque)
+        for at, record in enumerate(old):
+            if at not in used:
+                free[key(record, False)].append(at)
+        for at, record in enumerate(new):
+            known = None if at in pairs else key(record, True)
+            if known is not None and free[known]:
+                pairs[at] = free[known].popleft()
+    return pairs

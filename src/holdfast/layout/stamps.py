@@ -69,6 +69,11 @@ def write(
     return _write(moment, _zone(zone), between, sign, digits, zone)
 
 
+def first(*moments: int | None) -> int:
+    """The first moment that is known."""
+    return next(moment for moment in moments if moment is not None)
+
+
 def is_naive(text: object) -> bool:
     """Whether a stamp says no zone."""
     match = _STAMP.match(text) if isinstance(text, str) else None

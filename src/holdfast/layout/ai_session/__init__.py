@@ -2,6 +2,7 @@
 
     read        files → facts, and how the files are named      write     facts → files
     check       departures from the contract                    rescue    what damaged files say
+    log         which lines the log lacks
 
 Here they become a `Layout`, with what only this layout shows: the status report and the folder's
 README.
@@ -21,16 +22,10 @@ from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Wh
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.check import check_update
+from holdfast.layout.ai_session.log import without_news
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
-from holdfast.layout.ai_session.write import (
-    files,
-    put,
-    recreate,
-    refuses,
-    unwritten,
-    without_news,
-)
+from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
 from holdfast.layout.value import mapping
 

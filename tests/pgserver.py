@@ -79,6 +79,11 @@ class PgServer:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     def start(self) -> None:
+        self.start_only()
+        self._wait()
+
+    def start_only(self) -> None:
+        """Start it, for who cannot be let in."""
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -92,7 +97,6 @@ class PgServer:
                 preexec_fn=end_with_parent,
                 **self._as,
             )
-        self._wait()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 60

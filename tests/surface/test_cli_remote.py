@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import StoreFailed
 from holdfast.remote.folder import FolderRemote
 from tests.surface.support import Cli
 
@@ -220,6 +221,31 @@ def test_who_watches_is_told_what_is_new_and_of_a_fault_once(
     assert lines[0].endswith("1 event pushed") and lines[-1].endswith("nothing new"), "it is back"
     assert len(lines) == 2 and " ".join(told.err.split()).count("is not there now") == 1
     assert told.err.count("looked; next in 7 seconds") == 6
+
+
+def test_who_watches_waits_for_a_store_that_is_away(
+    cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    naps: list[float] = []
+
+    def sleep(_: object, seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 4:
+            raise KeyboardInterrupt
+
+    def sync(*_: object, **__: object) -> list[object]:
+        if len(naps) == 2:
+            return []
+        away = StoreFailed("the connection to postgresql://db was lost")
+        away.retryable = True
+        raise away
+
+    monkeypatch.setattr("holdfast.clock.Clock.sleep", sleep)
+    monkeypatch.setattr("holdfast.home.Holdfast.sync", sync)
+    told = cli("sync", "--watch", "--every", "7")
+    assert told.code == 130 and naps == [1, 1, 7, 1]
+    assert told.err.count("was lost: waiting for it; Ctrl-C ends this") == 2, "once each time"
 
 
 def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> None:

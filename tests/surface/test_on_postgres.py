@@ -5,12 +5,18 @@ They are those tests, imported; what is different here is the home they get.
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.surface.support import Cli
+from tests.pgserver import PgServer
+from tests.surface.support import Cli, command
 from tests.surface.test_cli_brief import (
     test_after_the_death_of_an_agent_resume_exits_7,
     test_brief_changes_nothing_and_resume_records_it,
@@ -119,3 +125,71 @@ def test_without_the_driver_one_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "psycopg", None)
     told = cli("status")
     assert told.code == 2 and "pip install 'holdfast[postgres]'" in told.err
+
+
+# -- a server that goes away while its log is followed ------------------------------------------
+
+
+@pytest.fixture
+def follower(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, pg_server: PgServer
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Someone who follows a session, and has been told of its beginning."""
+    monkeypatch.setenv("HOLDFAST_STORE", f"{pg_server.url}&schema=followed")
+    monkeypatch.setenv("HOLDFAST_BUSY_TIMEOUT", "0.3")
+    cli.start("Add login")
+    argv = [*command(), "log", "--follow", "--json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe) as child:
+        assert _told(child)["kind"] == "session.started"
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def _told(child: subprocess.Popen[bytes]) -> dict[str, object]:
+    assert child.stdout is not None
+    assert select.select([child.stdout], [], [], 60)[0]
+    found = json.loads(child.stdout.readline())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_who_follows_waits_for_a_server_that_is_away_and_goes_on_where_it_was(
+    cli: Cli, follower: subprocess.Popen[bytes], pg_server: PgServer
+) -> None:
+    assert follower.stderr is not None and follower.stdout is not None
+    for text in ("first", "second"):
+        pg_server.stop()
+        try:
+            told = follower.stderr.readline()
+            assert b"waiting for it; Ctrl-C ends this" in told and b"postgresql://" in told
+            assert not select.select([follower.stderr, follower.stdout], [], [], 3)[0]  # once
+        finally:
+            pg_server.start()
+        cli.ok("note", text)
+        event = _told(follower)
+        assert (event["kind"], event["data"]) == ("note.added", {"text": text})
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate(timeout=30)
+    assert (follower.returncode, out, err) == (130, b"", b"")
+
+
+def test_who_follows_is_told_when_the_server_lets_them_in_no_more(
+    follower: subprocess.Popen[bytes], pg_server: PgServer
+) -> None:
+    pg_server.stop()
+    hba = pg_server.folder / "data" / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text("local all nobody trust\n")
+    try:
+        pg_server.start_only()
+        out, _ = follower.communicate(timeout=60)
+    finally:
+        hba.write_text(before)
+        pg_server.stop()
+        pg_server.start()
+    told = json.loads(out)["error"]
+    assert follower.returncode == 1 and not told["retryable"]
+    assert "pg_hba.conf" in told["hint"], told

@@ -7,19 +7,21 @@ import time
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.screen import VERSION
 from holdfast.cli.words import about, word_of
+from holdfast.errors import HoldfastError
 from holdfast.text import fit, one_line, person_title, shorten, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
 
     from holdfast.cli.screen import Part, Screen
     from holdfast.home import Holdfast
+    from holdfast.session import Session
     from holdfast.timeline import LogLine
 
-_POLL_SECONDS = 2.0
+_POLL_SECONDS, _PAUSE_SECONDS = 2.0, 1.0
 _WHO, _WORD, _LEAST, _DEVICE = 12, 11, 16, 12
 _PERSON, _NARROW, _ROOMY = 32, 18, 100
 _GOAL = 50
@@ -43,31 +45,62 @@ def _log_arguments(parser: Parser) -> None:
 
 
 def run_log(options: Namespace, hf: Holdfast, screen: Screen) -> None:
-    session, full = hf.current(), options.full
+    session, told = hf.current(), _Told(hf, screen, options.full)
     if not options.follow:
         screen.long()
-    last = _tell(session.log(limit=options.n or -1, full=full), hf, screen, full=full)
-    while options.follow:
+    told.tell(session.log(limit=options.n or -1, full=options.full))
+    if options.follow:
+        _follow(session, told, screen)
+
+
+def _follow(session: Session, told: _Told, screen: Screen) -> NoReturn:
+    def look() -> None:
+        if session.follow(told.last, _POLL_SECONDS):
+            told.tell(session.log(after=told.last, full=told.full))
         screen.flush()
-        if session.follow(last, _POLL_SECONDS):
-            last = _tell(session.log(after=last, full=full), hf, screen, full=full, last=last)
+
+    screen.flush()
+    for_ever(look, told.hf, screen)
 
 
-def _tell(
-    lines: Iterable[LogLine], hf: Holdfast, screen: Screen, *, full: bool, last: int = 0
-) -> int:
-    """Print events; returns the number of the last one."""
-    from holdfast.timeline import plain_event
+def for_ever(act: Callable[[], None], hf: Holdfast, screen: Screen) -> NoReturn:
+    """Do it again and again. A store that may come back is waited for, which is said once."""
+    waits = False
+    while True:
+        try:
+            act()
+            waits = False
+        except HoldfastError as error:
+            if not error.retryable:
+                raise
+            if not waits:
+                screen.complain(f"{error.what}: waiting for it; Ctrl-C ends this")
+            waits = True
+            hf.clock.sleep(_PAUSE_SECONDS)
 
-    now, room = hf.clock.now(), _room_for_devices(hf, screen)
-    for line in lines:
-        last = line.event.seq
-        if screen.json:
-            screen.object({"holdfast": VERSION, **plain_event(line)})
-        else:
-            for parts in _lines(line, _head(line, now, hf, room), screen, full=full):
-                screen.line(*parts)
-    return last
+
+class _Told:
+    """What was printed of a log: `last` is the number of the last event, also if more was to be."""
+
+    def __init__(self, hf: Holdfast, screen: Screen, full: bool) -> None:
+        self.hf, self.full, self.last = hf, full, 0
+        self._screen = screen
+
+    def tell(self, lines: Iterable[LogLine]) -> None:
+        now, room = self.hf.clock.now(), _room_for_devices(self.hf, self._screen)
+        for line in lines:
+            self._tell_one(line, now, room)
+            self.last = line.event.seq
+
+    def _tell_one(self, line: LogLine, now: int, room: int) -> None:
+        from holdfast.timeline import plain_event
+
+        if self._screen.json:
+            self._screen.object({"holdfast": VERSION, **plain_event(line)})
+            return
+        head = _head(line, now, self.hf, room)
+        for parts in _lines(line, head, self._screen, full=self.full):
+            self._screen.line(*parts)
 
 
 def _room_for_devices(hf: Holdfast, screen: Screen) -> int:

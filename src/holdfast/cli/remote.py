@@ -236,12 +236,14 @@ def _moved(travel: Travel, options: Namespace, screen: Screen) -> list[Report]:
 
 def _watch(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> NoReturn:
     """Sync again and again, and say what is new: what moved, and what went wrong since."""
-    from holdfast.cli.log import when
+    from holdfast.cli.log import for_ever, when
 
     every = options.every or hf.settings.sync_seconds or 10
     screen.hint(f"every {plural(every, 'second')}; to end it: ", "Ctrl-C")
     before = ""
-    while True:
+
+    def look() -> None:
+        nonlocal before
         reports = _moved(travel, options, screen)
         screen.answer({"remotes": [_report_values(one) for one in reports]})
         now, wrong = when(hf.clock.now(), hf.clock.now()), str([one.worst for one in reports])
@@ -253,6 +255,8 @@ def _watch(travel: Travel, options: Namespace, hf: Holdfast, screen: Screen) -> 
         screen.flush()
         screen.progress(f"{now} looked; next in {plural(every, 'second')}")
         hf.clock.sleep(every)
+
+    for_ever(look, hf, screen)
 
 
 def _sessions(hf: Holdfast, *, or_there: bool = False) -> list[str]:

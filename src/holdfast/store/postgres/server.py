@@ -229,12 +229,17 @@ class Server:
         return self.gone(error)
 
     def gone(self, error: BaseException | None) -> StoreFailed:
-        return StoreFailed(
+        """The connection was lost; who can wait may try again, unless the server refuses."""
+        said = self.place.clean(str(error or ""))
+        refused = _refusal(said)
+        told = StoreFailed(
             f"the connection to {self.place.shown} was lost",
-            why=self.place.clean(str(error or "")),
-            hint="see whether the server runs, then repeat the command: with its --key it counts"
-            " once",
+            why=said,
+            hint=f"{refused or 'see whether the server runs'}, then repeat the command: with its"
+            " --key it counts once",
         )
+        told.retryable = not refused
+        return told
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -326,11 +331,11 @@ class Server:
 
     def _unreachable(self, error: psycopg.Error) -> HoldfastError:
         said = self.place.clean(str(error))
-        kind, what, hint = StoreFailed, f"{self.place.shown} cannot be reached", _REACH
-        for sign, told in _REFUSALS:
-            if sign in said:
-                hint = told
-        return kind(what, why=said, hint=hint, operation="connect", file=self.place.shown)
+        hint = next((told for sign, told in (*_REFUSALS, *_FULL) if sign in said), _REACH)
+        what = f"{self.place.shown} cannot be reached"
+        told = StoreFailed(what, why=said, hint=hint, operation="connect", file=self.place.shown)
+        told.retryable = not _refusal(said)
+        return told
 
 
 _IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -358,9 +363,17 @@ def _hush() -> None:
         getLogger("psycopg").addHandler(NullHandler())
 
 
-def _is_down(error: psycopg.Error) -> bool:
+def _is_down(error: psycopg.Error | str) -> bool:
     """Whether nobody listens where the server should, as while it restarts."""
     return any(sign in str(error) for sign in ("Is the server running", "onnection refused"))
+
+
+def _refusal(said: str) -> str:
+    """What helps where a server was there and did not let us in; "" if it may do so later.
+
+    Of several hosts one may refuse because another, that is down, is the one to ask.
+    """
+    return "" if _is_down(said) else next((told for sign, told in _REFUSALS if sign in said), "")
 
 
 _REACH = "see that the server runs and the URL is right: holdfast config store"
@@ -368,6 +381,15 @@ _REFUSALS = (
     ("password", "give the password by PGPASSWORD or ~/.pgpass, or in the URL"),
     ("does not exist", "make the database or the role first: createdb, createuser"),
     ("no pg_hba.conf entry", "let this host in: pg_hba.conf on the server"),
+    ("pg_hba.conf rejects", "let this host in: pg_hba.conf on the server"),
+    ("authentication failed", "see how this user may log in: pg_hba.conf on the server"),
+    ("not permitted to log in", "let the role log in: ALTER ROLE … LOGIN"),
+    ("permission denied", "let the role connect: GRANT CONNECT ON DATABASE …"),
+    ("not currently accepting", "let the database be connected to: ALTER DATABASE …"),
+    ("certificate verify failed", "see which certificate the server shows: sslrootcert, sslmode"),
+    ("does not support SSL", "let the server speak TLS, or see sslmode in the URL"),
+)
+_FULL = (
     ("too many clients", "try again, or raise max_connections"),
     ("remaining connection slots", "try again, or raise max_connections"),
 )

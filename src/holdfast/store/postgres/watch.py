@@ -13,7 +13,7 @@ import psycopg
 
 from holdfast.errors import HoldfastError
 from holdfast.store.postgres.append import NOTICED, channel
-from holdfast.store.postgres.server import Lost
+from holdfast.store.postgres.server import Lost, is_lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def _listening(
     store: PostgresStore, server: Server, watcher: tuple[str, str, float]
 ) -> Connection | None:
     name = channel(server.place.schema)
-    connection = server.borrow()
+    try:
+        connection = server.borrow()
+    except Lost:
+        return None  # who looks again finds out
     try:
         connection.execute(f"LISTEN {name}")
         if store.hears_itself is None:
@@ -94,7 +97,11 @@ def _listening(
             server.use(lambda other: other.execute("SELECT pg_notify(%s, '')", (name,)))
             store.hears_itself = any(connection.notifies(timeout=_ECHO, stop_after=1))
         connection.execute(server.sql(_ENLIST), watcher)
-    except (psycopg.Error, Lost, HoldfastError):
+    except (psycopg.Error, Lost, HoldfastError) as error:
+        if isinstance(error, Lost) or (isinstance(error, psycopg.Error) and is_lost(error)):
+            # A connection that broke says nothing of whether the next one hears.
+            _stop(server, connection, watcher[1])
+            return None
         store.hears_itself = False
     if not store.hears_itself:
         store.capabilities.notifies = False

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import Unreachable
 from holdfast.home import Holdfast
+from holdfast.remote.folder import FolderRemote
 from holdfast.store.remotes import Known, Remotes
 from holdfast.travel import reach
 from tests.remote.people import World
@@ -105,3 +106,27 @@ def test_what_could_not_be_reached_is_told_once_for_all_remotes(
     ann.store.remotes.add("stick", f"folder:{world.folder}/not/there", "", 1)
     stick, usb = sorted(ann.sync(), key=lambda one: one.remote)
     assert isinstance(stick.error, Unreachable) and usb.error is None
+
+
+def test_what_stops_a_visit_is_told_and_not_what_it_stopped(
+    ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One session finds the remote gone while another is still under way."""
+    ann.start("Another", id="another")
+    first, gone = Event(), Event()
+    put = FolderRemote.put
+
+    def leave(self: FolderRemote, name: str, data: bytes) -> bool:
+        if not name.startswith("s/"):
+            return put(self, name, data)
+        if not first.is_set():
+            first.set()
+            assert gone.wait(10)
+            Event().wait(0.3)
+            return put(self, name, data)
+        gone.set()
+        raise Unreachable("the stick was pulled out")
+
+    monkeypatch.setattr(FolderRemote, "put", leave)
+    (report,) = ann.sync()
+    assert isinstance(report.error, Unreachable)

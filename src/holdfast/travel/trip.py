@@ -1,7 +1,7 @@
 """A trip: what all exchanges of one visit to a remote share.
 
 It moves bytes and counts them, keeps a few transfers under way at a time, and begins nothing
-more once the user said stop.
+more once it is stopped: by the user, or because the remote is gone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ Obey = Callable[[str], Callable[[], object]]
 
 G = TypeVar("G")
 T = TypeVar("T")
+
+
+class Stopped(KeyboardInterrupt):
+    """An exchange ends because of what happened to another."""
 
 
 class Trip:
@@ -58,7 +62,8 @@ class Trip:
         self.obey = obey
         self.own = journal.store.devices()
         """Every id that this home wrote under."""
-        self.stopped = False
+        self.stopped: BaseException | None = None
+        """Why nothing more is begun, if so."""
         self._hashes: dict[str, set[str]] = {}
         sha.expect_much()
 
@@ -104,10 +109,13 @@ class Trip:
         if hear := getattr(self._tell, "done", None):
             hear(way, events)
 
+    def stop(self, why: BaseException) -> None:
+        self.stopped = self.stopped or why
+
     def go_on(self) -> None:
-        """Nothing new is begun once the user said stop."""
+        """Nothing new is begun once the user said stop, or nothing can be reached."""
         if self.stopped:
-            raise KeyboardInterrupt
+            raise Stopped from self.stopped
 
     def side_by_side(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
         """The results of calls that wait for the remote, in their order, a few at a time."""

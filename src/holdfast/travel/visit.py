@@ -39,7 +39,7 @@ from holdfast.travel.reach import Answer, as_they_answer, reached
 from holdfast.travel.remotes import by_place, meant, require_format
 from holdfast.travel.session_keys import ELSEWHERE, Identity, SessionKeys
 from holdfast.travel.taking import Taking
-from holdfast.travel.trip import PATIENCE, Trip
+from holdfast.travel.trip import PATIENCE, Stopped, Trip
 from holdfast.travel.turning import Turning
 
 SIDE_BY_SIDE = 4
@@ -266,11 +266,13 @@ class _Visit:
                 for session, there in found.items():
                     waiting.append(threads.submit(self._exchange, trip, session, *there))
                 return [self._done(one.result()) for one in waiting]
-            except BaseException:
+            except BaseException as error:
                 # The user said stop, or nothing can be reached: begin nothing more.
-                trip.stopped = True
+                trip.stop(error)
                 for one in waiting:
                     one.cancel()
+                if isinstance(error, Stopped) and trip.stopped:
+                    raise trip.stopped from trip.stopped.__cause__
                 raise
 
     def _done(self, moved: Moved) -> Moved:
@@ -294,8 +296,8 @@ class _Visit:
             if self._manner.doubt or self._manner.believe:
                 exchange.doubt(self._manner.doubt, believe=self._manner.believe)
             self._move(exchange)
-        except Unreachable:
-            trip.stopped = True
+        except Unreachable as error:
+            trip.stop(error)
             raise
         except HoldfastError as error:
             if isinstance(error, Tampered) and not error.hint:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event, Thread
 
 import pytest
 
 from holdfast.errors import Unreachable
 from holdfast.home import Holdfast
+from holdfast.remote import Object
 from holdfast.remote.folder import FolderRemote
 from holdfast.store.remotes import Known, Remotes
+from holdfast.testing.storage import MemoryRemote
 from holdfast.travel import reach
 from tests.remote.people import World
 
@@ -130,3 +132,47 @@ def test_what_stops_a_visit_is_told_and_not_what_it_stopped(
     monkeypatch.setattr(FolderRemote, "put", leave)
     (report,) = ann.sync()
     assert isinstance(report.error, Unreachable)
+
+
+def test_a_remote_that_hangs_in_the_middle_of_its_visit_waits_for_the_others(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answered first, and is asked once more when the others were visited."""
+    stick = world.folder / "stick"
+    stick.mkdir()
+    ann.store.remotes.add("stick", f"folder:{stick}", "", 1)
+    goes_on, visited = Event(), list[str]()
+    put, done = FolderRemote.put, Remotes.synced
+
+    def hang(self: FolderRemote, name: str, data: bytes) -> bool:
+        if "stick" in self.address and name.startswith("s/"):
+            assert goes_on.wait(30), "nobody else was visited"
+        return put(self, name, data)
+
+    def synced(self: Remotes, known: Known, now: int, result: str, error: str) -> None:
+        visited.append(f"{known.name} {result}")
+        goes_on.set()
+        done(self, known, now, result, error)
+
+    def asked_in_turn(found: Sequence[Known]) -> Iterator[tuple[Known, reach.Answer]]:
+        yield from ((one, reach.reached(one)) for one in found)
+
+    monkeypatch.setattr(FolderRemote, "put", hang)
+    monkeypatch.setattr(Remotes, "synced", synced)
+    monkeypatch.setattr("holdfast.travel.visit.as_they_answer", asked_in_turn)
+    monkeypatch.setattr("holdfast.travel.reach.WHILE_OTHERS_WAIT", 0.3)
+    first, second = ann.sync()
+    assert visited == ["usb done", "stick done"]
+    assert (first.remote, second.remote, first.worst, second.worst) == ("stick", "usb", None, None)
+    assert first.up == second.up == 2 and second.waiting == first.waiting == 0
+
+
+def test_a_list_that_comes_slowly_is_no_remote_that_hangs() -> None:
+    class Slow(MemoryRemote):
+        def list(self, prefix: str) -> Iterator[Object]:
+            for one in super().list(prefix):
+                Event().wait(0.1)
+                yield one
+
+    slow = Slow({f"s/{n}": b"x" for n in range(8)})
+    assert len(list(reach.Hasty(slow, 0.5).list(""))) == 8

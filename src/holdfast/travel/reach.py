@@ -1,17 +1,21 @@
 """A remote of this home, opened as what is remembered of it demands.
 
 One that was in use before must show its mark: a mount point without its stick is not begun anew.
-One that proved to be careless is handled with care.
+One that proved to be careless is handled with care. While others wait for their turn nobody waits
+long for one that hangs: it is set aside, and visited when they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from threading import Thread
+from typing import TypeVar
 
 from holdfast.errors import NotThere, Tampered
-from holdfast.remote import FORMAT, Probe, Remote, names, open_remote
+from holdfast.remote import FORMAT, Object, Probe, Remote, names, open_remote
 from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known
 
@@ -65,6 +69,70 @@ def _asked(known: Known) -> Answer:
     except BaseException as error:
         return error
     return remote
+
+
+WHILE_OTHERS_WAIT = 3.0
+"""How many seconds a remote may take to do nothing at all, while there are others to visit."""
+
+T = TypeVar("T")
+
+
+class SetAside(Exception):
+    """A remote hangs, and others wait: it comes after them."""
+
+
+class Hasty(Remote):
+    """A remote that is set aside when none of its calls gets on for so many seconds.
+
+    A call that hangs cannot be ended, so each is made in a thread for which nobody waits. What
+    comes of it later is as good as what comes of a visit that dies: names end in a hash of what
+    they hold.
+    """
+
+    def __init__(self, inner: Remote, seconds: float) -> None:
+        self.inner, self._seconds = inner, seconds
+        self.address, self.backend = inner.address, inner.backend
+        self._moved = time.monotonic()
+        self._is_aside = False
+
+    def list(self, prefix: str) -> Iterator[Object]:
+        return iter(self._call(lambda: [self._passed(one) for one in self.inner.list(prefix)]))
+
+    def get(self, name: str) -> bytes:
+        return self._call(lambda: self.inner.get(name))
+
+    def put(self, name: str, data: bytes) -> bool:
+        return self._call(lambda: self.inner.put(name, data))
+
+    def delete(self, name: str) -> None:
+        self._call(lambda: self.inner.delete(name))
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _passed(self, one: T) -> T:
+        self._moved = time.monotonic()
+        return one
+
+    def _call(self, act: Callable[[], T]) -> T:
+        if self._is_aside:
+            raise SetAside
+        done = self._passed(Future[T]())
+        done.add_done_callback(self._passed)
+        Thread(target=_settle, args=(done, act), name=f"call {self.address}", daemon=True).start()
+        while not done.done() and (left := self._moved + self._seconds - time.monotonic()) > 0:
+            wait([done], left)  # another call may get on meanwhile
+        if not done.done():
+            self._is_aside = True
+            raise SetAside
+        return done.result()
+
+
+def _settle(done: Future[T], act: Callable[[], T]) -> None:
+    try:
+        done.set_result(act())
+    except BaseException as error:
+        done.set_exception(error)
 
 
 def told(probe: Probe) -> str:

@@ -9,7 +9,7 @@ by it, and what was recorded waits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from typing import NamedTuple
@@ -30,12 +30,13 @@ from holdfast.home import Holdfast
 from holdfast.remote import Object, Remote, names
 from holdfast.store.remotes import LEFT, Known
 from holdfast.text import clean_id, plural
+from holdfast.travel import reach
 from holdfast.travel.alone import alone
 from holdfast.travel.circling import Circling, as_now, identity
 from holdfast.travel.exchange import Exchange, Moved
 from holdfast.travel.joining import Joining
 from holdfast.travel.pushing import Pushing
-from holdfast.travel.reach import Answer, as_they_answer, reached
+from holdfast.travel.reach import Answer, Hasty, SetAside, as_they_answer, reached
 from holdfast.travel.remotes import by_place, meant, require_format
 from holdfast.travel.session_keys import ELSEWHERE, Identity, SessionKeys
 from holdfast.travel.taking import Taking
@@ -104,7 +105,8 @@ def visit_all(
 ) -> list[Report]:
     """Visit the remotes meant, one after the other, as they answer.
 
-    One that cannot be reached stops no other, and one that hangs comes last.
+    One that cannot be reached stops no other. One that hangs comes last: it is left where it is,
+    which is no more than a visit that dies, and begun anew when the others were visited.
     """
     if (manner.doubt or manner.believe) and not manner.sessions:
         hint = "holdfast pull --session SESSION --doubt WHO"
@@ -113,12 +115,23 @@ def visit_all(
     me = _opened(home, found)
     if len(found) == 1:
         return [_visited(home, found[0], lambda: visit(home, found[0], manner, tell=tell, me=me))]
-    reports = {}
-    for known, answer in as_they_answer(found):
-        # What one remote tells of our devices is known at the next.
-        turn = _Turn(home, known, manner, tell, answer)
-        reports[known.name] = _visited(home, known, turn.visit)
+    turns = (_Turn(home, known, manner, tell, answer) for known, answer in as_they_answer(found))
+    reports = _in_turn(turns, len(found))
     return [reports[one.name] for one in found]
+
+
+def _in_turn(turns: Iterable[_Turn], count: int) -> dict[str, Report]:
+    """What one remote tells of our devices is known at the next."""
+    reports: dict[str, Report] = {}
+    aside: list[_Turn] = []
+    for number, turn in enumerate(turns, 1):
+        try:
+            act = turn.visit if number == count else turn.visit_hastily
+            reports[turn.known.name] = _visited(turn.home, turn.known, act)
+        except SetAside:
+            aside.append(turn)
+    again = {one.known.name: _visited(one.home, one.known, one.visit_anew) for one in aside}
+    return reports | again
 
 
 def _opened(home: Holdfast, found: Sequence[Known]) -> Identity:
@@ -147,13 +160,21 @@ class _Turn(NamedTuple):
     tell: Tell | None
     answer: Answer
 
-    def visit(self) -> Report:
+    def visit(self, seconds: float = 0.0) -> Report:
         if isinstance(self.answer, Remote):
             with closing(self.answer) as remote:
-                return visit(self.home, self.known, self.manner, tell=self.tell, remote=remote)
+                there = Hasty(remote, seconds) if seconds else remote
+                return visit(self.home, self.known, self.manner, tell=self.tell, remote=there)
         if isinstance(self.answer, HoldfastError):
             _failed(self.home, self.known, self.answer)
         raise self.answer
+
+    def visit_hastily(self) -> Report:
+        """While others wait; `SetAside` if it hangs."""
+        return self.visit(reach.WHILE_OTHERS_WAIT)
+
+    def visit_anew(self) -> Report:
+        return visit(self.home, self.known, self.manner, tell=self.tell)
 
 
 def visit(

@@ -153,6 +153,11 @@ class Layout(Protocol):
         """The same session in today's form of the layout."""
         return tree
 
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """The files with what the document requires and what was there `before`, and where in
+        them it was taken out."""
+        return tree, []
+
     def reading(self, tree: Tree, where: Where) -> Reading: ...
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...

@@ -32,7 +32,7 @@ Kept = Callable[[str], Sequence[str]]
 
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
-_LONGEST = 2000
+LONGEST = 2000
 _TIMES = ("started_at", "ended_at")
 _FEW = 16
 _CLEAR = 0.5
@@ -73,7 +73,7 @@ def changes(
     residue += _unsaid(before, after, today, merged, now, made)
     # Whoever writes a file notes when; that two did is no contradiction.
     contested = [".".join(map(str, path)) for path in conflicts if path != ("updated_at",)]
-    return Changes(made, contested, "; ".join(filter(None, residue))[:_LONGEST])
+    return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:

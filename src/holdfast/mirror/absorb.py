@@ -22,7 +22,7 @@ from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import Changes, changes, nearest, was_read
+from holdfast.layout.threeway import LONGEST, Changes, changes, nearest, was_read
 from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,
@@ -137,15 +137,16 @@ class Absorber:
         return said
 
     def _owed(self, binding: Binding, look: Look) -> Look | None:
-        """What an edit would have made of our newest rendering; None if it was made from that."""
+        """What an edit would have made of our newest rendering, and with what may not be taken
+        out of it; None if that is what it says."""
         said = self._desk.bound.said(binding, look.name)
         newest, near = self._looker.newest(binding, look), nearest(look.data or b"", said)
-        if newest is None or near is None or near == newest.document.data or look.read is None:
+        if newest is None or near is None or look.read is None:
             return None
-        older = parsed(look.name, near).value
-        if was_read(newest.value, older, look.value):
-            return None
-        value, _ = trees.merge(older, look.value, newest.value)
+        older, value = parsed(look.name, near).value, look.value
+        if near != newest.document.data and not was_read(newest.value, older, value):
+            value, _ = trees.merge(older, value, newest.value)
+        value = self._whole(binding, look, value)
         document = look.read.document.rewritten(value)
         if document.data == look.data:
             return None
@@ -169,17 +170,27 @@ class Absorber:
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         clean, kept = self._desk.without_secrets, self._desk.journal.remains
+        theirs, gone = lens.whole(theirs, base, where)
         found = changes(lens, clean(base), clean(theirs), now, where, kept)
+        lost = [f"{place} was taken out" for place in gone]
+        found.residue = "; ".join(filter(None, (found.residue, *lost)))[:LONGEST]
         with self._desk.store.view(binding.session) as view:
             found.moves = by_known_names(found.moves, self._desk.journal.state(view))
         return found
+
+    def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
+        """What a file says, with what our newest rendering has of it and it may not be without."""
+        newest, where = self._looker.newest(binding, look), self._desk.surroundings(binding)
+        before = {look.name: newest.value} if newest else {}
+        made, _ = lens_of(binding.layout).whole({look.name: value}, before, where)
+        return made[look.name]
 
     def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:
         """What the file said when the editor read it, as far as we can tell."""
         if kind_of(look.name) == "jsonl":
             return self._base_of_log(look, now, where)
         near = nearest(look.data or b"", self._desk.bound.said(binding, look.name))
-        return None if near is None else parsed(look.name, near).value
+        return None if near is None else self._whole(binding, look, parsed(look.name, near).value)
 
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
         """The lines that were there before: as many as we know, and what the journal has of all

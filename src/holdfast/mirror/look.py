@@ -266,6 +266,9 @@ class Looker:
         native = lens.get(tree, where).native_id if main in tree else ""
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="holdfast layouts")
+        # Who left out what another version has wrote into our file all the same.
+        known = ((look.name, self.newest(binding, look)) for look in looks)
+        tree, _ = lens.whole(tree, {name: read.value for name, read in known if read}, where)
         if not (reading := lens.reading(tree, where)).writable:
             raise Suspended(f"version {reading.version or reading.generation} is not written by us")
 

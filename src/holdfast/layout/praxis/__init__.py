@@ -88,6 +88,9 @@ class Praxis(Layout):
             made[view.name] = writing.upgraded(view, where)
         return made
 
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return checks.whole(tree, before, where)
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         view = View(tree, where)
         return Reading(

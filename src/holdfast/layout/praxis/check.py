@@ -16,6 +16,7 @@ from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, stamps
 from holdfast.layout.praxis.read import View, by_phase, verdict_of
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
+from holdfast.layout.value import copied, mapping
 
 LEGACY_WARNING = "Legacy session format, limited resumption context"
 
@@ -52,6 +53,45 @@ def _in(view: View, f: Finding) -> Finding:
 
 def _tell(code: str, severity: str, where: str, requirement: str, message: str) -> Finding:
     return Finding(code, severity, message, "", where, requirement)
+
+
+# -- what may not be taken out -------------------------------------------------------------------
+
+
+def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+    """A session file with the required keys that it had before, and which of them were gone.
+
+    What is required is what is found missing. A program that knows only the first generation
+    leaves out the very sections that show it is of another, so these come first.
+    """
+    was, now = View(before, where), View(tree, where)
+    if not (was.doc and now.doc and was.redesigned):
+        return tree, []
+    doc: dict[str, Any] = copied(now.doc)
+    told = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
+    found = findings({now.name: doc}, where, strict=True)
+    told += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
+    return ({**tree, now.name: doc}, told) if told else (tree, [])
+
+
+_LACKS = ("missing-field", "wrong-type", "bad-timestamp", "completed-without-end")
+
+
+def _put_back(doc: dict[str, Any], before: dict[str, Any], path: str) -> bool:
+    """Give a key that is not there, or null, the value that it had, in the place that it had."""
+    *way, key = path.split(".")
+    for name in way:
+        doc, before = mapping(doc.get(name)), mapping(before.get(name))
+    is_there = key in doc and (doc[key] is not None or before.get(key) is None)
+    # An entry that says something else now is another one: nothing of the former belongs to it.
+    is_other = len(way) > 1 and any(doc[name] != before.get(name) for name in doc if name != key)
+    if is_there or key not in before or is_other:
+        return False
+    later = set(list(before)[list(before).index(key) :])
+    behind = next((at for at, name in enumerate(doc) if name in later), len(doc))
+    moved = {name: doc.pop(name) for name in list(doc)[behind:]}
+    doc.update({key: None} | moved | {key: copied(before[key])})
+    return True
 
 
 # -- fields and their types ------------------------------------------------------------------------

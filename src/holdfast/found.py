@@ -195,7 +195,8 @@ def reading_of(find: Find, where: Where) -> Reading:
     reading = find.lens.reading(find.tree, where)
     if reading.writable and carry.travels(find.tree):
         # The layout's word may stand for several, of which the one meant travels beside it.
-        return replace(reading, status=find.facts(where).status)
+        status = find.facts(where).status
+        return replace(reading, status=status, complete=reading.complete and status == "completed")
     return reading
 
 

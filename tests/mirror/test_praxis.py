@@ -126,3 +126,20 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
     now = project.read()
     assert now["lifecycle"]["completed"] is True and now["current_phase"] == 5
     assert now["workflow_structure"]["total_phases"] == 6 and "5" in now["phase_artifacts"]
+
+
+# -- after the end ---------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S1-16")
+def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_complete(
+    make: Make,
+) -> None:
+    project = in_phases(make, done=6)
+    project.session.reopen(because="one more look")
+    (one,) = found.find(str(project.place))
+    report = found.check(one, Where(), strict=True)
+    assert report.findings == []
+    assert (report.reading.status, report.reading.complete) == ("active", False)
+    project.edit(lambda v: v.pop("holdfast"))
+    assert codes(project) == ["complete-not-flagged"]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
-from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, stamps
+from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, carry, layout, stamps
 from holdfast.layout.praxis.read import View, by_phase, verdict_of
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
@@ -382,7 +382,7 @@ def _flags(view: View) -> Iterator[Finding]:
     if not view.redesigned or not flags:
         return
     flagged = flags.get("completed") is True
-    if view.complete and not flagged:
+    if view.complete and not flagged and not _goes_on(view):
         what = "all phases are completed, but the flag does not say so"
         yield _tell("complete-not-flagged", WARNING, "lifecycle.completed", "S1-16", what)
     if flagged and view.total is not None and not _all_over(view):
@@ -394,6 +394,12 @@ def _flags(view: View) -> Iterator[Finding]:
     if flagged and flags.get("paused") is True:
         what = "it is both completed and paused"
         yield _tell("completed-and-paused", WARNING, "lifecycle.paused", "S1-42", what)
+
+
+def _goes_on(view: View) -> bool:
+    """Whether it was taken up again: only the word that travels beside can say so."""
+    where = Where(total=view.total, naive=view.naive)
+    return carry.read(layout("praxis"), {view.name: view.doc}, where).status != "completed"
 
 
 def _all_over(view: View) -> bool:

@@ -9,6 +9,7 @@ keeps anyone from going on, unless they ask for that with `--strict`.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import msgspec
@@ -20,7 +21,7 @@ from holdfast.config import child_environment
 from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.hidden import is_harmless
 from holdfast.model.event import AttributeSet, Body
-from holdfast.model.state import Artifact, Attribute, State
+from holdfast.model.state import Artifact, Attribute, Core, State
 from holdfast.place import absolute, relative
 from holdfast.sha import digest_of
 from holdfast.text import plural
@@ -177,7 +178,7 @@ def _arrived(home: Holdfast, row: dict[str, Any]) -> _Arrived:
     with home.store.view(row["id"]) as view:
         core = home.journal.state(view).core
     tree, fits = home.workspace.tree, 0
-    if core.git_commit and _commit_is_here(tree, core.git_commit):
+    if _is_of(tree, core):
         fits = _BY_COMMIT
     elif core.project.casefold() == os.path.basename(tree.main).casefold():
         fits = _BY_NAME
@@ -232,11 +233,18 @@ def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> l
 
 
 def _project(session: Recorder, state: State) -> list[Finding]:
-    there, here = state.core.project, os.path.basename(session.home.workspace.tree.main)
-    # Where its commit is, it is the same project, whatever its folder is called.
-    if not there or there == here or _has_commit(session, state.core.git_commit):
+    tree = session.home.workspace.tree
+    there, here = state.core.project, os.path.basename(tree.main)
+    # Where a commit of it is, it is the same project, whatever its folder is called.
+    if not there or there == here or _is_of(tree, state.core):
         return []
     return [Finding("project", f"it was begun in project {there}; this folder is of {here}")]
+
+
+def _is_of(tree: Tree, core: Core) -> bool:
+    """Whether a commit of the session is in this repository: its newest may be nowhere else."""
+    commits = dict.fromkeys(filter(None, (core.git_first, core.git_commit)))
+    return any(_commit_is_here(tree, commit) for commit in commits)
 
 
 def _commit(session: Recorder, state: State) -> list[Finding]:
@@ -246,43 +254,68 @@ def _commit(session: Recorder, state: State) -> list[Finding]:
     if tree.git_dir is None:
         text = f"it was worked on at commit {commit[:10]}; there is no git repository here"
         return [Finding("commit", text)]
-    if not _has_commit(session, commit):
-        return [_no_commit(tree, commit[:10])]
-    counts = git.ask(
-        tree,
-        child_environment(),
-        *("rev-list", "--left-right", "--count", f"{commit}...HEAD"),
-        timeout=_SECONDS,
-    )
+    if not _commit_is_here(tree, commit):
+        return [_no_commit(tree, state.core)]
+    behind, ahead = _apart(tree, commit)
+    if not behind:
+        return []
+    more = f" and has {ahead} of its own" if ahead else ""
+    text = f"the checkout lacks {plural(behind, 'commit')} up to {_called(state.core)}{more}"
+    return [Finding("commit", text, _onward(state.core, session.home.git()[0]))]
+
+
+def _onward(core: Core, here: str) -> str:
+    """Where another branch is checked out here, nobody should merge before they looked."""
+    there = core.git_branch if _BRANCH.fullmatch(core.git_branch) else ""
+    is_other = there and there != here
+    return f"git switch {there}" if is_other else f"git merge {core.git_commit[:10]}"
+
+
+_BRANCH = re.compile(r"[\w.][\w./+@-]*")
+"""What can be typed as it is: a journal may say anything."""
+
+
+def _apart(tree: Tree, commit: str) -> tuple[int, int]:
+    """How many commits only the other has, and how many only the checkout."""
+    counts = _git(tree, "rev-list", "--left-right", "--count", f"{commit}...HEAD")
     behind, ahead = (int(n) for n in (counts or b"0 0").split()[:2])
-    if behind:
-        more = f" and has {ahead} of its own" if ahead else ""
-        text = f"the checkout lacks {behind} commits up to {commit[:10]}{more}"
-        return [Finding("commit", text, f"git merge {commit[:10]}")]
-    return []
+    return behind, ahead
 
 
-def _no_commit(tree: Tree, commit: str) -> Finding:
+def _no_commit(tree: Tree, core: Core) -> Finding:
     # Git may be missing, or refuse a repository of another user: then nobody knows.
-    if git.ask(tree, child_environment(), "rev-parse", "--git-dir", timeout=_SECONDS) is None:
-        text = f"it was worked on at commit {commit}; git does not answer here"
+    shallow = _git(tree, "rev-parse", "--is-shallow-repository")
+    if shallow is None:
+        text = f"it was worked on at {_called(core)}; git does not answer here"
         return Finding("commit", text, "git status")
-    text = f"commit {commit} is not here; what was done there may not be pushed"
+    if shallow.strip() == b"true":
+        text = f"{_called(core)} is not in this shallow clone; push it there, then fetch all here"
+        return Finding("commit", text, "git fetch --unshallow")
+    text = f"{_called(core)} is not here; push it there, then fetch it here"
     return Finding("commit", text, "git fetch")
 
 
-def _has_commit(session: Recorder, commit: str) -> bool:
-    return bool(commit) and _commit_is_here(session.home.workspace.tree, commit)
+def _called(core: Core) -> str:
+    of = f" of branch {core.git_branch}" if core.git_branch else ""
+    return f"commit {core.git_commit[:10]}{of}"
 
 
 def _commit_is_here(tree: Tree, commit: str) -> bool:
-    asked = ("cat-file", "-e", commit)
-    return git.ask(tree, child_environment(), *asked, timeout=_SECONDS) is not None
+    # What a journal says may come from anyone: nothing but a commit is told to git.
+    named = _HASH.fullmatch(commit)
+    return bool(named) and _git(tree, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+
+_HASH = re.compile("[0-9a-f]{7,64}")
+
+
+def _git(tree: Tree, *arguments: str) -> bytes | None:
+    return git.ask(tree, child_environment(), *arguments, timeout=_SECONDS)
 
 
 def tools(home: Holdfast) -> dict[str, str]:
     """What a session is worked on with here, by name."""
-    said = git.ask(home.workspace.tree, child_environment(), "version", timeout=_SECONDS) or b""
+    said = _git(home.workspace.tree, "version") or b""
     words = said.decode("utf-8", "replace").split()
     found = {"holdfast": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {**found, "git": words[2]} if words[:2] == ["git", "version"] else found

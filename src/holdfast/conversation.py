@@ -313,8 +313,9 @@ class Conversation:
         self._change.gone += held
         self._holders = {}
         if told.heard.source != "clear" and not self._others(run.session):
-            why = f"{run.agent} ended"
-            paused = ev.SessionPaused(context=f"{why}: {told.heard.source}".removesuffix(": "))
+            why = f"{run.agent} ended: {told.heard.source}".removesuffix(": ")
+            branch, commit = self._git()
+            paused = ev.SessionPaused(context=why, git_branch=branch, git_commit=commit)
             self._give(f"{told.key} paused", self._kept(paused), told.at)
         self._let_go = True
         if told.heard.source != "clear":

@@ -256,6 +256,11 @@ FULL: list[Body] = [
 
 # Fields that kinds were given later: what was pinned before stays as it was.
 GROWN: list[Body] = [
+    ev.SessionPaused(git_branch="main", git_commit="8c5ff0f"),
+    ev.SessionCompleted(git_branch="main", git_commit="8c5ff0f"),
+    ev.SessionFailed(git_branch="main", git_commit="8c5ff0f"),
+    ev.SessionAborted(git_branch="main", git_commit="8c5ff0f"),
+    ev.SessionAbandoned(git_branch="main", git_commit="8c5ff0f"),
     ev.PlanSet(workflow="essay", unit="stage"),
     ev.CheckpointPassed(step="p1", blob=_D, size=20_000),
     ev.CheckpointFailed(step="p1", blob=_D, size=20_000),

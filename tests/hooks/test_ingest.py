@@ -330,6 +330,30 @@ def test_what_a_shell_command_changed_comes_before_the_end_of_who_ran_it(hooks: 
     assert kinds(hooks)[-3:] == ["command.ran", "file.changed", "session.paused"]
 
 
+def test_pause_at_the_end_of_an_agent_says_what_is_checked_out(hooks: Hooks) -> None:
+    shutil.rmtree(hooks.project)
+    subprocess.run(["git", "init", "-q", "-b", "main", hooks.project], check=True)
+    hooks.ask("Build it")
+    with hooks.open() as home:
+        home.ingest()
+        made = commit(hooks.project)
+        hooks.end()
+        home.ingest()
+        paused = list(home.session(hooks.sessions()[0]).log())[-1].event.body
+    assert isinstance(paused, ev.SessionPaused)
+    assert (paused.git_branch, paused.git_commit) == ("main", made)
+
+
+def commit(folder: Path) -> str:
+    """Its hash, once it is made."""
+    who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+    git = ["git", "-C", str(folder), *who]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "more"], check=True)
+    return subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
 def test_secret_in_a_command_line_is_not_kept_in_flight(hooks: Hooks) -> None:
     secret = "ghp_" + "a1B2" * 9
     hooks.ask("Go")

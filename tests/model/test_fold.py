@@ -112,6 +112,17 @@ def test_an_ending_has_its_word_time_and_reason(body: Body, status: str) -> None
     assert (core.status, core.ended_at, core.because) == (status, START + 1000, "why")
 
 
+@pytest.mark.parametrize("kind", [ev.SessionPaused, *(type(body) for body, _ in ENDINGS)])
+def test_whoever_leaves_says_what_is_checked_out(kind: type[ev.Ending]) -> None:
+    begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
+    core = folded(begun, kind(git_branch="fix", git_commit="b")).core
+    assert (core.git_first, core.git_branch, core.git_commit) == ("a", "fix", "b")
+    core = folded(begun, kind()).core
+    assert (core.git_branch, core.git_commit) == ("main", "a"), "nobody said anything else"
+    core = folded(begun, kind(git_commit="b")).core
+    assert (core.git_branch, core.git_commit) == ("", "b"), "a detached head"
+
+
 @pytest.mark.parametrize("body, status", ENDINGS, ids=[status for _, status in ENDINGS])
 @pytest.mark.parametrize("again", [ev.SessionResumed(), ev.SessionReopened(because="more")])
 def test_going_on_takes_back_ending_and_archive(body: Body, status: str, again: Body) -> None:

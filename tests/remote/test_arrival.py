@@ -10,8 +10,9 @@ from shutil import rmtree
 import pytest
 
 from holdfast import InvalidInput, arrival
+from holdfast.errors import NoSession, Refused
 from holdfast.home import Holdfast
-from holdfast.model.event import ArtifactSaved
+from holdfast.model.event import ArtifactSaved, SessionPaused, SessionResumed
 from holdfast.session import Session
 from tests.remote.travelling import Travellers, travel
 
@@ -70,6 +71,10 @@ def lacking(home: Holdfast) -> dict[str, str]:
     return {what: text for what, text, _ in home.session("login").brief().lacking}
 
 
+def arrival_findings(home: Holdfast) -> list[arrival.Finding]:
+    return [arrival.Finding(*one) for one in home.session("login").brief().lacking]
+
+
 def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
     session = move.begin()
     (Path(move.laptop.workspace.tree.root) / "report.md").write_text("all is well")
@@ -123,7 +128,121 @@ def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: M
     travel(move.laptop)
     move.desktop.arrive()
     git(here, "fetch", "-q", str(there), "main")
-    assert "the checkout lacks 1 commits" in lacking(move.desktop)["commit"]
+    assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
+
+
+@pytest.mark.req("X2-5")
+@pytest.mark.parametrize("verb", ["pause", "complete", "fail", "abandon"])
+def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move, verb: str) -> None:
+    move.begin()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    session = move.laptop.session("login")
+    session.resume()
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "two")
+    getattr(session, verb)()
+    travel(move.laptop)
+    move.desktop.arrive()
+    made = git(move.folder("laptop"), "rev-parse", "HEAD")
+    told = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
+    assert lacking(move.desktop)["commit"] == told
+    assert "project" not in lacking(move.desktop)
+
+
+def test_project_under_another_name_is_known_by_where_the_session_began(move: Move) -> None:
+    move.begin()
+    session, there = move.laptop.session("login"), move.folder("laptop")
+    session.resume()
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    session.pause()
+    travel(move.laptop)
+    other = move.travellers.folder / "renamed"
+    git(there, "clone", "-q", str(there), str(other))
+    git(other, "reset", "-q", "--hard", "HEAD~1")
+    git(other, "remote", "remove", "origin")
+    git(other, "reflog", "expire", "--expire=now", "--all")
+    git(other, "gc", "-q", "--prune=now")
+    desktop = Holdfast(move.desktop.settings, cwd=str(other))
+    move.travellers.homes.append(desktop)
+    desktop.arrive()
+    found = lacking(desktop)
+    assert "is not here" in found["commit"] and "project" not in found
+    with pytest.raises(NoSession) as nothing:
+        desktop.workspace.require(open_only=True)
+    assert arrival.meant_here(desktop, nothing.value) == "login"
+
+
+def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move) -> None:
+    move.begin()
+    elsewhere = move.travellers.folder / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "-q")
+    git(elsewhere, "commit", "-q", "--allow-empty", "-m", "other")
+    move.laptop.session("login").resume()
+    other = Holdfast(move.laptop.settings, cwd=str(elsewhere))
+    move.travellers.homes.append(other)
+    paused = other.session("login").pause().body
+    assert isinstance(paused, SessionPaused) and not paused.git_commit
+    here = move.laptop.session("login").state().core
+    assert here.git_commit == git(move.folder("laptop"), "rev-parse", "HEAD")
+
+
+def test_pause_repeated_with_its_key_is_one_though_more_was_committed(move: Move) -> None:
+    session = move.begin()
+    session.resume()
+    first = session.pause(key="k")
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "two")
+    again = session.pause(key="k")
+    assert session.repeated and again == first
+    ended = session.complete(because="done", key="end")
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "three")
+    assert session.complete(because="done", key="end") == ended
+    with pytest.raises(Refused):
+        session.complete(because="other", key="end")
+
+
+@pytest.mark.req("X2-5")
+def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(move: Move) -> None:
+    there, here = move.folder("laptop"), move.folder("desktop")
+    move.begin()
+    git(here, "pull", "-q", str(there), "main")
+    git(there, "switch", "-q", "-c", "feature/x")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    git(here, "fetch", "-q", str(there), "feature/x:feature/x")
+    travel(move.laptop)
+    move.desktop.arrive()
+    found = {one.what: one for one in arrival_findings(move.desktop)}
+    assert "1 commit up to" in found["commit"].text
+    assert found["commit"].command == "git switch feature/x"
+    git(there, "switch", "-q", "--detach")
+    move.laptop.session("login").resume()
+    assert move.laptop.session("login").state().core.git_branch == "", "it is detached"
+
+
+def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
+    move.begin()
+    there = move.folder("laptop")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    shallow = move.travellers.folder / "shallow"
+    git(there, "clone", "-q", "--depth", "1", f"file://{there}", str(shallow))
+    desktop = Holdfast(move.desktop.settings, cwd=str(shallow))
+    move.travellers.homes.append(desktop)
+    desktop.arrive()
+    found = {one.what: one for one in arrival_findings(desktop)}
+    assert "is not in this shallow clone" in found["commit"].text
+    assert found["commit"].command == "git fetch --unshallow"
+
+
+@pytest.mark.parametrize("said", ["--help", "--output=x", "HEAD", "a" * 6])
+def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
+    move.begin()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=said)
+    move.laptop.journal.append("login", resumed, actor="cli")
+    travel(move.laptop)
+    move.desktop.arrive()
+    found = {one.what: one for one in arrival_findings(move.desktop)}
+    assert "is not here" in found["commit"].text and found["commit"].command == "git fetch"
 
 
 @pytest.mark.req("X2-5")

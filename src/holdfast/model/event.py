@@ -106,6 +106,11 @@ class SessionAdopted(Body, frozen=True):
     git_commit: str = ""
 
 
+def checked_out(body: Body, branch: str, commit: str) -> Body:
+    """The same, of a kind that says what is checked out."""
+    return msgspec.structs.replace(body, git_branch=branch, git_commit=commit)
+
+
 class SessionRenamed(Body, frozen=True):
     goal: str
 
@@ -113,6 +118,8 @@ class SessionRenamed(Body, frozen=True):
 class SessionPaused(Body, frozen=True):
     reason: str = "user_request"
     context: str = ""
+    git_branch: str = ""
+    git_commit: str = ""
 
 
 class SessionResumed(Body, frozen=True):
@@ -120,20 +127,28 @@ class SessionResumed(Body, frozen=True):
     git_commit: str = ""
 
 
-class SessionCompleted(Body, frozen=True):
+class Ending(Body, frozen=True):
+    """Shared by the four ways in which a session ends: why, and what was checked out then."""
+
     because: str = ""
+    git_branch: str = ""
+    git_commit: str = ""
 
 
-class SessionFailed(Body, frozen=True):
-    because: str = ""
+class SessionCompleted(Ending, frozen=True):
+    pass
 
 
-class SessionAborted(Body, frozen=True):
-    because: str = ""
+class SessionFailed(Ending, frozen=True):
+    pass
 
 
-class SessionAbandoned(Body, frozen=True):
-    because: str = ""
+class SessionAborted(Ending, frozen=True):
+    pass
+
+
+class SessionAbandoned(Ending, frozen=True):
+    pass
 
 
 class SessionReopened(Body, frozen=True):

@@ -54,7 +54,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 10
+FOLD_VERSION = 11
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -242,7 +242,8 @@ def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
     core.status = "active"
     _set_goal(state, event, body.goal)
     core.mode, core.from_session = body.mode, body.from_session
-    core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
+    core.project = body.project
+    _check_out(core, body.git_branch, body.git_commit)
     core.began_at = event.head.at
 
 
@@ -251,7 +252,8 @@ def _adopted(state: State, event: Event, body: ev.SessionAdopted) -> None:
     core.status = body.status if body.status in STATUSES else "active"
     _set_goal(state, event, body.goal)
     core.mode = body.mode
-    core.project, core.git_branch, core.git_commit = body.project, body.git_branch, body.git_commit
+    core.project = body.project
+    _check_out(core, body.git_branch, body.git_commit)
     core.began_at = event.head.at if body.began_at is None else body.began_at
 
 
@@ -264,8 +266,16 @@ def _set_goal(state: State, event: Event, goal: str) -> None:
     core.goal, core.goal_by, core.goal_device = goal, event.head.actor, state.writer
 
 
+def _check_out(core: Core, branch: str, commit: str) -> None:
+    """What is said of the checkout; a detached head has a commit and no branch."""
+    core.git_branch = branch if commit else branch or core.git_branch
+    core.git_commit = commit or core.git_commit
+    core.git_first = core.git_first or commit
+
+
 def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
     core = state.core
+    _check_out(core, body.git_branch, body.git_commit)
     core.status, core.paused_at = "paused", event.head.at
     core.pause_reason, core.pause_context = body.reason, body.context
     core.count("pauses")
@@ -291,14 +301,14 @@ def _resumed(state: State, event: Event, body: ev.SessionResumed) -> None:
     core = state.core
     _work_again(core, event.head.at)
     core.resumes += 1
-    core.git_branch = body.git_branch or core.git_branch
-    core.git_commit = body.git_commit or core.git_commit
+    _check_out(core, body.git_branch, body.git_commit)
 
 
 def _ended(status: str) -> Callable[[State, Event, Any], None]:
     def handler(state: State, event: Event, body: Any) -> None:
         core = state.core
         _end_pause(core, event.head.at)
+        _check_out(core, body.git_branch, body.git_commit)
         core.status, core.ended_at, core.because = status, event.head.at, body.because
 
     return handler

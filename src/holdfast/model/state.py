@@ -47,7 +47,8 @@ class Core(Struct, omit_defaults=True):
     `phase` is the current one of a plan, always one that exists. `phases_done` has for each
     completed phase how long it was worked on, in milliseconds, -1 if nobody knows. `away_ms` is
     all time in which nobody worked: pauses, and between an end and a reopening. `asked` is what
-    a user asked last, `said` the agent's last words of a turn.
+    a user asked last, `said` the agent's last words of a turn. `git_first` is the first commit that
+    was known to be checked out, `git_commit` the last.
     """
 
     session: str = ""
@@ -106,6 +107,7 @@ class Core(Struct, omit_defaults=True):
     away_ms: int = 0
     asked: Line | None = None
     said: Line | None = None
+    git_first: str = ""
 
     @property
     def is_phased(self) -> bool:

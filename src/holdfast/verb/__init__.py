@@ -54,6 +54,7 @@ class Recorder:
         other sessions, under the writer lock.
         """
         if not create:
+            bodies = tuple(map(self._with_checkout, bodies))
             self.home.appear(self.id)
             self.home.take_up(self.id)
             if not _is_about_the_session(bodies):
@@ -83,6 +84,21 @@ class Recorder:
         self.home.keep_house(*(event.kind for event in recorded.events))
         self.repeated = recorded.repeated
         return recorded.events[-1]
+
+    def _with_checkout(self, body: Body) -> Body:
+        """Who leaves or goes on says what is checked out, where the session is current.
+
+        It may be named from anywhere: what is checked out there is no part of it.
+        """
+        if getattr(body, "git_commit", None) != "":
+            return body
+        from holdfast.model.event import checked_out
+
+        try:
+            is_here = self.home.workspace.chosen() == self.id
+            return checked_out(body, *self.home.git()) if is_here else body
+        except InvalidInput:  # the folder is gone
+            return body
 
     def _called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
         """What a call recorded that used this key before; refused if it was another call."""

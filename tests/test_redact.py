@@ -422,3 +422,11 @@ def test_too_many_user_patterns_are_refused() -> None:
 def test_only_one_character_changes_its_length_when_lowered() -> None:
     # The search for names runs on lowered text and relies on equal offsets.
     assert [c for c in map(chr, range(0x110000)) if len(c.lower()) != 1] == ["\u0130"]
+
+
+def test_many_texts_are_looked_through_at_once() -> None:
+    secret = "AKIA" + "ABCDEFGH" * 2
+    assert Redactor().none_in(["plain", "text"])
+    assert not Redactor().none_in(["plain", secret, "text"])
+    # Where each text begins matters to a pattern of the user's own.
+    assert not Redactor([r"^x\d+$"]).none_in(["plain"])

@@ -10,7 +10,7 @@ the chain has two ends (a copy of this home went on elsewhere and came back).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 
 import msgspec
@@ -243,6 +243,10 @@ class Journal:
     def redacted(self, text: str) -> str:
         """The text with every secret taken out."""
         return self._redactor.text(text)[0]
+
+    def no_secrets_in(self, texts: Iterable[str]) -> bool:
+        """Whether none of some texts holds a secret; no, if that takes a look at each."""
+        return self._redactor.none_in(texts)
 
     def actor(self, name: str) -> str:
         """The name of who acts as it is kept. Few act, and often."""

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidInput
-from holdfast.layout import tree
+from holdfast.layout import editing, habits, tree
 from holdfast.layout.document import Document, dress, fresh
 from holdfast.layout.guarded import LEAF, MAP, Node, Unreadable
 from tests.layout.scribe import Scribe, keys, maps, scalars, values
@@ -570,3 +570,42 @@ def test_another_value_in_those_manners_still_says_itself(
     manner = written(kind, value, seed).manner()
     new = data.draw(edits(value))
     assert tree.same(Document.parse(dress(kind, new, manner), kind).value, new)
+
+
+@given(st.text("ab\n\r\u2028", max_size=40), st.integers(1, 7))
+def test_lines_begin_where_they_do_however_a_text_is_looked_through(text: str, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(habits, "_PIECE", piece)
+        for breaks in (habits.BREAK, habits.JSON_BREAK):
+            starts = [0, *(match.end() for match in breaks.finditer(text))]
+            lines = habits.Lines(text, breaks)
+            found = [lines.start(at) for at in range(len(text))]
+            assert found == [max(s for s in starts if s <= at) for at in range(len(text))]
+
+
+def test_a_change_looks_only_at_the_pieces_of_a_long_text_that_it_is_in() -> None:
+    value = {"status": "on", "notes": [{"n": number} for number in range(50_000)]}
+    document = Document.parse(json.dumps(value, indent=2).encode(), "json")
+    asked: set[int] = set()
+
+    class Watched(habits.Lines):
+        def _starts(self, piece: int) -> list[int]:
+            asked.add(piece)
+            return super()._starts(piece)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(editing, "Lines", Watched)
+        made = document.rewritten({**document.said, "status": "off", "new": {"a": 1}})
+    assert made.said == {**value, "status": "off", "new": {"a": 1}}
+    assert 0 < len(asked) < 5
+
+
+@pytest.mark.parametrize("odd", [float("nan"), "\ud800", {1: 2}, (1, 2), object()])
+def test_what_has_no_spelling_is_refused_wherever_it_is_new(odd: object) -> None:
+    document = Document.parse(b'{"a": [1, {"b": 2}], "c": {"d": [3]}}', "json")
+    said = document.said
+    for value in (odd, {**said, "c": odd}, {**said, "a": [*said["a"], odd]}, {**said, "e": [odd]}):
+        with pytest.raises(InvalidInput):
+            document.rewrite(value)
+    with pytest.raises(InvalidInput):
+        document.rewrite({**said, "\ud800": 1})

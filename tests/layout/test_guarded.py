@@ -340,3 +340,11 @@ def test_a_megabyte_of_json_takes_far_less_than_a_second() -> None:
 
 def test_a_log_of_lines_that_are_no_json_is_refused_before_it_takes_long() -> None:
     assert refusal("x\n" * 390_000, "jsonl").code == "bad-line"
+
+
+@pytest.mark.parametrize("spaces", ["", " ", "\n  "])
+def test_a_key_that_stands_twice_in_a_long_text_is_found(spaces: str) -> None:
+    rest = json.dumps([{"note": 'has "quotes": and colons'}] * 10_000)
+    assert guarded.json_value(f'{{"a"{spaces}: 1, "b": {rest}}}')["a"] == 1
+    twice = f'{{"a"{spaces}: 1, "b": {rest}, "\\u0061"{spaces}: 2}}'
+    assert refusal(twice, "json").code == "duplicate-key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -139,3 +140,26 @@ def test_what_is_spelled_again_is_what_is_spelled_anew(kind: str) -> None:
 @pytest.mark.parametrize("odd", [float("nan"), {1: 2}, "\ud800"])
 def test_what_the_quick_way_would_change_is_left_to_the_other(odd: object) -> None:
     assert Speller("json").spelled({"a": odd}) is None
+
+
+def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bound, Binding]) -> None:
+    store, binding = bound
+    assert store.said_last(binding, "f") == b""
+    for data in (b"one " * 50, b"one " * 49 + b"two", b"", b"three"):
+        remembered(store, binding, data)
+        assert store.said_last(binding, "f") == data
+        assert Bound(store._store).said_last(binding, "f") == data
+
+
+def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) -> None:
+    project = make("craft")
+    secret = "AKIA" + "ABCDEFGH" * 2
+    value = json.loads(project.place.read_text())
+    value["notes"] = ["plain words" * 10_000, secret] + ["more words " * 10_000] * 3
+    project.place.write_text(json.dumps(value))
+    for number in range(3):
+        project.again().note(f"note {number}")
+        binding = project.home.store.bound.bindings()[0]
+        kept = project.home.store.bound.said(binding, project.place.name)
+        assert kept and not any(secret.encode() in data for data in kept)
+        assert secret in project.place.read_text()

@@ -52,10 +52,11 @@ class Document:
     """The text of one file and what it says."""
 
     def __init__(self, kind: str, written: str | bytes, said: Any) -> None:
-        """`said` is what is `written`; whoever has bytes need not have them decoded."""
+        """`said` is what is `written`, and nobody changes it; whoever has bytes need not have them
+        decoded."""
         self.kind = kind
         self._written = written
-        self._said = said
+        self.said = said
         self.remarks: list[Remark] = []
         self.bad: list[BadLine] = []
 
@@ -79,7 +80,7 @@ class Document:
     @cached_property
     def value(self) -> Any:
         """What the text says, as plain values; whoever changes them does not change the text."""
-        return copied(self._said)
+        return copied(self.said)
 
     @cached_property
     def text(self) -> str:
@@ -93,7 +94,7 @@ class Document:
     def root(self) -> Node:
         if self.kind == YAML:
             return guarded.read_yaml(self.text)[0]
-        return guarded.json_root(self.text, self._said)
+        return guarded.json_root(self.text, self.said)
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -126,14 +127,14 @@ class Document:
 
     def rewritten(self, value: Any) -> Document:
         """The document whose bytes `rewrite` gives: to go on from without parsing them."""
-        demand_plain(value)
-        if tree.same(self._said, value):
+        demand_plain(value, self.said)
+        if tree.same(self.said, value):
             return self
         if self.kind == JSONL:
             return Document.parse(_rewrite_lines(self, value).encode(), JSONL, limit=_ANY)
         for text in self._attempts(value):
             made = _parsed(self.kind, text)
-            if made is not None and tree.same(made._said, value):
+            if made is not None and tree.same(made.said, value):
                 return made
         return Document.parse(fresh(self.kind, value), self.kind, limit=_ANY)
 
@@ -147,7 +148,7 @@ class Document:
         yield from self._edited(value)
         if self.kind == YAML:
             yield from self._edited(value, expand=True)
-            yield from self._edited(value, expand=True, anew=_changed_keys(self._said, value))
+            yield from self._edited(value, expand=True, anew=_changed_keys(self.said, value))
         yield fresh(self.kind, value, self.style).decode()
 
     def _edited(
@@ -216,7 +217,7 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
     follow, or to the end of the file."""
     lines = document.lines
     numbers = [at for at, line in enumerate(lines) if line.node]
-    pairs = tree.rising(sorted(tree.align(document._said, new)))
+    pairs = tree.rising(sorted(tree.align(document.said, new)))
     stay = {to: numbers[old] for old, to in pairs}
     last = max(stay, default=-1)
     made: dict[int, list[str]] = {}

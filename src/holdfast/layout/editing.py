@@ -355,7 +355,7 @@ class _Editor:
     def _replace_item(self, node: Node, new: Any, lead: int, is_block: bool) -> None:
         if is_block or (is_full(new) and node.end > node.start):
             column = max(self.at.column(node.start), 0)
-            if self.at.number(node.start) != self.at.number(lead - 1):
+            if self.at.start(node.start) != self.at.start(lead - 1):
                 column = self.at.column(lead - 1) + 2
                 self.edits.append((lead, node.end, " " + yaml_block(new, self.style, column)))
             else:

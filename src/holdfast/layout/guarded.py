@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import yaml
@@ -203,7 +203,7 @@ def json_value(text: str) -> Any:
 def _json_value(text: str) -> Any:
     if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
         raise Unreadable("too-many-nodes", f"more than {NODES} values")
-    value = _DECODER.decode(text)
+    value = _decoded(text)
     if text.count("[") + text.count("{") > DEPTH:
         _demand_flat(value)
     has_pairs = "\\ud" in text or "\\uD" in text
@@ -229,29 +229,64 @@ def _never(word: str) -> Any:
     raise Unreadable("not-finite", f"{word} is not a number")
 
 
+def number(word: str, is_float: bool) -> int | float:
+    """The number that decimal text says, unless it is too long or not finite."""
+    if is_float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise Unreadable("not-finite", "a number is too great for a float")
+        return value
+    return _integer(word)
+
+
+def _integer(word: str) -> int:
+    if len(word) > DIGITS:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    return int(word)
+
+
+def _decoder(**hook: Any) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_constant=_never,
+        parse_int=_integer,
+        parse_float=lambda digits: number(digits, True),
+        **hook,
+    )
+
+
 # Made once: a log has thousands of lines, each a text of its own.
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_once,
-    parse_constant=_never,
-    parse_int=lambda digits: number(digits, False),
-    parse_float=lambda digits: number(digits, True),
-)
+_DECODER = _decoder(object_pairs_hook=_once)
+
+
+def _decoded(text: str) -> Any:
+    """What a JSON text says. To look at the keys of each object is slow: in a long one they are
+    counted, and if as many are left as there can be, none stood twice."""
+    if len(text) <= _PLACED:
+        return _DECODER.decode(text)
+    keys = 0
+
+    def counted(made: dict[str, Any]) -> dict[str, Any]:
+        nonlocal keys
+        keys += len(made)
+        return made
+
+    value = _decoder(object_hook=counted).decode(text)
+    return value if keys == text.count('":') else _DECODER.decode(text)
 
 
 def _demand_flat(value: Any) -> None:
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEPTH):
-        level = list(_inside(level))
-    if any(isinstance(each, (dict, list)) for each in level):
+        inside = map(_inside, level)
+        level = [each for values in inside for each in values if isinstance(each, (dict, list))]
+    if level:
         raise Unreadable("too-deep", f"more than {DEPTH} levels deep")
 
 
-def _inside(level: list[Any]) -> Iterator[Any]:
-    for value in level:
-        if isinstance(value, dict):
-            yield from value.values()
-        elif isinstance(value, list):
-            yield from value
+def _inside(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _behind_space(text: str, at: int) -> int:
@@ -392,18 +427,6 @@ class _Json:
 
     def _wrong(self, message: str, code: str = "json-syntax") -> Unreadable:
         return _at(code, message, self.text, self.at)
-
-
-def number(word: str, is_float: bool) -> int | float:
-    """The number that decimal text says, unless it is too long or not finite."""
-    if is_float:
-        value = float(word)
-        if not math.isfinite(value):
-            raise Unreadable("not-finite", "a number is too great for a float")
-        return value
-    if len(word) > DIGITS:
-        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
-    return int(word)
 
 
 # JSON Lines
@@ -722,5 +745,5 @@ def _size(value: Any, most: int) -> int:
     todo, count = [value], 0
     while todo and count <= most:
         count += 1
-        todo.extend(_inside([todo.pop()]))
+        todo.extend(_inside(todo.pop()))
     return count

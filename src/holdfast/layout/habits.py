@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 
 from holdfast.layout.guarded import LEAF, LIST, MAP, Node
-from holdfast.layout.spelling import Style, changed, is_flat
+from holdfast.layout.spelling import Style, changed, is_flat, is_full
 
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 JSON_BREAK = re.compile("\r\n|[\n\r]")
@@ -19,6 +18,7 @@ _OURS = Style()
 _PIECE = 1 << 16
 _ENOUGH = 150
 """So many nodes of a long text tell its habits."""
+_MANY = 1000
 _REST = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?")
 _PROPERTIES = re.compile(r"(?:[&!]\S*[ \t\r\n]+)*")
 
@@ -28,21 +28,35 @@ class Clash(Exception):
 
 
 class Lines:
-    """Line starts of a text."""
+    """Line starts of a text, looked for in those pieces of it that someone asks about: an edit of
+    a long one is about few."""
 
     def __init__(self, text: str, breaks: re.Pattern[str] = BREAK) -> None:
         self.text = text
         self.breaks = breaks
-
-    @cached_property
-    def starts(self) -> list[int]:
-        return [0, *(match.end() for match in self.breaks.finditer(self.text))]
-
-    def number(self, at: int) -> int:
-        return bisect_right(self.starts, at) - 1
+        self._pieces: dict[int, list[int]] = {}
 
     def start(self, at: int) -> int:
-        return self.starts[self.number(at)]
+        piece = at // _PIECE
+        starts = self._starts(piece)
+        count = bisect_right(starts, at)
+        while not count and piece:
+            piece -= 1
+            starts = self._starts(piece)
+            count = len(starts)
+        return starts[count - 1] if count else 0
+
+    def _starts(self, piece: int) -> list[int]:
+        """Where lines begin behind the breaks of a piece, and behind the sign before it: one of
+        two signs that stand in two pieces is of the later one."""
+        if piece not in self._pieces:
+            end = (piece + 1) * _PIECE
+            found = self.breaks.finditer(self.text, max(piece * _PIECE - 1, 0), end)
+            starts = [match.end() for match in found]
+            if starts and starts[-1] == end and self.text[end - 1 : end + 1] == "\r\n":
+                del starts[-1]
+            self._pieces[piece] = starts
+        return self._pieces[piece]
 
     def column(self, at: int) -> int:
         return at - self.start(at)
@@ -93,6 +107,17 @@ def nodes_of(root: Node) -> Iterator[Node]:
         todo.extend(reversed(node.items))
 
 
+def _some_of(root: Node) -> Iterator[Node]:
+    """The first nodes of a document that hold something, but those that hold very much: to unfold
+    one of these is to read it once more."""
+    todo, left = [root], _ENOUGH
+    while todo and left:
+        node, left = todo.pop(), left - 1
+        if is_full(node.value) and (node is root or len(node.value) <= _MANY):
+            yield node
+            todo.extend(reversed(node.items))
+
+
 def line_end(text: str) -> str:
     """How most lines of a text end."""
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
@@ -102,7 +127,7 @@ def json_style(text: str, root: Node, base: Style = _OURS) -> Style:
     """The habits of a JSON text; those that it does not show are as in the base."""
     style = changed(base, eol=line_end(text), final=text.endswith("\n"))
     style.ascii = text.isascii() and bool(re.search(r"\\u(?!00[0-7])[0-9a-fA-F]{4}", text))
-    full = [node for node in islice(nodes_of(root), _ENOUGH) if node.items]
+    full = list(_some_of(root))
     if full:
         lead = text[full[0].start + 1 : _first(full[0])]
         style.unit = JSON_BREAK.split(lead)[-1] if JSON_BREAK.search(lead) else None

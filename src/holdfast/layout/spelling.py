@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import chain, repeat
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from operator import is_
@@ -49,24 +50,34 @@ Known = dict[int, tuple[Any, int, str]]
 """Identity of a collection → itself, a column, and how it is spelled there in YAML."""
 
 
-def demand_plain(value: Any, known: Known | None = None) -> None:
-    """Refuses what has no spelling: other types, other keys, NaN, lone surrogates, too deep."""
-    level, seen = [value], known or {}
+def demand_plain(value: Any, said: Any = None, known: Known | None = None) -> None:
+    """Refuses what has no spelling: other types, other keys, NaN, lone surrogates, too deep.
+
+    What is the very part of what was `said` there, or is `known`, is not looked at again.
+    """
+    level, seen = [(value, said)], known or {}
     for _ in range(guarded.DEPTH + 1):
-        inside: list[Any] = []
-        for each in level:
-            inside += _demand(each) if id(each) not in seen else ()
+        inside: list[tuple[Any, Any]] = []
+        for new, old in level:
+            inside += _demand(new, old) if id(new) not in seen else ()
         if not inside:
             return
         level = inside
     raise InvalidInput("The value is too deep", why=f"more than {guarded.DEPTH} levels")
 
 
-def _demand(value: Any) -> list[Any]:
+def _demand(value: Any, said: Any) -> list[tuple[Any, Any]]:
+    """What is to be looked at of a value in turn, each beside what stood there."""
     if isinstance(value, dict):
-        return [*value.values(), *(key if isinstance(key, str) else _refuse(key) for key in value)]
+        was = said if isinstance(said, dict) else {}
+        new = (key for key in value if key not in was)
+        keys = [(key if isinstance(key, str) else _refuse(key), None) for key in new]
+        parts = ((each, was.get(key)) for key, each in value.items())
+        return keys + [(each, old) for each, old in parts if each is not old]
     if isinstance(value, list):
-        return value
+        known = said if isinstance(said, list) else []
+        pairs = zip(value, chain(known, repeat(None)), strict=False)
+        return [(each, old) for each, old in pairs if each is not old]
     if isinstance(value, str):
         if guarded.SURROGATE.search(value):
             _refuse(value)
@@ -297,7 +308,7 @@ class Speller:
             return self._json(value)
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        demand_plain(value, self._known)
+        demand_plain(value, known=self._known)
         return (yaml_block(value, Style(), 0, self._known) + "\n").encode()
 
     def _json(self, value: Any) -> bytes | None:

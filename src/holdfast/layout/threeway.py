@@ -308,7 +308,7 @@ def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointF
     return replace(fact, verdict=said.verdict, at=None) if same else fact
 
 
-def _strings(value: Any) -> dict[str, None]:
+def texts_in(value: Any) -> dict[str, None]:
     """All texts in a value, each once."""
     found: dict[str, None] = {}
     todo = [value]
@@ -325,7 +325,7 @@ def _strings(value: Any) -> dict[str, None]:
 
 def has_odd(value: Any) -> bool:
     """Whether some text in a value is one of which we may keep only a part without marking it."""
-    return any(map(_is_odd, _strings(value)))
+    return any(map(_is_odd, texts_in(value)))
 
 
 def _is_odd(text: str) -> bool:
@@ -346,7 +346,7 @@ def _strings_of_grown(old: Any, new: Any) -> dict[str, None]:
             todo += [(one.get(k), each) for k, each in other.items() if one.get(k) is not each]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip(one, other, strict=False) if a is not b]
-            found |= _strings(one) if len(one) < len(other) else {}
+            found |= texts_in(one) if len(one) < len(other) else {}
     return found
 
 
@@ -365,8 +365,8 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
         else:
-            gone |= _strings(one)
-            came |= _strings(other)
+            gone |= texts_in(one)
+            came |= texts_in(other)
     return gone, came
 
 
@@ -445,11 +445,11 @@ def _counterparts(
     places = dict(trees.align(shown, new))
     waiting: dict[str, list[int]] = {}
     for at in reversed(range(len(original))):
-        for way in {way for text in _strings(original[at]) for way in words.get(text, ())}:
+        for way in {way for text in texts_in(original[at]) for way in words.get(text, ())}:
             waiting.setdefault(way, []).append(at)
     found: dict[int, Any] = {}
     for to in sorted(set(range(len(new))) - set(places.values())):
-        for places_of in (waiting[text] for text in _strings(new[to]) if text in waiting):
+        for places_of in (waiting[text] for text in texts_in(new[to]) if text in waiting):
             while places_of and places_of[-1] in found:
                 places_of.pop()
             if places_of:

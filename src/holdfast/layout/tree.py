@@ -26,6 +26,8 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+
 from holdfast.sha import digest_of
 
 Path = tuple[str | int, ...]
@@ -57,7 +59,18 @@ def text_of(value: Any) -> str:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values are alike in every type; the order of keys does not matter."""
-    return one is other or (bool(one == other) and text_of(one) == text_of(other))
+    return one is other or (bool(one == other) and _is_spelled_alike(one, other))
+
+
+def _is_spelled_alike(one: Any, other: Any) -> bool:
+    """Whether values that are equal are of the same types too."""
+    try:
+        # Most have their keys in one order, and need not have them sorted.
+        if msgspec.json.encode(one) == msgspec.json.encode(other):
+            return True
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # odd keys and numbers
+    return text_of(one) == text_of(other)
 
 
 def identical(one: Any, other: Any) -> bool:

@@ -23,6 +23,7 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.threeway import texts_in
 from holdfast.layout.translate import facts_of, facts_since
 from holdfast.model.state import State
 from holdfast.place import Tree as Place
@@ -146,13 +147,15 @@ class Desk:
             return os.path.basename(path)
 
     def without_secrets(self, value: Any) -> Any:
+        """A value with every secret taken out of its texts; itself, if all of them have none."""
+        return value if self.journal.no_secrets_in(texts_in(value)) else self._redacted(value)
+
+    def _redacted(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.journal.redacted(value)
         if isinstance(value, dict):
-            return {key: self.without_secrets(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self.without_secrets(each) for each in value]
-        return value
+            return {key: self._redacted(each) for key, each in value.items()}
+        return [self._redacted(each) for each in value] if isinstance(value, list) else value
 
 
 def lens_of(kind: str) -> Layout:

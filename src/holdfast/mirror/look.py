@@ -248,11 +248,11 @@ class Looker:
             return None
         digest = look.known[0].digest
         if (kind, digest) not in self._read_before:
-            data = next(iter(self._bound.said(binding, look.name)), b"")
+            data = self._bound.said_last(binding, look.name)
             if sha256(data).hexdigest() != digest:
                 return None
             document = parsed(look.name, data)
-            self.keep(kind, digest, Read(document, document.value))
+            self.keep(kind, digest, Read(document, document.said))
         return self._read_before[kind, digest]
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
@@ -353,14 +353,14 @@ def _understood(name: str, data: bytes) -> Read:
     except Unreadable as error:
         # Of several files of a session, only this one has to be looked at.
         raise Suspended(f"{os.path.basename(name)} cannot be used: {error}") from error
-    return Read(document, document.value)
+    return Read(document, document.said)
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
     document = seen.get(look.path)
     if document is None or document.data != look.data:
         return False
-    look.read = Read(document, document.value)
+    look.read = Read(document, document.said)
     return True
 
 

@@ -239,6 +239,16 @@ class Bound:
                 said[n] = text
         return [said[n] for n in sorted(said, reverse=True)][:KEPT]
 
+    def said_last(self, binding: Binding, file: str) -> bytes:
+        """What the newest rendering of a file said; empty if that was not kept."""
+        place = (binding.number, file)
+        data: bytes = next(iter(self._read(_DATA_LAST, place)), (b"",))[0]
+        base: dict[int, bytes] = {}
+        if data.startswith(_DELTA):
+            n = _HEAD.unpack_from(data, 1)[0]
+            base.update((n, zlib.decompress(row[0])) for row in self._read(_DATA_OF, (*place, n)))
+        return _unpacked(data, base) or b""
+
     def rendered(
         self,
         new: Sequence[Note],
@@ -281,6 +291,8 @@ _SAY_NOTHING = f"""
         (SELECT b.number FROM binding b JOIN session s ON s.number = b.session AND s.{_NAMED})
 """
 _NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
+_DATA_LAST = "SELECT data FROM rendering WHERE binding = ? AND file = ? ORDER BY n DESC LIMIT 1"
+_DATA_OF = "SELECT data FROM rendering WHERE binding = ? AND file = ? AND n = ? AND data != x''"
 _REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
 
 

@@ -130,7 +130,8 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     assert synced(hf).sessions[0].packs_up == 3
     desk = world.device("desk", by=hf)
     monkeypatch.setattr("holdfast.travel.taking.MEMORY", 1)
-    monkeypatch.setattr("holdfast.travel.looking.MEMORY", 1)
+    monkeypatch.setattr("holdfast.travel.opening.READY", 1)
+    monkeypatch.setattr("holdfast.travel.opening.MEMORY", 1)
     assert synced(desk).problems == []
     assert all(desk.store.blob(digest) is not None for digest in digests)
 

@@ -303,12 +303,38 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
     assert hashes(a, session.id) == hashes(b, session.id)
 
 
+@pytest.mark.parametrize("ready", [0, 16 << 20])
+def test_each_pack_is_got_once_however_few_are_kept_as_they_were_read(
+    ready: int, travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
+    monkeypatch.setattr("holdfast.travel.taking.AT_ONCE", 3)
+    monkeypatch.setattr("holdfast.travel.opening.READY", ready)
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("long")
+    for n in range(10):
+        session.note(f"note {n}")
+    travel(a, remote=remote)
+    got: list[str] = []
+    plain = remote.get
+
+    def get(name: str) -> bytes:
+        got.append(name)
+        return plain(name)
+
+    remote.get = get  # type: ignore[method-assign]
+    travel(b, remote=remote, push=False)
+    assert hashes(a, session.id) == hashes(b, session.id)
+    assert sorted(name for name in got if "/p/" in name) == sorted(packs(remote))
+
+
 def test_a_pull_that_dies_goes_on_where_it_was(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
     monkeypatch.setattr("holdfast.travel.taking.AT_ONCE", 3)
-    monkeypatch.setattr("holdfast.travel.looking.MEMORY", 0)
+    monkeypatch.setattr("holdfast.travel.opening.READY", 0)
+    monkeypatch.setattr("holdfast.travel.opening.MEMORY", 0)
     monkeypatch.setattr("holdfast.travel.taking.MEMORY", 0)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")

@@ -35,8 +35,6 @@ from holdfast.text import tame
 from holdfast.travel.exchange import MOST_NAME, Exchange
 from holdfast.travel.opening import LOOK_THERE, Opened, Opening, Refusal
 
-MEMORY = 64 << 20
-"""How many bytes of packs that were looked at are kept until they are taken."""
 _LATE = "a storage that lists late shows it after a while: try again"
 
 
@@ -46,7 +44,6 @@ class Looking:
     def __init__(self, exchange: Exchange, opening: Opening) -> None:
         self._exchange, self._opening = exchange, opening
         self._trip, self._session = exchange.trip, exchange.session
-        self._room = MEMORY
         self._owners = dict(exchange.owners)
         self._refused: dict[str, HoldfastError] = {}
         """Packs that are refused as they are."""
@@ -114,7 +111,7 @@ class Looking:
             if isinstance(one, Refusal):
                 self._refused[one.name] = one.error
             elif self._is_to_be_heeded(one, name):
-                opened[one.name] = self._kept(one)
+                opened[one.name] = one
         for gone in opened.keys() - set(found.fetch):
             del opened[gone]
         self._judge(opened)
@@ -150,11 +147,6 @@ class Looking:
             session=self._session,
         )
         return False
-
-    def _kept(self, one: Opened) -> Opened:
-        """As long as there is room what was read stays at hand."""
-        self._room -= one.weight
-        return one if self._room > 0 else one._replace(row=None, blobs=[])
 
     # -- what is told to be there --------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """Opening a pack: what is in it, once it was checked against its name, its seal and its claim.
 
-Nothing here trusts the remote. What cannot be true is an error of its own.
+Nothing here trusts the remote. What cannot be true is an error of its own. All packs are judged
+before the first is taken, so what is in them is kept until then: of the first as it was read, of
+more as it came, which takes a tenth of the memory, and the rest is got again.
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ _MEND = (
 )
 
 
+READY, MEMORY = 16 << 20, 64 << 20
+"""How many bytes of packs are kept until they are taken: as they were read, and as they came."""
+
+Content = tuple[Row, list[Blob]]
+
+
 class Opened(NamedTuple):
-    """A pack that was found sound. Its content is kept while there is room, else read again."""
+    """A pack that was found sound."""
 
     name: str
     size: int
     weight: int
     """How many bytes it holds."""
     claim: Claim
-    row: Row | None
-    blobs: list[Blob]
     stones: list[Sealed]
     erased: list[tuple[Header, str]]
 
@@ -65,6 +71,9 @@ class Opening:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._session = exchange, exchange.session
+        self._ready: dict[str, Content] = {}
+        self._sealed: dict[str, bytes] = {}
+        self._room = [READY, MEMORY]
 
     def read(self, name: PackName) -> Opened:
         """The pack that lies under a name."""
@@ -79,17 +88,35 @@ class Opening:
                 raise
             return Refusal(name.name, error)
 
-    def content(self, one: Opened) -> tuple[Row, list[Blob]]:
+    def content(self, one: Opened) -> Content:
         """What is in a pack: as it was kept, or read again."""
-        if one.row is not None:
-            return one.row, one.blobs
-        found = names.as_pack(one.name)
-        again = self.read(found) if found is not None else one
-        if again.row is None:
-            raise Tampered("a pack is empty", why=one.name)
-        return again.row, again.blobs
+        if one.name in self._ready:
+            return self._ready[one.name]
+        name = names.as_pack(one.name)
+        if name is None:
+            raise Tampered("a pack has no name", why=one.name)
+        data = self._sealed.get(one.name)
+        return self._read(name, self._exchange.trip.get(one.name) if data is None else data)[1]
+
+    def let_go(self, one: Opened) -> None:
+        """It was taken, and is not asked for again."""
+        self._ready.pop(one.name, None)
+        self._sealed.pop(one.name, None)
 
     def opened(self, name: PackName, data: bytes) -> Opened:
+        one, content = self._read(name, data)
+        self._keep(one, content, data)
+        return one
+
+    def _keep(self, one: Opened, content: Content, data: bytes) -> None:
+        if one.weight <= self._room[0]:
+            self._ready[one.name] = content
+            self._room[0] -= one.weight
+        elif one.size <= self._room[1]:
+            self._sealed[one.name] = data
+            self._room[1] -= one.size
+
+    def _read(self, name: PackName, data: bytes) -> tuple[Opened, Content]:
         is_kept = names.hash_of(data) == name.hash
         claim, body = self._unsealed(name, data, is_kept)
         self._require_place(name, claim, is_kept)
@@ -105,7 +132,8 @@ class Opening:
                     erased.append((header, hash))
         weight = sum(len(one.header) + len(one.data or b"") for one in row.range.events)
         weight += sum(len(blob.data) for blob in blobs)
-        return Opened(name.name, len(data), weight, claim, row, blobs, stones, erased)
+        one = Opened(name.name, len(data), weight, claim, stones, erased)
+        return one, (row, blobs)
 
     def _unsealed(self, name: PackName, data: bytes, is_kept: bool) -> tuple[Claim, bytes]:
         try:

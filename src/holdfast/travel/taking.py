@@ -19,8 +19,8 @@ from holdfast.pack import Blob
 from holdfast.store import View
 from holdfast.store.remotes import There
 from holdfast.travel.exchange import Exchange
-from holdfast.travel.looking import MEMORY, Looking
-from holdfast.travel.opening import Opened, Opening
+from holdfast.travel.looking import Looking
+from holdfast.travel.opening import MEMORY, Opened, Opening
 from holdfast.travel.quick_pack import Row
 
 AT_ONCE = 20_000
@@ -94,8 +94,11 @@ class Taking:
             for one, (row, _) in zip(opened, whole, strict=True)
             if late and not late.isdisjoint(row.hashes)
         ]
-        done = [one.packed for one in opened if one not in left]
-        self._trip.store.remotes.pushed(self._trip.known, self._session, done)
+        done = [one for one in opened if one not in left]
+        for one in done:
+            self._opening.let_go(one)
+        packed = [one.packed for one in done]
+        self._trip.store.remotes.pushed(self._trip.known, self._session, packed)
         return left
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:

@@ -21,6 +21,8 @@ from holdfast.layout.document import Document
 from holdfast.layout.essay import STATE
 from holdfast.layout.translate import facts_of
 from holdfast.model.essay_move import is_essay
+from holdfast.model.event import Body, NoteAdded
+from holdfast.model.rules import decide
 from holdfast.model.state import Rows, State
 from holdfast.place import relative
 from holdfast.recover import Unusable
@@ -219,11 +221,28 @@ def _sentence(home: Holdfast, session: str, say: Any) -> str:
     return str(say(found)) if found is not None else ""
 
 
-def save_partial(home: Holdfast, session: str, partial: dict[str, str]) -> list[str]:
-    """Write unfinished work into the essay's folder, durably; returns where it is.
+def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Body:
+    """Write unfinished work into the essay's folder, durably; returns what to record of it.
 
     What a file held before stays: as the beginning of the new text, or as a version of its own.
+    Nothing is written where the session cannot be paused; but one that is paused, perhaps by
+    itself, takes what comes late.
     """
+    home = session.home
+    home.take_up(session.id)
+    with home.store.view(session.id) as view:
+        state = home.journal.state(view)
+        is_paused = state.core.status == "paused"
+        if not is_paused:
+            decide(state, pause)
+    folder = _folder_for(home, session.id, partial)
+    for name, text in partial.items():
+        _save(folder, name, text)
+    return NoteAdded(text=f"unfinished work is in {', '.join(partial)}") if is_paused else pause
+
+
+def _folder_for(home: Holdfast, session: str, partial: dict[str, str]) -> str:
+    """Where unfinished work is to be written, if all of it can be."""
     binding = binding_of(home, session)
     if binding is None:
         raise Refused(
@@ -236,7 +255,7 @@ def save_partial(home: Holdfast, session: str, partial: dict[str, str]) -> list[
         if len(text) > MAX_PARTIAL:
             raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
     files.make_folder(binding.root)
-    return [_save(binding.root, name, text) for name, text in partial.items()]
+    return binding.root
 
 
 def _require_name(name: str) -> None:
@@ -248,11 +267,10 @@ def _require_name(name: str) -> None:
         )
 
 
-def _save(folder: str, name: str, text: str) -> str:
+def _save(folder: str, name: str, text: str) -> None:
     path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
     old = files.read_optional(path, _LIMIT, follow=False)
     if old is not None and not data.startswith(old.rstrip()):
         files.move(path, os.path.join(folder, essay.version_name(name, os.listdir(folder))))
     if old != data:
         files.replace(path, data, mode=0o644)
-    return path

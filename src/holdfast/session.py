@@ -431,16 +431,19 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         """Lay the session aside, with what was being worked on.
 
         `partial` is unfinished work of an essay by file name. It is on disk before anything says
-        that the session is paused.
+        that the session is paused; a session that is paused already takes it, too.
         """
-        from holdfast.model.event import SessionPaused
+        from holdfast.model.event import NoteAdded, SessionPaused
 
+        body: Body = SessionPaused(reason=reason, context=context)
         if partial:
             from holdfast.essay import save_partial
 
-            save_partial(self.home, self.id, partial)
+            if done := self._called_before(key, lambda b: isinstance(b, SessionPaused | NoteAdded)):
+                return done[-1]
+            body = save_partial(self, partial, body)
         self._tell_tools()
-        return self.record(SessionPaused(reason=reason, context=context), key=key)
+        return self.record(body, key=key)
 
     def _tell_tools(self) -> None:
         """Before others may take it up elsewhere: what it was worked on with."""

@@ -435,6 +435,30 @@ def test_work_that_cannot_be_saved_keeps_the_session_from_being_paused(
     assert cli("pause", "--save", "stage-4-draft.md=text").code == 4
 
 
+@pytest.mark.req("S3-116", "S3-119")
+def test_a_paused_essay_takes_unfinished_work_that_comes_late(cli: Cli, project: Path) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    (binding,) = cli.json("layouts")["layouts"]
+    draft = Path(binding["path"]).parent / "stage-4-draft.md"
+    cli.ok("pause")
+    for _ in range(2):
+        answer = cli.ok("pause", "--save", f"{draft.name}=First words.", "--key", "late")
+        assert "Session paused at Stage 1." in answer.out
+    assert draft.read_text() == "First words."
+    assert cli.json("status")["status"] == "paused"
+    assert f"unfinished work is in {draft.name}" in cli.ok("log").out
+
+
+@pytest.mark.req("S3-116", "S3-118")
+def test_of_an_essay_that_cannot_be_paused_nothing_is_saved(cli: Cli, project: Path) -> None:
+    cli.ok("start", "On cats", "--layout", "essay", "--id", "cats")
+    (binding,) = cli.json("layouts")["layouts"]
+    cli.ok("abandon", "--because", "no time")
+    late = cli("pause", "--save", "stage-4-draft.md=First words.", "--session", "cats")
+    assert late.code == 4
+    assert not (Path(binding["path"]).parent / "stage-4-draft.md").exists()
+
+
 def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--layout", "essay")
     (binding,) = cli.json("layouts")["layouts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,9 @@ import holdfast
 from holdfast import Holdfast, InvalidInput, Refused, Session, choice, pipeline
 from holdfast import essay as essays
 from holdfast.clock import FakeClock
-from holdfast.layout import ERROR
+from holdfast.layout import ERROR, Where
 from holdfast.layout.document import Document
-from holdfast.layout.essay import form
+from holdfast.layout.essay import LAYOUT, form
 from holdfast.model import essay as model
 from holdfast.model import event as ev
 from holdfast.model.essay import Gate, gate_of
@@ -920,3 +921,112 @@ def test_work_in_a_section_that_the_outline_lost_can_be_set_aside_as_the_refusal
     session.revisit_apply("2", impact="major")
     session.approve("G2")
     assert [one.number for one in session.section_list()] == [1]
+
+
+# -- what others write into the file -----------------------------------------------------------
+
+
+def edited(essay: Essay, clock: FakeClock, change: Callable[[dict[str, Any]], object]) -> None:
+    """Another program changes the file, and the next command finds that."""
+    path = essay.folder / form.STATE
+    value = essay.file
+    change(value)
+    path.write_bytes(Document.parse(path.read_bytes(), "yaml").rewritten(value).data)
+    clock.jump(2000)
+    essay.session.note("going on")
+
+
+def faults(essay: Essay) -> list[str]:
+    where = Where(root=str(essay.folder), names=frozenset(os.listdir(essay.folder)))
+    found = LAYOUT.check({form.STATE: essay.file}, where)
+    return [f.message for f in found if f.severity == ERROR or f.code == "missing-key"]
+
+
+@pytest.mark.req("S3-10", "S3-25", "S3-114")
+def test_a_section_that_another_program_begins_does_not_move_the_stage(
+    essay: Essay, clock: FakeClock
+) -> None:
+    essay.write(form.THESIS, THESIS)
+    essay.session.approve("G1")
+    begun = {**form.blank_section(3, 1), "status": "in_progress"}
+    clock.jump(2000)
+    edited(essay, clock, lambda doc: doc["stages"]["stage_3"].update(sections=[begun]))
+    third = essay.file["stages"]["stage_3"]
+    assert (essay.file["current_stage"], third["current_section"]) == (2, None)
+    assert third["sections"] == [begun]
+    assert essay.session.status()["next"].startswith("structure the essay")
+
+
+@pytest.mark.req("S3-10", "S3-11")
+def test_the_name_of_the_stage_follows_a_number_that_another_program_wrote(
+    essay: Essay, clock: FakeClock
+) -> None:
+    essay.at_sections()
+    edited(essay, clock, lambda doc: doc.update(current_stage=4))
+    assert essay.file["current_stage_name"] == "paragraph_writing"
+    assert faults(essay) == []
+
+
+@pytest.mark.parametrize("path", [*form.PARTS, *(field.path for field in form.FIELDS)])
+def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_told(
+    essay: Essay, clock: FakeClock, path: str
+) -> None:
+    said: list[str] = []
+    essay.session.home._notice = said.append
+    essay.at_sections()
+    clock.jump(2000)
+    essay.session.note("later")
+    above, _, key = path.rpartition(".")
+    before = essay.file
+    edited(essay, clock, lambda doc: (form.at(doc, above) if above else doc).pop(key))
+    assert faults(essay) == []
+    assert f"{path} was taken out" in said[-1]
+    assert list(essay.file) == list(before)
+    assert form.at(essay.file, path) == form.at(before, path) or path == "last_activity"
+    count = len(said)
+    clock.jump(2000)
+    essay.session.note("going on")
+    assert len(said) == count
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("status", 5),
+        ("status", "resting"),
+        ("pushback_level", 7),
+        ("current_stage", 9),
+        ("current_stage_name", "writing"),
+        ("stages", None),
+        ("stages.stage_1.status", None),
+        ("stages.stage_1.thesis_file", ["a"]),
+        ("stages.stage_2", "done"),
+        ("stages.stage_2.total_sections", "two"),
+        ("stages.stage_3.sections", "two"),
+        ("stages.stage_4.sections", 2),
+        ("stages.stage_4.completed_at", "soon"),
+        ("voice_calibration", []),
+        ("deferred_verifications", "none"),
+    ],
+)
+def test_a_value_that_means_nothing_is_put_right_and_that_is_told(
+    essay: Essay, clock: FakeClock, path: str, value: object
+) -> None:
+    said: list[str] = []
+    essay.session.home._notice = said.append
+    essay.at_sections()
+    above, _, key = path.rpartition(".")
+    edited(essay, clock, lambda doc: (form.at(doc, above) if above else doc).update({key: value}))
+    assert faults(essay) == []
+    assert f"not taken up: {path}" in said[-1]
+
+
+def test_a_key_that_no_document_wants_stays_out(essay: Essay, clock: FakeClock) -> None:
+    edited(essay, clock, lambda doc: doc.update(mood="calm"))
+    edited(essay, clock, lambda doc: doc.pop("mood"))
+    assert "mood" not in essay.file
+
+
+def test_a_file_that_nobody_changes_keeps_its_gaps(essay: Essay) -> None:
+    tree = {form.STATE: {key: v for key, v in essay.file.items() if key != "output"}}
+    assert LAYOUT.put(tree, LAYOUT.get(tree, Where()), Where()) == tree

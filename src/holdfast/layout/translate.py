@@ -380,8 +380,15 @@ def _placed(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="model", value=new.model))
     # Another plan begins at its first phase, whatever phase the work has reached.
     begins = base.workflow and new.workflow and new.workflow != base.workflow
-    if new.position and (begins or new.position != base.position):
+    if new.position and (begins or new.position != base.position or _left_there(base, new)):
         yield Move(ev.AttributeSet(key="position", value=new.position))
+
+
+def _left_there(base: Facts, new: Facts) -> bool:
+    """Whether other steps began and the files still say where the work is."""
+    ran = {step.id for step in base.steps if step.status == "running"}
+    runs = {step.id for step in new.steps if step.status == "running"}
+    return bool(runs - ran - {new.position})
 
 
 def _in_time(made: list[Move]) -> list[Move]:

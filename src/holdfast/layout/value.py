@@ -22,3 +22,11 @@ def copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def put_back(part: dict[str, Any], before: dict[str, Any], key: str) -> None:
+    """Give a mapping the value that a key had before, in the place that it had."""
+    later = set(list(before)[list(before).index(key) :])
+    behind = next((at for at, name in enumerate(part) if name in later), len(part))
+    moved = {name: part.pop(name) for name in list(part)[behind:]}
+    part.update({key: None} | moved | {key: copied(before[key])})

@@ -139,12 +139,11 @@ class Absorber:
     def _owed(self, binding: Binding, look: Look) -> Look | None:
         """What an edit would have made of our newest rendering, and with what may not be taken
         out of it; None if that is what it says."""
-        said = self._desk.bound.said(binding, look.name)
-        newest, near = self._looker.newest(binding, look), nearest(look.data or b"", said)
-        if newest is None or near is None or look.read is None:
+        newest, older = self._looker.newest(binding, look), self._made_from(binding, look)
+        if newest is None or older is None or look.read is None:
             return None
-        older, value = parsed(look.name, near).value, look.value
-        if near != newest.document.data and not was_read(newest.value, older, value):
+        value = look.value
+        if older != newest.value:
             value, _ = trees.merge(older, value, newest.value)
         value = self._whole(binding, look, value)
         document = look.read.document.rewritten(value)
@@ -189,8 +188,16 @@ class Absorber:
         """What the file said when the editor read it, as far as we can tell."""
         if kind_of(look.name) == "jsonl":
             return self._base_of_log(look, now, where)
+        older = self._made_from(binding, look)
+        return None if older is None else self._whole(binding, look, older)
+
+    def _made_from(self, binding: Binding, look: Look) -> Any:
+        """The rendering that an edit was most likely made from; None if none is kept."""
         near = nearest(look.data or b"", self._desk.bound.said(binding, look.name))
-        return None if near is None else self._whole(binding, look, parsed(look.name, near).value)
+        older = None if near is None else parsed(look.name, near).value
+        newest = self._looker.newest(binding, look)
+        is_newest = newest is not None and was_read(newest.value, older, look.value)
+        return newest.value if newest is not None and is_newest else older
 
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
         """The lines that were there before: as many as we know, and what the journal has of all

@@ -34,6 +34,7 @@ from holdfast.layout.essay.show import (
 )
 from holdfast.layout.essay.write import revised
 from holdfast.layout.facts import Facts
+from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
 
 __all__ = [
@@ -93,6 +94,11 @@ class Essay(Layout):
         given = facts.native_id
         id = self.new_id(facts, where, frozenset()) if self.valid_id(given) else given
         return write.put(old, facts, id, where)
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        doc = copied(form.state_of(tree))
+        lost = form.complete(doc, form.state_of(before)) if doc else []
+        return ({**tree, form.main(tree): doc}, lost) if doc else (tree, lost)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         if not form.state_of(tree):

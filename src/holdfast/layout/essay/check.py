@@ -21,6 +21,7 @@ from holdfast.layout.essay import artifact
 from holdfast.layout.essay.form import (
     FIELDS,
     LOGS,
+    PARTS,
     SECTION,
     SECTIONED,
     STAGES,
@@ -89,8 +90,7 @@ def _shape(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
 
 def _parts(doc: dict[str, Any]) -> Iterator[Finding]:
     """The mappings around the fields."""
-    paths = dict.fromkeys(field.path.rpartition(".")[0] for field in FIELDS)
-    for path in ["stages", *filter(None, paths)]:
+    for path in PARTS:
         number = next(field.number for field in FIELDS if field.path.startswith(f"{path}."))
         above, _, key = path.rpartition(".")
         parent = at(doc, above) if above else doc

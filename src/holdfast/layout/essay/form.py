@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.choice import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
-from holdfast.layout import Tree, Where, words
-from holdfast.layout.value import mapping, sequence
+from holdfast.layout import Tree, Where, stamps, words
+from holdfast.layout.value import mapping, put_back, sequence
 
 ID = "essay"
 STATE = "session-state.yaml"
@@ -243,6 +243,8 @@ def place_of(step_id: str) -> tuple[int, int | None] | None:
 
 _PLACEHOLDER = re.compile(r"\{(?:path|uuid|ISO8601|session_dir)\}")
 _UNTOUCHED = ("id", "stamp", "place", "path", "folder")
+_TEXTS = ("id", "place", "path", "folder", "text", "word")
+"""Any text may stand there: whoever wrote it meant something."""
 
 
 def is_placeholder(field: Field, value: Any) -> bool:
@@ -274,6 +276,76 @@ def said(field: Field, value: Any) -> Any:
     if field.kind == "flag":
         return value if isinstance(value, bool) else None
     return value if isinstance(value, str) and value.strip() else None
+
+
+def said_nothing(field: Field, part: dict[str, Any], key: str) -> bool:
+    """Whether a key that the template wants is missing, or has a value that means nothing."""
+    value = part.get(key)
+    if key not in part or value is None:
+        nullable = field.default is None or field.kind == "log"
+        return key not in part or not nullable
+    if field.kind in ("list", "log"):
+        return not isinstance(value, list)
+    if field.kind in ("status", "unit"):
+        return (session_status if field.kind == "status" else unit_status)(value) is None
+    if field.kind == "stage":
+        return not is_count(value, 1) or value not in STAGES
+    if field.kind == "stage-name":
+        # Of the two, the number counts.
+        number = part.get("current_stage")
+        return is_count(number) and number in STAGES and value != STAGES[number].name
+    if field.kind == "stamp":
+        return not is_placeholder(field, value) and stamps.read(value) is None
+    if isinstance(value, str) and field.kind in _TEXTS:
+        return False
+    return said(field, value) is None
+
+
+PARTS = ("stages", *dict.fromkeys(p for f in FIELDS if (p := f.path.rpartition(".")[0])))
+"""The mappings in a file, each before those in it."""
+
+
+class Spot(NamedTuple):
+    """A key that the template wants, the mapping it belongs to, and its place in the file."""
+
+    field: Field
+    place: str
+    part: dict[str, Any]
+    key: str
+
+    @property
+    def is_blank(self) -> bool:
+        return said_nothing(self.field, self.part, self.key)
+
+
+def spots(doc: dict[str, Any]) -> Iterator[Spot]:
+    """Every key that is wanted; entries of logs are their writers'."""
+    for field in FIELDS:
+        above, _, key = field.path.rpartition(".")
+        yield Spot(field, field.path, mapping(at(doc, above)) if above else doc, key)
+    for stage in SECTIONED:
+        for index, section in sections(doc, stage).items():
+            for field in SECTION[stage]:
+                place = f"stages.stage_{stage}.section_{index}.{field.path}"
+                yield Spot(field, place, section, field.path)
+
+
+def complete(doc: dict[str, Any], old: dict[str, Any]) -> list[str]:
+    """Give a file what it lacks, or says in words that mean nothing, as it was; returns where."""
+    number = doc.get("current_stage")
+    if number != old.get("current_stage") and is_count(number) and number in STAGES:
+        doc["current_stage_name"] = STAGES[number].name
+    parts = [path for path in PARTS if isinstance(at(old, path), dict)]
+    gone = [path for path in parts if not isinstance(at(doc, path), dict)]
+    for path in gone:
+        above, _, key = path.rpartition(".")
+        if not isinstance(at(doc, path), dict):
+            put_back(at(doc, above) if above else doc, at(old, above) if above else old, key)
+    known = {spot.place: spot for spot in spots(old) if not spot.is_blank}
+    lost = [spot for spot in spots(doc) if spot.is_blank and spot.place in known]
+    for spot in lost:
+        put_back(spot.part, known[spot.place].part, spot.key)
+    return [*gone, *(spot.place for spot in lost)]
 
 
 def at(doc: Any, path: str) -> Any:

@@ -16,7 +16,7 @@ from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, carry, l
 from holdfast.layout.praxis.read import View, by_phase, verdict_of
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
-from holdfast.layout.value import copied, mapping
+from holdfast.layout.value import copied, mapping, put_back
 
 LEGACY_WARNING = "Legacy session format, limited resumption context"
 
@@ -87,10 +87,7 @@ def _put_back(doc: dict[str, Any], before: dict[str, Any], path: str) -> bool:
     is_other = len(way) > 1 and any(doc[name] != before.get(name) for name in doc if name != key)
     if is_there or key not in before or is_other:
         return False
-    later = set(list(before)[list(before).index(key) :])
-    behind = next((at for at, name in enumerate(doc) if name in later), len(doc))
-    moved = {name: doc.pop(name) for name in list(doc)[behind:]}
-    doc.update({key: None} | moved | {key: copied(before[key])})
+    put_back(doc, before, key)
     return True
 
 

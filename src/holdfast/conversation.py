@@ -29,7 +29,7 @@ from holdfast.hooks.tool import SENDS
 from holdfast.journal import Given
 from holdfast.model import event as ev
 from holdfast.model.event import Body
-from holdfast.model.state import File, State
+from holdfast.model.state import CHECKOUT, File, State
 from holdfast.place import relative
 from holdfast.process import ProcessId, ancestors
 from holdfast.store import Spot
@@ -481,6 +481,7 @@ class Conversation:
 
         if not self.run.session:
             return
+        self._tell_checkout(told)
         try:
             tree = self._home.workspace.tree
             found = scan.look(
@@ -500,6 +501,15 @@ class Conversation:
 
             self._make(f"{told.key} scan", made, told.at)
             self._seen = found.seen(tree.root)
+
+    def _tell_checkout(self, told: Told) -> None:
+        """Commands commit and switch, and nobody may come to say so when this run ends."""
+        branch, commit = self._git()
+        with self._home.store.view(self.run.session) as view:
+            core = self._home.journal.state(view).core
+        if commit and (branch, commit) != (core.git_branch, core.git_commit):
+            said = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
+            self._give(f"{told.key} checkout", self._kept(said), told.at)
 
     def _known_files(self) -> list[str]:
         if self._create or not self.run.session:

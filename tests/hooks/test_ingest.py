@@ -344,6 +344,26 @@ def test_pause_at_the_end_of_an_agent_says_what_is_checked_out(hooks: Hooks) -> 
     assert (paused.git_branch, paused.git_commit) == ("main", made)
 
 
+def test_commit_that_an_agent_made_is_known_though_it_never_ends(hooks: Hooks) -> None:
+    shutil.rmtree(hooks.project)
+    subprocess.run(["git", "init", "-q", "-b", "main", hooks.project], check=True)
+    commit(hooks.project)
+    hooks.ask("Build it")
+    hooks.answer("t1", "true")
+    with hooks.open() as home:
+        home.ingest()
+        assert "attribute.set" not in kinds(hooks), "nothing was committed"
+        made = commit(hooks.project)
+        hooks.answer("t2", "git commit")
+        hooks.answer("t3", "true")
+        home.ingest()
+        core = home.session(hooks.sessions()[0]).state().core
+        assert (core.git_branch, core.git_commit) == ("main", made)
+    assert [said for said in hooks.events() if said[0] == "attribute.set"] == [
+        ("attribute.set", f"main {made}")
+    ]
+
+
 def commit(folder: Path) -> str:
     """Its hash, once it is made."""
     who = ("-c", "user.name=x", "-c", "user.email=x@localhost")

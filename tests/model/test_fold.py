@@ -123,6 +123,25 @@ def test_whoever_leaves_says_what_is_checked_out(kind: type[ev.Ending]) -> None:
     assert (core.git_branch, core.git_commit) == ("", "b"), "a detached head"
 
 
+@pytest.mark.parametrize(
+    "said, branch, commit",
+    [
+        (f"fix {'b' * 40}", "fix", "b" * 40),
+        ("b" * 64, "", "b" * 64),
+        ("fix", "main", "a"),
+        ("", "main", "a"),
+        (7, "main", "a"),
+        (None, "main", "a"),
+    ],
+)
+def test_checkout_that_is_told_in_between_counts_if_it_is_one(
+    said: str | int | None, branch: str, commit: str
+) -> None:
+    begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
+    core = folded(begun, ev.AttributeSet(key="checkout", value=said)).core
+    assert (core.git_branch, core.git_commit) == (branch, commit)
+
+
 @pytest.mark.parametrize("body, status", ENDINGS, ids=[status for _, status in ENDINGS])
 @pytest.mark.parametrize("again", [ev.SessionResumed(), ev.SessionReopened(because="more")])
 def test_going_on_takes_back_ending_and_archive(body: Body, status: str, again: Body) -> None:

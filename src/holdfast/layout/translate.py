@@ -71,6 +71,7 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
         **_lists(state),
     )
     attributes.pop(st.POSITION, None)
+    attributes.pop(st.CHECKOUT, None)
     facts.position = _position(state, facts)
     attributes.pop("model", None)
     attributes.pop("progress", None)

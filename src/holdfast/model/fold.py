@@ -32,6 +32,7 @@ from holdfast.model.merge import (
 )
 from holdfast.model.number import last_number
 from holdfast.model.state import (
+    CHECKOUT,
     Acknowledgment,
     Agent,
     Artifact,
@@ -767,8 +768,15 @@ def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
         core.progress = _as_fraction(body.value)
     elif body.key == "position" and isinstance(body.value, str):
         _go_to(core, body.value)
+    elif body.key == CHECKOUT and isinstance(body.value, str):
+        branch, _, commit = body.value.rpartition(" ")
+        if _COMMIT.fullmatch(commit):
+            _check_out(core, branch, commit)
     row = Attribute(rank=core.events, at=event.head.at, key=body.key, value=body.value)
     state.put("attribute", row)
+
+
+_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def _as_fraction(value: object) -> float | None:

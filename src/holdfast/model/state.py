@@ -22,6 +22,8 @@ from holdfast.model.number import last_number, number_of
 CLOSED_UNITS = frozenset({"done", "skipped"})
 POSITION = "position"
 """The attribute that says which step is being worked on."""
+CHECKOUT = "checkout"
+"""The attribute that says which branch and commit are checked out: `BRANCH COMMIT`."""
 
 
 class Chain(Struct, array_like=True):

@@ -165,6 +165,27 @@ def test_strict_exits_7_on_drift(cli: Cli, project: Path) -> None:
     assert cli("brief", "--strict").code == 7
 
 
+def test_strict_takes_nothing_up_where_something_changed_so_it_says_so_again(
+    cli: Cli, project: Path
+) -> None:
+    git = ["git", "-C", str(project), "-c", "user.name=n", "-c", "user.email=e@localhost"]
+    commit = [*git, "commit", "-q", "--allow-empty", "-m", "more"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    subprocess.run(commit, check=True)
+    cli.start("Add login")
+    cli.ok("pause")
+    subprocess.run(commit, check=True)
+    for _ in range(2):
+        answer = cli("resume", "--strict")
+        assert answer.code == 7 and "commit was" in answer.out
+        assert "not taken up; to go on all the same: holdfast resume" in answer.err
+    told = cli("--json", "resume", "--strict").json
+    assert told["resumed"] is False and told["status"] == "paused"
+    assert cli("resume").code == 0
+    told = cli("--json", "resume", "--strict").json
+    assert told["status"] == "active" and "resumed" not in told
+
+
 def _flip(home: Path) -> None:
     """Change one byte of what the first event says, behind Holdfast's back."""
     connection = sqlite3.connect(home / "holdfast.db")

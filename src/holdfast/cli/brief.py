@@ -54,7 +54,8 @@ def brief_arguments(parser: Parser) -> None:
     add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
     add("--style", default=STYLES[0], metavar="STYLE", help=" or ".join(STYLES))
     add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
-    add("--strict", action="store_true", help="exit 7 also when files or the branch changed")
+    strict = "exit 7 also when files or the branch changed, and take nothing up"
+    add("--strict", action="store_true", help=strict)
     add("--fence", action="store_true", help="quote the session's words for a model, always")
     add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
 
@@ -72,14 +73,14 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     others = at_work(session)
     idle = _idle(session, hf)
     restored = session.artifact_restore(force=options.force) if options.restore else []
-    brief = session.resume(**_manner(options, screen))
+    brief, is_taken_up = _taken_up(session, options, screen)
     summary = essay_summary(hf, session)
     wrong = [] if getattr(options, "anyway", False) else _discrepancies(hf, session)
     if summary:
         screen.line(summary)
     question = {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
     more = {**question, **({"expiry": idle} if idle else {})}
-    more |= _arrival(hf, brief, pulled, restored)
+    more |= _arrival(hf, brief, pulled, restored) | ({} if is_taken_up else {"resumed": False})
     tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
     if idle:
         from holdfast.cli.status import tell_idle
@@ -91,7 +92,22 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     tell_others(others, screen)
     _tell_unadopted(hf, screen)
     code = _warned(brief, exit_code(brief, strict=options.strict), screen)
+    if not is_taken_up:
+        line = f"  not taken up; to go on all the same: holdfast resume {session.id}"
+        screen.aside(screen.as_typed(line))
     return code or _tell_discrepancies(wrong, screen)
+
+
+def _taken_up(session: Session, options: Namespace, screen: Screen) -> tuple[Briefing, bool]:
+    """The briefing, and whether the session was taken up.
+
+    A resume says what is checked out here, and then nothing has changed: who asks for `--strict`
+    once more would be let through.
+    """
+    manner = _manner(options, screen)
+    if options.strict and has_changed(seen := session.brief(**manner)):
+        return seen, False
+    return session.resume(**manner), True
 
 
 def _pull(options: Namespace, hf: Holdfast, screen: Screen) -> Pulled | None:
@@ -293,10 +309,14 @@ def exit_code(brief: Briefing, *, strict: bool) -> int:
     """0 only if whoever goes on may rely on what the briefing says."""
     if "damaged" in brief.attention:
         return DAMAGED
-    changed = not {"drifted", "stale", "lacking"}.isdisjoint(brief.attention)
-    if brief.unknown_outcomes or brief.disputes or (strict and changed):
+    if brief.unknown_outcomes or brief.disputes or (strict and has_changed(brief)):
         return UNSETTLED
     return DONE
+
+
+def has_changed(brief: Briefing) -> bool:
+    """Whether something is not as it was left: files, the checkout, what there was elsewhere."""
+    return not {"drifted", "stale", "lacking"}.isdisjoint(brief.attention)
 
 
 def _meant(chosen: str, hf: Holdfast, *, open_only: bool) -> Session:

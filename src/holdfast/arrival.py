@@ -278,8 +278,9 @@ _BRANCH = re.compile(r"[\w.][\w./+@-]*")
 def _apart(tree: Tree, commit: str) -> tuple[int, int]:
     """How many commits only the other has, and how many only the checkout."""
     counts = _git(tree, "rev-list", "--left-right", "--count", f"{commit}...HEAD")
-    behind, ahead = (int(n) for n in (counts or b"0 0").split()[:2])
-    return behind, ahead
+    # A branch without any commit is no HEAD yet.
+    behind, *ahead = (counts or _git(tree, "rev-list", "--count", commit) or b"0").split()
+    return int(behind), int(ahead[0]) if ahead else 0
 
 
 def _no_commit(tree: Tree, core: Core) -> Finding:

@@ -219,6 +219,13 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     assert move.laptop.session("login").state().core.git_branch == "", "it is detached"
 
 
+def test_where_nothing_is_checked_out_yet_all_commits_are_lacking(move: Move) -> None:
+    move.begin()
+    git(move.folder("desktop"), "fetch", "-q", str(move.folder("laptop")), "main")
+    move.desktop.arrive()
+    assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
+
+
 def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
     move.begin()
     there = move.folder("laptop")

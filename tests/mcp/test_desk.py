@@ -27,6 +27,28 @@ def kinds(desk: Desk, session: str) -> list[str]:
     return [line.event.kind for line in desk.home.session(session).log()]
 
 
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
+
+
+@pytest.mark.req("S2-2")
+@pytest.mark.usefixtures("by_hand")
+def test_resume_asks_other_devices_first(desk: Desk, ask: Ask, tmp_path: Path) -> None:
+    ask("start", goal="Fix the login", id="login")
+    assert "arrival" not in ask("resume"), "there is no remote"
+    home, usb = desk.home, tmp_path / "usb"
+    home.key_init()
+    home.remote_add("usb", f"folder:{usb}")
+    home.sync()
+    told = ask("resume")["arrival"]
+    assert told == {"synced": True, "events": 0, "problem": ""}
+    usb.rename(tmp_path / "unplugged")
+    told = ask("resume")
+    assert told["session"] == "login" and "usb" in told["arrival"]["problem"]
+    assert not told["arrival"]["synced"]
+
+
 # -- the fourteen actions --------------------------------------------------------------------------
 
 

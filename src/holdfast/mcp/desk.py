@@ -143,12 +143,22 @@ def _open_before(home: Holdfast) -> str:
 
 
 def _resume(home: Holdfast, given: Arguments) -> Values:
+    arrival = _pulled(home, given.get("session", ""))
     session = home.to_pick_up(given.get("session", ""))
     if "reopen" in given:
         session.reopen(given["reopen"], key=_part(given, "reopen"))
     others = _others(session)
     told = session.resume(budget=given.get("budget"), key=given.get("key", ""))
-    return {"session": session.id, **_briefed(session, told), "others": others}
+    return {"session": session.id, **_briefed(session, told), "others": others, **arrival}
+
+
+def _pulled(home: Holdfast, named: str) -> Values:
+    """Take what other devices did first; nothing to tell where there is no remote."""
+    found = home.store.resolve(named) if named else []
+    pulled = home.arrive(found[0] if len(found) == 1 else "")
+    problem = pulled.why or pulled.late
+    told = {"synced": not problem, "events": pulled.events, "problem": problem}
+    return {"arrival": told} if pulled.asked else {}
 
 
 def _briefed(session: Session, told: Any) -> Values:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from holdfast import __version__, files, git
 from holdfast.clock import ago
 from holdfast.config import child_environment
-from holdfast.errors import InvalidInput, NoSession, Refused
+from holdfast.errors import InvalidInput, NoSession, ReadOnly, Refused
 from holdfast.hidden import is_harmless
 from holdfast.model.event import AttributeSet, Body
 from holdfast.model.state import Artifact, Attribute, Core, State
@@ -57,7 +57,8 @@ class Pulled(Struct, frozen=True):
     """Whether others' work was asked for first; `why` is told when it could not be had.
 
     `hint` then says what helps. `new` are sessions that were not here before. `late` is told when
-    the answer was not waited for any longer: when remotes were last looked at.
+    the answer was not waited for any longer: when remotes were last looked at. `closed` is how many
+    sessions lie where this device can read none.
     """
 
     asked: bool = False
@@ -66,11 +67,12 @@ class Pulled(Struct, frozen=True):
     hint: str = ""
     new: list[str] = []
     late: str = ""
+    closed: int = 0
 
 
 class Put(Struct, frozen=True):
-    """What became of an artifact: written, same, differs, unknown (no content), refused, or
-    blocked by something else in its place."""
+    """What became of an artifact: written, same, differs, unknown (no content), refused, blocked
+    by something else in its place, or denied by the system."""
 
     path: str
     word: str
@@ -126,6 +128,7 @@ def _pulled(answer: dict[str, Any]) -> Pulled:
         "; ".join(f"{remote}: {_in_words(error)}" for remote, error in wrong),
         hint=wrong[0][1]["hint"] or "" if wrong else "",
         new=[each["session"] for _, each in sessions if each["new"] and each["pulled"]],
+        closed=sum(one["others"] for one in remotes if not one["sessions"]),
     )
 
 
@@ -438,6 +441,8 @@ def _put(session: Recorder, row: Artifact, force: bool) -> Put:
         return Put(row.path, _written(path, data, row.digest, force))
     except (InvalidInput, Refused):  # a folder, a link, a pipe: that is no matter of the others
         return Put(row.path, "blocked")
+    except ReadOnly:
+        return Put(row.path, "denied")
 
 
 def _written(path: str, data: bytes, digest: str, force: bool) -> str:

@@ -6,11 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput, arrival
-from holdfast.errors import NoSession, Refused
+from holdfast import InvalidInput, arrival, files
+from holdfast.errors import NoSession, ReadOnly, Refused
 from holdfast.home import Holdfast
 from holdfast.model.event import ArtifactSaved, SessionPaused, SessionResumed
 from holdfast.session import Session
@@ -363,6 +364,26 @@ def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(
     words = {one.path: one.word for one in session.artifact_restore()}
     assert words.pop("z.txt") == "written" and words.pop("a.py") == "same"
     assert set(words.values()) == {"blocked"} and len(words) == 4
+
+
+def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
+    move: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    for name in ("locked.txt", "z.txt"):
+        (place / name).write_text("1")
+        session.artifact(str(place / name))
+        (place / name).unlink()
+    replace = files.replace
+
+    def refuse(path: str, *more: Any, **settings: Any) -> None:
+        if path.endswith("locked.txt"):
+            raise ReadOnly(f"cannot write {path}")
+        replace(path, *more, **settings)
+
+    monkeypatch.setattr(files, "replace", refuse)
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words == {"a.py": "same", "locked.txt": "denied", "z.txt": "written"}
 
 
 def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_path: Path) -> None:

@@ -36,6 +36,22 @@ def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
     assert "plug in the stick" in answer.err
 
 
+def test_device_that_may_read_nothing_there_is_told_how_to_be_let_in(
+    cli: Cli, usb: Path, tmp_path: Path
+) -> None:
+    id = cli.start()
+    cli.ok("push")
+    stranger = ("--home", str(tmp_path / "stranger"))
+    cli.ok(*stranger, "key", "init")
+    cli.ok(*stranger, "remote", "add", "usb", f"folder:{usb}")
+    for named in ((), (id,)):
+        answer = cli(*stranger, "resume", *named)
+        assert answer.code == 3
+        assert "1 session there is not for this device" in answer.err
+        assert "yours, from another device: " in answer.err
+        assert "devices add --new-key; someone's, who shares with you: " in answer.err
+
+
 @pytest.mark.usefixtures("usb")
 def test_that_no_session_came_does_not_hide_the_files_of_other_programs(
     cli: Cli, project: Path

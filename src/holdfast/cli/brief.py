@@ -146,6 +146,11 @@ def _why_not_here(named: str, pulled: Pulled | None, asked: str) -> tuple[str, s
         return f"not every remote could be asked: {pulled.why}", check
     if pulled.late:
         return pulled.late, "wait for it: holdfast pull"
+    if pulled.closed:
+        verb = "is" if pulled.closed == 1 else "are"
+        why = f"{asked}: {plural(pulled.closed, 'session')} there {verb} not for this device"
+        own, shared = "holdfast devices add --new-key", "holdfast key show"
+        return why, f"yours, from another device: {own}; someone's, who shares with you: {shared}"
     if named:
         why = f"{asked} has none that this device may read"
         return why, "on the device where it is: holdfast push"
@@ -178,6 +183,7 @@ _RESTORED = {
     "same": "there already",
     "differs": "differs here, left as it is; to write it anyway: --force",
     "blocked": "a folder, a link or something else is in its place",
+    "denied": "may not be written here; check owner and permissions of its folder",
     "unknown": "only its digest came with the session",
     "refused": "left out: tools may run something by it unasked, or it lies outside the project",
 }

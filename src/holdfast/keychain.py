@@ -404,16 +404,21 @@ def kept(home: Holdfast, circle: Circle, key: Key, before: Circle) -> Circle:
 
 
 def meant(circle: Circle, which: str, *, active: bool = False) -> Device:
-    """The device of a name, or of the beginning of an id."""
+    """The device of a name, or of the beginning of an id; one that was put out only if none is in.
+
+    Who comes back with a new key has the name of the old one.
+    """
     every = [each for each in circle.devices() if each.active or not active]
     named = [each for each in every if each.name.casefold() == which.strip().casefold()]
     begun = [each for each in every if len(which) >= 4 and each.key_id.startswith(which.lower())]
-    found = named or begun
+    found = [each for each in named if each.active] or named or begun
     if len(found) == 1:
         return found[0]
     why = ", ".join(f"{each.name} ({each.key_id})" for each in found or every)
-    what = f"several devices are called {which}" if found else f"there is no device {which}"
-    raise InvalidInput(what, why=why, hint="holdfast devices list")
+    if found:
+        hint = "say which by the beginning of its key: holdfast devices list"
+        raise InvalidInput(f"several devices are called {which}", why=why, hint=hint)
+    raise InvalidInput(f"there is no device {which}", why=why, hint="holdfast devices list")
 
 
 # --- remotes ----------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Hold
     synced(ann)
     report = synced(desk)
     assert notes(desk, "login") == ["canary one"]
-    assert [type(one.error) for one in report.problems] == [Locked]
+    (told,) = report.problems
+    assert isinstance(told.error, Locked) and "this device was put out" in told.error.why
+    assert "holdfast devices add --new-key" in told.error.hint, "before anything is deleted"
 
 
 def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Holdfast) -> None:

@@ -359,3 +359,14 @@ def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
     well = on.ok("other", "key", "recover", *new.split(), "--yes")
     assert "newer code" not in well.err
     assert on.names("other") == {"laptop": True, "other": True}
+
+
+def test_a_name_means_the_device_that_is_in_where_one_was_put_out_that_had_it(on: Devices) -> None:
+    on.begin("laptop")
+    on.let_in("desk", by="laptop")
+    on.ok("laptop", "devices", "revoke", "desk", "--yes")
+    code = str(on.json("desk", "devices", "add", "--new-key")["code"])
+    confirm = str(on.json("laptop", "devices", "approve", code, "--yes")["confirm"])
+    on.ok("desk", *confirm.split()[1:])
+    on.ok("laptop", "devices", "rename", "desk", "tower")
+    assert on.names("laptop") == {"laptop": True, "desk": False, "tower": True}

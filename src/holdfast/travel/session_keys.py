@@ -155,10 +155,12 @@ class SessionKeys:
         """They cannot be let be: they may put someone out, who would read on by older ones."""
         return Locked(
             f"newer keys of session {self.session} do not open here",
-            why=f"a device made them that is not known here yet, or one that was put out: {name}",
-            hint="holdfast sync on your other devices, then here; if they open on none, delete "
-            "that object from the storage and sync, or let all devices use an empty place: "
-            "holdfast remote add NEW ADDRESS",
+            why="this device was put out of your circle, or a device made them that is not known "
+            f"here yet or was put out: {name}",
+            hint="on another device of yours: holdfast devices list, holdfast sync. If this one is "
+            "put out there, it comes back by: holdfast devices add --new-key. If not, sync here; "
+            "if they open on none, delete that object from the storage and sync, or let all "
+            "devices use an empty place: holdfast remote add NEW ADDRESS",
             session=self.session,
         )
 

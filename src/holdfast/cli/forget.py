@@ -336,7 +336,7 @@ def _agreed_to_events(session: Session, found: list[Event], screen: Screen) -> b
     if not screen.can_ask:
         numbers = " ".join(f"'#{event.seq}'" for event in found)
         raise Refused(
-            f"what {plural(len(found), 'event')} of session {session.id} say would be erased",
+            f"the content of {plural(len(found), 'event')} of session {session.id} would be erased",
             why="for good: forgetting cannot be undone",
             hint=f"if that is meant: holdfast forget {numbers} --yes",
             session=session.id,

@@ -15,6 +15,7 @@ from holdfast.model.tombstone import Rights
 from holdfast.remote import names
 from holdfast.remote import ring as rings
 from holdfast.travel.circling import identity
+from holdfast.travel.replacing import Replacing
 from holdfast.travel.session_keys import SessionKeys
 from tests.remote.people import World, notes, person_of, synced
 
@@ -224,6 +225,37 @@ def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann
     blank = world.device("blank", by=ann)
     assert synced(blank).problems == []
     assert notes(blank, "login") == ["precious", "on the train", "at home"]
+
+
+@pytest.mark.parametrize("how", ["syncs", "pulls first", "dies"])
+def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
+    world: World, ann: Holdfast, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both packs are of the same range; which is which does not show from their names."""
+    every = [f"s{number}" for number in range(7)]
+    desk = world.device("desk", by=ann)
+    for one in every:
+        path = str(world.folder / f"{one}.hfpack")
+        desk.start(one, id=one).export(path)
+        ann.import_(path)
+    device = desk.store.device
+    assert synced(ann).problems == []
+    assert ann.store.remotes.persons() == {device: "unknown, imported"}
+    with monkeypatch.context() as patched:
+        if how == "dies":
+            patched.setattr(Replacing, "put_together", lambda _: None)
+        if how == "pulls first":
+            desk.pull()
+        assert synced(desk).problems == []
+    assert synced(desk).problems == []
+    desk.session("s0").note("on it")
+    assert synced(desk).problems == []
+    blank = world.device("blank", by=ann)
+    for hf in (ann, blank):
+        assert synced(hf).problems == []
+        assert hf.store.remotes.persons() == {}
+        mine = identity(hf).circle.id
+        assert [hf.store.remotes.owners(one)[device] for one in every] == [mine] * len(every)
 
 
 def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Holdfast) -> None:

@@ -6,7 +6,7 @@ put there. It is remembered again all at once, or pack by pack as they arrive th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, InvalidInput, NoSession
@@ -17,7 +17,17 @@ from holdfast.remote import Object, code, names
 from holdfast.remote.names import PackName
 from holdfast.remote.sealed import Claim
 from holdfast.store import View
-from holdfast.store.remotes import BESIDE, DOUBT, FOREIGN, REFUSED, TURN, Packed, Reach, There
+from holdfast.store.remotes import (
+    BESIDE,
+    DOUBT,
+    FOREIGN,
+    REFUSED,
+    TURN,
+    UNSIGNED,
+    Packed,
+    Reach,
+    There,
+)
 from holdfast.text import tame
 from holdfast.travel.parcels import Ready, links_of
 from holdfast.travel.session_keys import SessionKeys
@@ -229,7 +239,19 @@ class Exchange:
         """
         told = self.trip.store.remotes.persons()
         unknown = {device for device, person in told.items() if person.startswith(IMPORTED)}
+        unknown |= self.noted.get(UNSIGNED, {}).keys()
         return {device for device in unknown if self.whose(device) == self._mine}
+
+    def tell_unsigned(self, new: Set[str], signed: Set[str]) -> None:
+        """Keep which chains are there without a word of whose they are.
+
+        Of each session: a device may have been known by another one before this was pushed.
+        """
+        before = self.noted.get(UNSIGNED, {}).keys()
+        if (now := (before | new) - signed) != before:
+            self.noted[UNSIGNED] = dict.fromkeys(sorted(now), "")
+            remotes = self.trip.store.remotes
+            remotes.note(self.trip.known, self.session, UNSIGNED, self.noted[UNSIGNED])
 
     def is_ours(self, device: str) -> bool:
         """Whether a chain is for this person to push: their own, or imported into their session."""
@@ -290,12 +312,15 @@ class Exchange:
         of_one = "" if not of or of in disputed else self.whose(of)
         return bool(whose) and whose in (owner, of_one)
 
-    def meet(self, claims: Iterable[Claim]) -> None:
+    def meet(self, claims: Sequence[Claim]) -> None:
         """Keep whose chains these are, and whom the session is shared with."""
         mine, ring = self.trip.identity.circle.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
         remotes = self.trip.store.remotes
-        writers = {one.device: _writer(one, mine, people) for one in claims}
+        signed = {one.device: _writer(one, mine, people) for one in claims if not one.imported}
+        imported = {one.device: _writer(one, mine, people) for one in claims if one.imported}
+        self.tell_unsigned(imported.keys(), signed.keys())
+        writers = {**imported, **signed}
         disputed = writers.keys() & set(self.beside.values())
         remotes.met({**writers, **dict.fromkeys(disputed, DISPUTED)})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]

@@ -59,9 +59,10 @@ class Pushing:
         with self._trip.store.view(exchange.session) as view:
             after = self._mark(view)
             met = self._moved.packs_down > 0 and exchange.is_erased(view)
-            if after == view.seq and not self._trip.again and not met:
+            anew = self._trip.again or bool(self._unsigned)
+            if after == view.seq and not anew and not met:
                 return
-            after = 0 if self._trip.again else after
+            after = 0 if anew else after
             stone = self._newest_stone(view)
             self._trip.expect("up", view.seq - after)
             self._send(self._ours(view, self._lacking(view, after)), stone)
@@ -232,6 +233,7 @@ class Pushing:
         exchange.note(exchange.put(self._last.ready(), heads, stone, now))
         exchange.meet(())
         self._trip.store.remotes.met(dict.fromkeys(self._unsigned, ""))
+        exchange.tell_unsigned(set(), self._unsigned - self._stay)
         self._trip.store.remotes.met(dict.fromkeys(self._imported, IMPORTED))
 
     def _all_but_the_last(self, found: Iterable[Parcel]) -> Iterator[Ready]:

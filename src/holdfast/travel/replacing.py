@@ -6,7 +6,7 @@ small ones become few. What is new is put there before the old is taken away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from holdfast.model.travel import Pack, Stretch, crowded, heads_of
 from holdfast.remote import names
@@ -51,11 +51,28 @@ class Replacing:
         mine = [one for one in known.values() if one.device == device]
         if self._exchange.is_forked(device):
             return
-        for one in [one for one in mine if _is_inside(one, mine)]:
-            self._exchange.delete(one)  # left over from a replacement that was interrupted
+        for one in [one for one in mine if any(self._gives_way(one, other) for other in mine)]:
+            self._exchange.delete(one)
         left = [Pack(one.name, one.size, Stretch.of(one)) for one in mine if one.name in known]
         for row in crowded(left):
             self._replace([known[pack.name] for pack in row])
+
+    def _gives_way(self, one: Packed, other: Packed) -> bool:
+        """Whether one pack is left over, of a replacement that was interrupted, beside another.
+
+        What was imported of this chain tells nobody whose it is, so it gives way to what is signed.
+        """
+        if not _is_inside(one, other):
+            return False
+        is_signed, is_other = self._is_signed(one), self._is_signed(other)
+        if is_signed != is_other:
+            return is_other
+        return (one.first, one.last) != (other.first, other.last) or other.name > one.name
+
+    def _is_signed(self, one: Packed) -> bool:
+        found = names.as_pack(one.name)
+        self._exchange.keys.ready()
+        return found is not None and not Opening(self._exchange).read(found).claim.imported
 
     def _replace(self, old: Sequence[Packed]) -> None:
         """Put what some packs cover there once more, then take the old ones away."""
@@ -71,13 +88,7 @@ class Replacing:
             exchange.delete(pack)
 
 
-def _is_inside(one: Packed, others: Iterable[Packed]) -> bool:
-    """Whether a larger pack, or the same one put there later, covers all of it."""
-    span = (one.first, one.last)
-    return any(
-        other.first <= one.first
-        and one.last <= other.last
-        and ((other.first, other.last) != span or other.name > one.name)
-        for other in others
-        if other.name != one.name and other.tombstone == one.tombstone
-    )
+def _is_inside(one: Packed, other: Packed) -> bool:
+    """Whether another pack covers all of it."""
+    is_other = other.name != one.name and other.tombstone == one.tombstone
+    return is_other and other.first <= one.first and one.last <= other.last

@@ -110,7 +110,7 @@ class Document:
     def line(self, path: str | Sequence[str | int]) -> int:
         """The line, from 1, of a place such as `agents[2].status`; of what is around it if the
         place is not there."""
-        keys = list(_keys(path)) if isinstance(path, str) else list(path)
+        keys = list(keys_in(path)) if isinstance(path, str) else list(path)
         if self.kind == JSONL:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
             first = keys[0] if keys else 0
@@ -168,7 +168,8 @@ class Document:
             return
 
 
-def _keys(where: str) -> Iterator[str | int]:
+def keys_in(where: str) -> Iterator[str | int]:
+    """The keys of a place such as `agents[2].status`."""
     for index, name in _WHERE.findall(where):
         yield int(index) if index else name
 

@@ -96,10 +96,25 @@ def _unsaid(
             continue
         if key in _NAMED:
             found += _unsaid_of(key, before, after, today, merged, now, made)
+        elif isinstance(before.get(key), list):
+            found += _gone(key, before, after, today)
         elif merged.get(key, "") not in ("", None, today.get(key)):
             without = merged | {key: today[key]} if key in today else _less(merged, key)
             found += [f"{key}: {merged[key]}"] if _between(today, without, now) == made else []
     return sorted(found)
+
+
+def _gone(key: str, before: Plain, after: Plain, today: Plain) -> Iterator[str]:
+    """What was taken out of a list: the journal knows that it happened, so it comes back."""
+    left, ours = after.get(key, []), today.get(key, [])
+    for element in before[key]:
+        if element not in left and element in ours:
+            yield f"{key}: {_label(element)} was taken out"
+
+
+def _label(element: Any) -> str:
+    texts = element.values() if isinstance(element, dict) else [element]
+    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def _unsaid_of(

@@ -180,8 +180,10 @@ class Absorber:
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
         """What a file says, with what our newest rendering has of it and it may not be without."""
         newest, where = self._looker.newest(binding, look), self._desk.surroundings(binding)
-        before = {look.name: newest.value} if newest else {}
-        made, _ = lens_of(binding.layout).whole({look.name: value}, before, where)
+        # By the names of all files a layout may know whose they are.
+        names: Tree = dict.fromkeys(paths_of(binding))
+        before = {**names, look.name: newest.value if newest else None}
+        made, _ = lens_of(binding.layout).whole({**names, look.name: value}, before, where)
         return made[look.name]
 
     def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:

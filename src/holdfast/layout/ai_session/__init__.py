@@ -27,7 +27,8 @@ from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
 from holdfast.layout.ai_session.write import files, put, recreate, refuses, unwritten
 from holdfast.layout.facts import CommandFact, Facts
-from holdfast.layout.value import mapping
+from holdfast.layout.value import mapping, sequence
+from holdfast.layout.whole import whole
 
 __all__ = [
     "LAYOUT",
@@ -82,6 +83,13 @@ class AiSession(Layout):
     def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
         return put(old, facts, where, was)
 
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """Lines of the log stay as they are, and in the index what is of other sessions."""
+        tree, told = _with_entry(tree, before)
+        mine = {f"active_features[{at}]" for at, _ in _own_entries(tree, read.identity(before))}
+        made, more = whole(self, tree, before, where, lambda lack: _concerns(lack, mine))
+        return made, told + more
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         told = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
         status = read.status_of(tree, read.identity(tree)) or "active" if told else ""
@@ -100,6 +108,29 @@ class AiSession(Layout):
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return salvage(bundle, where)
+
+
+def _own_entries(tree: Tree, id: str) -> list[tuple[int, Any]]:
+    entries = enumerate(sequence(read.part(tree, INDEX).get("active_features")))
+    return [(at, entry) for at, entry in entries if mapping(entry).get("feature_id") == id]
+
+
+def _with_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
+    """The files with the session's entry in the index, which may have lost its id only."""
+    id = read.identity(before)
+    key, was = read.key_of(tree, INDEX), read.entry_of(before, id)
+    if not was or not isinstance(tree.get(key), dict) or _own_entries(tree, id):
+        return tree, []
+    entries = sequence(tree[key].get("active_features"))
+    rest = {name: value for name, value in was.items() if name != "feature_id"}
+    others = [entry for entry in entries if entry != rest]
+    index = {**tree[key], "active_features": [*others, was]}
+    return {**tree, key: index}, [f"{id} in {INDEX}"]
+
+
+def _concerns(lack: Finding, entries: set[str]) -> bool:
+    file = lack.file.rpartition("/")[2]
+    return file in (STATE, PLAN) or (file == INDEX and lack.where.rpartition(".")[0] in entries)
 
 
 def _like_log(lines: list[Any]) -> float:

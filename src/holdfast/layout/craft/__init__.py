@@ -64,6 +64,7 @@ from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT,
 from holdfast.layout.jsonrule import Rule, look
 from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, text
+from holdfast.layout.whole import whole
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 from holdfast.sha import digest_of
 
@@ -593,6 +594,9 @@ class Craft(Layout):
         made[name] = value = dict(value)
         _put_root(value, facts, where, was)
         return made
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return whole(self, tree, before, where, lambda _: True)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         root = mapping(self._main(tree)[1])

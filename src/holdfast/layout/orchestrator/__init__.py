@@ -75,6 +75,7 @@ from holdfast.layout.orchestrator.rules import (
 )
 from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout.whole import whole
 from holdfast.layout.words import (
     session_status,
     session_word,
@@ -542,6 +543,9 @@ class Orchestrator(Layout):
         made[name or CURRENT] = value = dict(value)
         _put_root(value, facts, where, was)
         return made
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return whole(self, tree, before, where, lambda _: True)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         root = mapping(form.main(tree, CURRENT)[1])

@@ -1,0 +1,78 @@
+"""What may not be taken out of files: keys that a document requires.
+
+Somebody's edit that lacks one is read as if it said what stood there; the file that is written
+next has it again, in the place that it had. What else an owner takes out stays out. An element of
+a list is known by what it says, so one that is new gets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.layout import INFO, Finding, Layout, Tree, Where
+from holdfast.layout.document import keys_in
+from holdfast.layout.tree import align
+
+Places = dict[str | int, "Places"]
+"""Keys under keys, down to those that are missing."""
+
+
+def whole(
+    layout: Layout, tree: Tree, before: Tree, where: Where, concerns: Callable[[Finding], bool]
+) -> tuple[Tree, list[str]]:
+    """Files with the required keys that they had before, and which were gone: those found missing
+    that concern the session."""
+    made, told = dict(tree), list[str]()
+    for file, value in tree.items():
+        if before.get(file) is None:
+            continue
+        found = layout.check({file: value}, where)
+        lacks = [finding for finding in found if _is_lack(finding) and concerns(finding)]
+        if lacks:
+            made[file] = _filled(value, before[file], _places(lacks), "", told)
+    return (made, told) if told else (tree, [])
+
+
+def _is_lack(finding: Finding) -> bool:
+    missing = finding.code == "missing-key" and finding.severity != INFO
+    return missing or finding.code == "version-missing"
+
+
+def _places(lacks: list[Finding]) -> Places:
+    root: Places = {}
+    for finding in lacks:
+        places = root
+        for key in keys_in(finding.where):
+            places = places.setdefault(key, {})
+    return root
+
+
+def _filled(now: Any, before: Any, places: Places, at: str, told: list[str]) -> Any:
+    """A value with what stood before in those places that are not there, which are told."""
+    if isinstance(now, list) and isinstance(before, list):
+        known = {to: before[old] for old, to in align(before, now) if to in places}
+        return [
+            _filled(each, known[n], places[n], f"{at}[{n}]", told) if n in known else each
+            for n, each in enumerate(now)
+        ]
+    if not (isinstance(now, dict) and isinstance(before, dict)):
+        return now
+    made = dict(now)
+    for key, inner in places.items():
+        place = f"{at}.{key}" if at else str(key)
+        if key in now:
+            made[key] = _filled(now[key], before.get(key), inner, place, told)
+        elif key in before:
+            made = _with(made, before, key)
+            told.append(place)
+    return made
+
+
+def _with(now: dict[Any, Any], before: dict[Any, Any], key: Any) -> dict[Any, Any]:
+    """A map with a key of another one, before those that it stands before there."""
+    names = list(before)
+    later = set(names[names.index(key) + 1 :])
+    items = list(now.items())
+    behind = next((at for at, (name, _) in enumerate(items) if name in later), len(items))
+    return dict([*items[:behind], (key, before[key]), *items[behind:]])

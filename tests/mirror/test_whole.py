@@ -1,0 +1,134 @@
+"""What somebody takes out of a file: what the document requires comes back, and that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import found
+from holdfast.layout import ERROR, Where
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, Project
+
+INDEX, STATE, PLAN = "active-features.yaml", "state.yaml", "implementation-plan.yaml"
+CRAFT = """schema_version session_id created_at updated_at device project goal mode status progress
+    agents completed_work pending_tasks files_modified context_usage teleportation"""
+ORCHESTRATOR = """schema_version session_id created updated project goal mode status agents
+    completed_work pending_tasks decisions_made context_usage errors"""
+OF_FILES = [
+    *(("craft", "", (key,)) for key in CRAFT.split()),
+    ("craft", "", ("agents", 0, "status")),
+    ("craft", "", ("teleportation", "devices")),
+    *(("orchestrator", "", (key,)) for key in ORCHESTRATOR.split()),
+    *((AI_SESSION, STATE, (key,)) for key in ("version", "feature_id", "current_state")),
+    *((AI_SESSION, STATE, ("current_state", key)) for key in ("model_in_use", "last_updated")),
+    *((AI_SESSION, PLAN, (key,)) for key in ("feature", "phases")),
+    *((AI_SESSION, PLAN, ("feature", key)) for key in ("id", "name", "created_at")),
+    *((AI_SESSION, PLAN, ("phases", 0, "tasks", 1, key)) for key in ("task_id", "status")),
+    *((AI_SESSION, INDEX, ("active_features", 0, key)) for key in ("started_at", "status")),
+]
+TIMES = ("updated", "updated_at", "last_updated", "last_active")
+
+
+def worked_on(make: Make, layout: str) -> Project:
+    project = make(layout)
+    project.session.task_add("One", id="t1")
+    project.session.task_add("Two", id="t2")
+    project.session.agent_start("bob")
+    project.session.pause()
+    return project
+
+
+def path_of(project: Project, file: str) -> Path:
+    return {"": project.place, INDEX: project.index}.get(file, project.ai(file))
+
+
+def without(way: tuple[str | int, ...]) -> Callable[[Any], None]:
+    def change(value: Any) -> None:
+        for key in way[:-1]:
+            value = value[key]
+        del value[way[-1]]
+
+    return change
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "" if key in TIMES else timeless(each) for key, each in value.items()}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.req("S0-77", "S2-8", "S2-10", "S2-14", "S2-18", "S4-8")
+@pytest.mark.parametrize("layout, file, way", OF_FILES)
+def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
+    make: Make, layout: str, file: str, way: tuple[str | int, ...]
+) -> None:
+    project = worked_on(make, layout)
+    path = path_of(project, file)
+    before = project.read(path)
+    project.edit(without(way), path)
+    project.session.note("one")
+    project.again().note("two")
+    assert timeless(project.read(path)) == timeless(before)
+    assert [body for body in project.edits() if "was taken out" in str(body)] == project.edits()
+    assert len(project.edits()) == 1 and project.session.state().core.status == "paused"
+    (one,) = found.find(str(project.place.parent if file else project.place))
+    findings = found.check(one, Where()).findings
+    assert [finding for finding in findings if finding.severity == ERROR] == []
+
+
+@pytest.mark.parametrize("key", ["$schema", "decisions_made", "mine"])
+def test_a_key_that_no_document_requires_stays_out(make: Make, key: str) -> None:
+    project = worked_on(make, "craft")
+    project.edit(lambda value: value.update(mine=1))
+    project.session.note("one")
+    project.edit(lambda value: value.pop(key, None))
+    project.session.note("two")
+    assert (key in project.read()) == (key == "decisions_made")
+
+
+def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do_not(
+    make: Make,
+) -> None:
+    project = worked_on(make, AI_SESSION)
+    other = {"feature_id": "other-2026-01-01", "status": "active"}
+    project.edit(lambda value: value["active_features"].append(dict(other)), project.index)
+    project.session.note("one")
+    project.edit(lambda value: value["active_features"][1].pop("status"), project.index)
+    project.edit(lambda value: value["active_features"].pop(0), project.index)
+    project.session.note("two")
+    first, second = project.read(project.index)["active_features"]
+    assert first == {"feature_id": "other-2026-01-01"}
+    assert (second["feature_id"], second["status"]) == (ID, "paused")
+    assert project.session.state().core.status == "paused"
+    assert f"{ID} in {INDEX} was taken out" in str(project.edits())
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, left: int) -> None:
+    project = make("craft")
+    for name in ("a.py", "b.py"):
+        (project.folder / name).write_text("x")
+        project.session.file(str(project.folder / name))
+    project.session.note("one")
+    project.edit(lambda value: value["files_modified"].__delitem__(slice(left, None)))
+    project.session.note("two")
+    assert sorted(each["path"] for each in project.read()["files_modified"]) == ["a.py", "b.py"]
+    (told,) = project.edits()
+    assert ("files: a.py was taken out" in str(told)) == (left == 0)
+    assert "files: b.py was taken out" in str(told) and "'path'" not in str(told)
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_the_last_decision_taken_out_of_a_file_is_told(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.note("one")
+    project.session.decide("Use x")
+    project.session.note("two")
+    project.edit(lambda value: value["decisions_made"].clear())
+    project.session.note("three")
+    assert "decisions: Use x was taken out" in str(project.edits())
+    assert "Use x" in str(project.read()["decisions_made"])

@@ -53,6 +53,17 @@ class Finding(Struct, frozen=True):
     command: str = ""
 
 
+class Checkout(Struct, frozen=True):
+    """What was checked out elsewhere; either may be unknown."""
+
+    branch: str
+    commit: str
+
+    def __str__(self) -> str:
+        of = f" of branch {self.branch}" if self.branch else ""
+        return f"commit {self.commit[:10]}{of}"
+
+
 class Pulled(Struct, frozen=True):
     """Whether others' work was asked for first; `why` is told when it could not be had.
 
@@ -224,12 +235,16 @@ def last_on(home: Holdfast, device: str) -> str:
 
 
 def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
-    """What is not here as it was where the session was last worked on; nothing if it was here."""
+    """What is not here as it was where the session was last worked on.
+
+    If that was here: the commit that the device before had, until the session is laid aside here.
+    """
+    core = state.core
     if not origin(session.home, state):
-        return []
+        return _commit(session, Checkout(*core.git_there)) if core.git_there else []
     return [
         *_project(session, state),
-        *_commit(session, state),
+        *_commit(session, Checkout(core.git_branch, core.git_commit)),
         *_tools(session, state),
         *_files(session, state, drift),
     ]
@@ -250,28 +265,27 @@ def _is_of(tree: Tree, core: Core) -> bool:
     return any(_commit_is_here(tree, commit) for commit in commits)
 
 
-def _commit(session: Recorder, state: State) -> list[Finding]:
-    commit, tree = state.core.git_commit, session.home.workspace.tree
-    if not commit:
+def _commit(session: Recorder, there: Checkout) -> list[Finding]:
+    tree = session.home.workspace.tree
+    if not there.commit:
         return []
     if tree.git_dir is None:
-        text = f"it was worked on at commit {commit[:10]}; there is no git repository here"
-        return [Finding("commit", text)]
-    if not _commit_is_here(tree, commit):
-        return [_no_commit(tree, state.core)]
-    behind, ahead = _apart(tree, commit)
+        return [Finding("commit", f"it was worked on at {there}; there is no git repository here")]
+    if not _commit_is_here(tree, there.commit):
+        return [_no_commit(tree, there)]
+    behind, ahead = _apart(tree, there.commit)
     if not behind:
         return []
     more = f" and has {ahead} of its own" if ahead else ""
-    text = f"the checkout lacks {plural(behind, 'commit')} up to {_called(state.core)}{more}"
-    return [Finding("commit", text, _onward(state.core, session.home.git()[0]))]
+    text = f"the checkout lacks {plural(behind, 'commit')} up to {there}{more}"
+    return [Finding("commit", text, _onward(there, session.home.git()[0]))]
 
 
-def _onward(core: Core, here: str) -> str:
+def _onward(there: Checkout, here: str) -> str:
     """Where another branch is checked out here, nobody should merge before they looked."""
-    there = core.git_branch if _BRANCH.fullmatch(core.git_branch) else ""
-    is_other = there and there != here
-    return f"git switch {there}" if is_other else f"git merge {core.git_commit[:10]}"
+    if there.branch != here and _BRANCH.fullmatch(there.branch):
+        return f"git switch {there.branch}"
+    return f"git merge {there.commit[:10]}"
 
 
 _BRANCH = re.compile(r"[\w.][\w./+@-]*")
@@ -286,22 +300,15 @@ def _apart(tree: Tree, commit: str) -> tuple[int, int]:
     return int(behind), int(ahead[0]) if ahead else 0
 
 
-def _no_commit(tree: Tree, core: Core) -> Finding:
+def _no_commit(tree: Tree, there: Checkout) -> Finding:
     # Git may be missing, or refuse a repository of another user: then nobody knows.
     shallow = _git(tree, "rev-parse", "--is-shallow-repository")
     if shallow is None:
-        text = f"it was worked on at {_called(core)}; git does not answer here"
-        return Finding("commit", text, "git status")
+        return Finding("commit", f"it was worked on at {there}; git does not answer here")
     if shallow.strip() == b"true":
-        text = f"{_called(core)} is not in this shallow clone; push it there, then fetch all here"
+        text = f"{there} is not in this shallow clone; push it there, then fetch all here"
         return Finding("commit", text, "git fetch --unshallow")
-    text = f"{_called(core)} is not here; push it there, then fetch it here"
-    return Finding("commit", text, "git fetch")
-
-
-def _called(core: Core) -> str:
-    of = f" of branch {core.git_branch}" if core.git_branch else ""
-    return f"commit {core.git_commit[:10]}{of}"
+    return Finding("commit", f"{there} is not here; push it there, then fetch it here", "git fetch")
 
 
 def _commit_is_here(tree: Tree, commit: str) -> bool:

@@ -97,7 +97,9 @@ def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
     brief = move.desktop.session("login").resume(fenced=False)
     assert "Last worked on at laptop; here it is otherwise" in brief.text
     assert "missing here: a.py" in brief.text and "lacking" in brief.attention
-    assert move.desktop.session("login").brief().lacking == [], "now it was worked on here"
+    told = move.desktop.session("login").brief(fenced=False)
+    assert [what for what, _, _ in told.lacking] == ["commit"], "now it was worked on here"
+    assert "Left on another device, and not here" in told.text
 
 
 @pytest.mark.req("X2-8")
@@ -147,6 +149,28 @@ def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move,
     told = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
     assert lacking(move.desktop)["commit"] == told
     assert "project" not in lacking(move.desktop)
+
+
+def test_lacking_commit_is_told_until_it_came_or_the_session_is_laid_aside_here(move: Move) -> None:
+    there, here = move.folder("laptop"), move.folder("desktop")
+    move.begin()
+    git(here, "pull", "-q", str(there), "main")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    travel(move.laptop)
+    move.desktop.arrive()
+    session = move.desktop.session("login")
+    session.resume()
+    session.note("on the way")
+    session.resume()
+    assert "is not here" in lacking(move.desktop)["commit"], "whoever comes now knows it, too"
+    git(here, "pull", "-q", str(there), "main")
+    assert lacking(move.desktop) == {}
+    git(here, "reset", "-q", "--hard", "HEAD~1")
+    assert "lacks 1 commit" in lacking(move.desktop)["commit"]
+    session.pause()
+    session.resume()
+    assert lacking(move.desktop) == {}, "it was laid aside as it was"
 
 
 def test_project_under_another_name_is_known_by_where_the_session_began(move: Move) -> None:

@@ -161,7 +161,7 @@ def _arrival(
     hf: Holdfast, brief: Briefing, pulled: Pulled | None, restored: list[Put]
 ) -> dict[str, Any]:
     """What arriving from elsewhere means, as data; nothing for a session that never travelled."""
-    if not (brief.came_from or pulled or restored):
+    if not (brief.came_from or brief.lacking or pulled or restored):
         return {}
     told = {
         "from": hf.device(brief.came_from) if brief.came_from else None,

@@ -55,7 +55,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 11
+FOLD_VERSION = 12
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5
@@ -244,7 +244,7 @@ def _started(state: State, event: Event, body: ev.SessionStarted) -> None:
     _set_goal(state, event, body.goal)
     core.mode, core.from_session = body.mode, body.from_session
     core.project = body.project
-    _check_out(core, body.git_branch, body.git_commit)
+    _check_out(core, event, body.git_branch, body.git_commit)
     core.began_at = event.head.at
 
 
@@ -254,7 +254,7 @@ def _adopted(state: State, event: Event, body: ev.SessionAdopted) -> None:
     _set_goal(state, event, body.goal)
     core.mode = body.mode
     core.project = body.project
-    _check_out(core, body.git_branch, body.git_commit)
+    _check_out(core, event, body.git_branch, body.git_commit)
     core.began_at = event.head.at if body.began_at is None else body.began_at
 
 
@@ -267,16 +267,21 @@ def _set_goal(state: State, event: Event, goal: str) -> None:
     core.goal, core.goal_by, core.goal_device = goal, event.head.actor, state.writer
 
 
-def _check_out(core: Core, branch: str, commit: str) -> None:
+def _check_out(core: Core, event: Event, branch: str, commit: str) -> None:
     """What is said of the checkout; a detached head has a commit and no branch."""
+    if core.git_commit and core.git_by != event.head.device:
+        # Whoever goes on elsewhere may lack it, and has to know for as long as they are at it.
+        core.git_there = [core.git_branch, core.git_commit]
     core.git_branch = branch if commit else branch or core.git_branch
     core.git_commit = commit or core.git_commit
     core.git_first = core.git_first or commit
+    core.git_by = event.head.device if core.git_commit else ""
 
 
 def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
     core = state.core
-    _check_out(core, body.git_branch, body.git_commit)
+    _check_out(core, event, body.git_branch, body.git_commit)
+    core.git_there = []
     core.status, core.paused_at = "paused", event.head.at
     core.pause_reason, core.pause_context = body.reason, body.context
     core.count("pauses")
@@ -302,14 +307,15 @@ def _resumed(state: State, event: Event, body: ev.SessionResumed) -> None:
     core = state.core
     _work_again(core, event.head.at)
     core.resumes += 1
-    _check_out(core, body.git_branch, body.git_commit)
+    _check_out(core, event, body.git_branch, body.git_commit)
 
 
 def _ended(status: str) -> Callable[[State, Event, Any], None]:
     def handler(state: State, event: Event, body: Any) -> None:
         core = state.core
         _end_pause(core, event.head.at)
-        _check_out(core, body.git_branch, body.git_commit)
+        _check_out(core, event, body.git_branch, body.git_commit)
+        core.git_there = []
         core.status, core.ended_at, core.because = status, event.head.at, body.because
 
     return handler
@@ -771,7 +777,7 @@ def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
     elif body.key == CHECKOUT and isinstance(body.value, str):
         branch, _, commit = body.value.rpartition(" ")
         if _COMMIT.fullmatch(commit):
-            _check_out(core, branch, commit)
+            _check_out(core, event, branch, commit)
     row = Attribute(rank=core.events, at=event.head.at, key=body.key, value=body.value)
     state.put("attribute", row)
 

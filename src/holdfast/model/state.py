@@ -50,7 +50,8 @@ class Core(Struct, omit_defaults=True):
     completed phase how long it was worked on, in milliseconds, -1 if nobody knows. `away_ms` is
     all time in which nobody worked: pauses, and between an end and a reopening. `asked` is what
     a user asked last, `said` the agent's last words of a turn. `git_first` is the first commit that
-    was known to be checked out, `git_commit` the last.
+    was known to be checked out, `git_commit` the last, `git_by` the device that said so. Until the
+    session is laid aside there, `git_there` is branch and commit of the device before.
     """
 
     session: str = ""
@@ -110,6 +111,8 @@ class Core(Struct, omit_defaults=True):
     asked: Line | None = None
     said: Line | None = None
     git_first: str = ""
+    git_by: str = ""
+    git_there: list[str] = []
 
     @property
     def is_phased(self) -> bool:

@@ -391,12 +391,14 @@ def _verify(known: Known) -> Topic:
 def _arrived(known: Known) -> Topic:
     """What is not here as it was on the device where the session was last worked on."""
     around = known.around
-    if not around.came_from:
+    if not around.came_from and not around.lacking:
         return Topic("arrival", "", [], 0)
     found = [
         Entry(what, text, tail=f"; to get it: {command}" if command else "")
         for what, text, command in around.lacking
     ]
+    if not around.came_from:
+        return Topic("arrival", "Left on another device, and not here", found, len(found), floor=2)
     name = around.device_names.get(around.came_from, around.came_from)
     person = around.persons.get(around.came_from, "")
     who = f"{name} of {person}" if person else name

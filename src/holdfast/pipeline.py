@@ -347,7 +347,7 @@ def _whole(verb: _Verb, *, confirm: bool) -> Act:
                 legal=["output final-essay.md"],
             )
         if found is not None and moves.status(4) not in ("", "pending"):
-            words = words_in(found[1])
+            words = artifact.words(found[1])
             told = moves.known("output.total_word_count")
             if not recorded or told is None:
                 model.output_recorded(moves, found[0], words=words)
@@ -605,18 +605,12 @@ def output(
         model.require_score(voice, "the voice score")
     verb = _Verb(session, key)
     kept, data = verb.read(file, "the final essay", again="output final-essay.md")
-    count = words_in(data) if words is None else words
+    count = artifact.words(data) if words is None else words
 
     def act(moves: Moves) -> None:
         model.output_recorded(moves, kept, words=count, sources=sources, voice=voice)
 
     return verb.do(act, _sets("output.final_essay_file", kept.path))
-
-
-def words_in(data: bytes) -> int:
-    """How many words a text has; what marks it up is none."""
-    found = data.decode("utf-8", "replace").split()
-    return sum(any(map(str.isalnum, word)) for word in found)
 
 
 def pushback(session: Recorder, level: str, *, key: str = "") -> Done:

@@ -1511,6 +1511,30 @@ def test_a_final_essay_means_that_all_is_done() -> None:
     assert made["output"]["final_essay_file"] == f"{ROOT}/final-essay.md"
 
 
+@pytest.mark.req("S3-69", "S3-72", "S3-103")
+def test_of_the_output_only_that_is_lost_which_the_final_essay_does_not_tell() -> None:
+    made = recovered({**EVIDENCE, "final-essay.md": b"# Tides\n\nThey come and go."})
+    assert made.state["output"]["total_word_count"] == 5
+    told = {line for line in made.lost if "output" in line}
+    assert told == {
+        "output.sources_verified",
+        "output.voice_consistency_score",
+        "output.completed_at",
+    }
+    assert not any("total_paragraphs" in line for line in made.lost)
+    written = made.state["stages"]["stage_4"]["sections"]
+    assert all(part["total_paragraphs"] == part["completed_paragraphs"] for part in written[:2])
+    assert not any("output" in line for line in recovered(dict(EVIDENCE)).lost)
+
+
+@pytest.mark.req("S3-103", "S3-113")
+def test_a_final_essay_that_is_gone_is_not_named_by_what_is_rebuilt() -> None:
+    left = f"output:\n  final_essay_file: {ROOT}/final-essay.md\n  total_word_count: 9\nstages: ["
+    made = recovered({**EVIDENCE, STATE: left.encode()})
+    assert made.state["output"]["final_essay_file"] is None
+    assert made.state["output"]["total_word_count"] == 9
+
+
 def test_salvaged_facts_name_the_sections_and_the_thesis() -> None:
     saved = LAYOUT.salvage(dict(EVIDENCE), HERE)
     assert saved is not None

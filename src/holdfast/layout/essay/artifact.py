@@ -205,6 +205,12 @@ def _close(found: list[Drafted]) -> None:
         found.append(Drafted())
 
 
+def words(data: bytes) -> int:
+    """How many words a text has; what marks it up is none."""
+    found = data.decode("utf-8", "replace").split()
+    return sum(any(map(str.isalnum, word)) for word in found)
+
+
 def place_in(outline: Outline, title: str) -> int | None:
     """Which section of the outline a heading of the draft names."""
     if match := _NUMBERED.match(title):

@@ -68,8 +68,8 @@ _KEPT = (
     "revision_history",
     "output",
 )
-_LOST = _KEPT[5:]
-"""What nothing else can tell."""
+_LOST = _KEPT[5:-1]
+"""What nothing else can tell; the output is told by the final essay, or there is none."""
 _FIELD = {field.path: field for field in FIELDS}
 
 
@@ -385,7 +385,8 @@ class _Rebuild:
         )
         counted = sum(section.paragraphs for section in drafted.values())
         self.inferred.append(f"stage 4: {counted} paragraphs in {len(drafted)} sections")
-        self.lost += ["voice_check_score of the sections", "total_paragraphs of the sections"]
+        self.lost += ["voice_check_score of the sections"]
+        self.lost += ["total_paragraphs of the sections"] if todo else []
 
     def _drafted(self) -> dict[int, artifact.Drafted]:
         """The draft's sections by the outline's numbers; others by their order."""
@@ -404,6 +405,8 @@ class _Rebuild:
         elif told is not None:
             section["status"] = "completed" if told.closed else "in_progress"
         section["completed_paragraphs"] = told.paragraphs if told else 0
+        if told and section["status"] == "completed":
+            section["total_paragraphs"] = told.paragraphs
         return section
 
     # -- the rest
@@ -417,10 +420,21 @@ class _Rebuild:
                 part["status"] = "needs_review"
                 self.inferred.append(f"stage {number} needs review: its result is missing")
 
+    def output(self) -> None:
+        """What the final essay itself tells, and which of the rest the damaged file does not."""
+        part = self.state["output"]
+        named = str(part["final_essay_file"]).rpartition("/")[2]
+        part["final_essay_file"] = self.path(named) or self.path(FINAL)
+        if FINAL not in self.bundle:
+            return
+        if part["total_word_count"] is None:
+            part["total_word_count"] = artifact.words(self.bundle[FINAL])
+            self.inferred.append(f"output.total_word_count: counted in {FINAL}")
+        self.lost += [f"output.{key}" for key, value in part.items() if value is None]
+
     def position(self) -> None:
         state = self.state
         if FINAL in self.bundle:
-            state["output"]["final_essay_file"] = self.path(FINAL)
             state["status"] = "completed"
             self.inferred.append(f"the session is completed: {FINAL} exists")
         reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
@@ -438,6 +452,7 @@ def _rebuild(bundle: Bundle, native_id: str, where: Where) -> Recovery:
     made.arguments()
     made.paragraphs()
     made.gaps()
+    made.output()
     made.position()
     return Recovery(
         level="artifacts",

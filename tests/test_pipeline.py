@@ -15,13 +15,14 @@ from holdfast import Holdfast, InvalidInput, Refused, Session, choice, pipeline
 from holdfast import essay as essays
 from holdfast.clock import FakeClock
 from holdfast.layout import ERROR, Where
-from holdfast.layout.document import Document
+from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import LAYOUT, form
 from holdfast.model import essay as model
 from holdfast.model import event as ev
 from holdfast.model.essay import Gate, gate_of
 from holdfast.model.essay_move import Moves
 from holdfast.model.state import Artifact, Attribute, State, Step
+from holdfast.sha import uuid_of
 
 THESIS = "## Thesis Statement\nSlow software is a choice.\n\n## Claim Type\nargument\n"
 OUTLINE = """# Outline
@@ -1030,3 +1031,116 @@ def test_a_key_that_no_document_wants_stays_out(essay: Essay, clock: FakeClock) 
 def test_a_file_that_nobody_changes_keeps_its_gaps(essay: Essay) -> None:
     tree = {form.STATE: {key: v for key, v in essay.file.items() if key != "output"}}
     assert LAYOUT.put(tree, LAYOUT.get(tree, Where()), Where()) == tree
+
+
+# -- essays that another program began ---------------------------------------------------------
+
+
+def foreign(folder: Path, stage: int) -> None:
+    """An essay as its document has it: stage 4 has no sections before somebody writes them."""
+    doc = form.blank()
+    doc.update(pipeline_id=f"essay-{uuid_of('it')}", started_at=AT, last_activity=AT)
+    doc.update(session_dir=str(folder), current_stage=stage)
+    doc["current_stage_name"] = form.STAGES[stage].name
+    for number in range(1, stage):
+        doc["stages"][f"stage_{number}"].update(status="completed", completed_at=AT)
+    doc["stages"][f"stage_{stage}"].update(status="in_progress", current_section=1)
+    names = [form.ARGUMENTS.format(n) for n in (1, 2)]
+    doc["stages"]["stage_1"]["thesis_file"] = f"{folder}/{form.THESIS}"
+    doc["stages"]["stage_2"].update(outline_file=f"{folder}/{form.OUTLINE}", total_sections=2)
+    done = {"status": "completed", "completed_at": AT} if stage > 3 else {"status": "in_progress"}
+    doc["stages"]["stage_3"].update(
+        total_sections=2,
+        sections=[
+            {**form.blank_section(3, n), **done, "argument_map_file": f"{folder}/{names[n - 1]}"}
+            for n in (1, 2)
+        ],
+    )
+    doc["stages"]["stage_4"]["sections"] = None
+    folder.mkdir()
+    texts = [(form.THESIS, THESIS), (form.OUTLINE, OUTLINE), (form.DRAFT, DRAFT)]
+    for name, text in (*texts, *((name, MAP) for name in names)):
+        (folder / name).write_text(text)
+    (folder / form.STATE).write_bytes(fresh("yaml", doc))
+
+
+AT = "2023-11-14T20:00:00Z"
+
+
+@pytest.mark.req("S3-40", "S3-126", "X3-3")
+@pytest.mark.parametrize("stage", [3, 4])
+def test_an_essay_that_another_program_began_is_written_to_its_end(
+    hf: Holdfast, tmp_path: Path, stage: int
+) -> None:
+    foreign(tmp_path / "essay", stage)
+    (adopted,) = hf.adopt(str(tmp_path / "essay"))
+    session = hf.use(adopted.session)
+    if stage == 3:
+        assert session.status()["next"].startswith("argue section 1; then: holdfast approve G3")
+        session.approve("G3", section=1)
+        session.approve("G3", section=2)
+        session.approve("G3-Final")
+    assert session.status()["next"].startswith("write paragraph 1 of section 1")
+    assert [one.paragraphs for one in session.section_list()][1] == "pending"
+    for section, paragraphs in ((1, 2), (2, 1)):
+        for number in range(1, paragraphs + 1):
+            last = number == paragraphs
+            session.approve("G4", section=section, paragraph=number, last=last)
+        session.approve("G4-Section", section=section)
+    (tmp_path / "essay" / form.FINAL).write_text(DRAFT)
+    session.approve("G5")
+    assert faults(Essay(session)) == []
+    assert session.status()["status"] == "completed"
+
+
+@pytest.mark.req("S3-36", "S3-37", "S3-126")
+def test_where_another_program_stands_stays_in_its_file(hf: Holdfast, tmp_path: Path) -> None:
+    foreign(tmp_path / "essay", 4)
+    (adopted,) = hf.adopt(str(tmp_path / "essay"))
+    session = hf.use(adopted.session)
+    session.note("looked at")
+    assert Essay(session).file["stages"]["stage_4"]["current_section"] == 1
+    assert "Section 1 of 2" in essays.resume_summary(hf, session.id)
+
+
+@pytest.mark.req("S3-40", "X3-2")
+def test_a_section_that_another_program_adds_has_to_be_written_too(
+    essay: Essay, clock: FakeClock
+) -> None:
+    session = essay.at_sections()
+    added = form.blank_section(3, 3)
+    essay.write(form.ARGUMENTS.format(3), MAP)
+    edited(
+        essay,
+        clock,
+        lambda doc: doc["stages"]["stage_3"].update(
+            total_sections=3, sections=[*doc["stages"]["stage_3"]["sections"], added]
+        ),
+    )
+    essay.argued(1, 2, 3).approve("G3-Final")
+    assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
+    essay.write(form.FINAL, DRAFT)
+    for section in (1, 2):
+        session.approve("G4", section=section, last=True)
+        session.approve("G4-Section", section=section)
+    refused(session, lambda: session.approve("G5"), "section 3 is not completed")
+
+
+@pytest.mark.req("S3-111")
+def test_a_section_that_another_program_takes_out_comes_back_as_it_was(
+    essay: Essay, clock: FakeClock
+) -> None:
+    essay.at_sections()
+    essay.argued(1)
+    listed = essay.file["stages"]["stage_3"]["sections"]
+    kept = listed[1:]
+    edited(
+        essay,
+        clock,
+        lambda doc: doc["stages"]["stage_3"].update(
+            total_sections=1, sections=kept, current_section=2
+        ),
+    )
+    assert faults(essay) == []
+    third = essay.file["stages"]["stage_3"]
+    assert (third["total_sections"], third["sections"]) == (2, listed)

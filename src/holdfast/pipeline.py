@@ -329,7 +329,7 @@ def _short_draft(verb: _Verb, moves: Moves, draft: str, section: int, number: in
 
 
 def _title(state: State, section: int) -> str:
-    step = state.step(step_id(4, section))
+    step = state.step(step_id(4, section)) or state.step(step_id(3, section))
     return step.title if step else ""
 
 
@@ -430,7 +430,7 @@ def sections(session: Recorder) -> list[SectionListed]:
     """Every section with how it stands in both stages."""
     state = essay.state_of(session)
     model.require_essay(state)
-    moves = Moves(state)
+    moves = model.paired(state)
     return [_listed(moves, number) for number in moves.sections()]
 
 

@@ -88,7 +88,20 @@ def begin(state: State) -> Moves:
     """A move in an essay that is worked on; refused in any other session."""
     require_essay(state)
     check_working(state)
-    return Moves(state)
+    return paired(state)
+
+
+def paired(state: State) -> Moves:
+    """An essay in which every section that is argued will be written.
+
+    In the files of other programs stage 4 has none before it begins, and lacks what came later.
+    """
+    moves = Moves(state)
+    for section in moves.sections(3):
+        if not moves.status(4, section):
+            step = state.step(step_id(3, section))
+            moves.add(4, section, step.title if step else f"Section {section}")
+    return moves
 
 
 # -- stages ------------------------------------------------------------------------------------
@@ -255,9 +268,7 @@ def _leading_to(moves: Moves, stage: int) -> list[str]:
     """What is to be done before a section of a stage can be worked on."""
     if moves.status(3) in ("pending", ""):
         return ["approve G2" if moves.status(1) == "done" else "approve G1"]
-    ready = [
-        n for n in moves.sections(stage, "pending") if stage == 3 or moves.status(3, n) == "done"
-    ]
+    ready = [n for n in moves.sections(stage, "pending") if stage == 3 or moves.is_argued(n)]
     if ready:
         return [f"section start {ready[0]} --stage {stage}"]
     left = moves.sections(3, "running", "needs_review", "pending")
@@ -310,7 +321,7 @@ def _begin_writing(moves: Moves, section: int) -> None:
     """Let a section of stage 4 run; stage 3 may go on with other sections meanwhile."""
     if moves.status(4, section) == "done":
         raise Refused(f"section {section} is written", why="its paragraphs are approved")
-    if moves.status(3, section) != "done":
+    if not moves.is_argued(section):
         raise Refused(
             f"section {section} cannot be written yet",
             why="its arguments are not completed",

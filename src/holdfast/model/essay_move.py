@@ -94,6 +94,11 @@ class Moves:
         """How many paragraphs of a section are approved."""
         return self.count(f"stage_4.section_{section}.completed_paragraphs")
 
+    def is_argued(self, section: int) -> bool:
+        """Whether the arguments of a section are completed, on its own or as part of the whole."""
+        own = self.status(3, section)
+        return own == "done" or (not own and self.status(3) == "done")
+
     def claims(self) -> list[Claim]:
         return [row for row in self.state.rows.select("claim") if isinstance(row, Claim)]
 
@@ -188,7 +193,7 @@ class Moves:
             return self.place(stage, running[0])
         ready = self.sections(stage, "pending")
         if stage == 4:
-            ready = [n for n in ready if self.status(3, n) == "done"]
+            ready = [n for n in ready if self.is_argued(n)]
         if ready:
             self.start(stage, ready[0])
             return self.place(stage, ready[0])

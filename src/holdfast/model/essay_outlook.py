@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.model.essay import mean_voice, next_paragraph, owed
+from holdfast.model.essay import mean_voice, next_paragraph, owed, paired
 from holdfast.model.essay_move import NAMES, Moves
 from holdfast.model.state import State
 
@@ -53,7 +53,7 @@ def next_command(state: State) -> str:
 
 def ahead(state: State) -> tuple[str, str]:
     """What an essay is at, as people say it, and what is typed after `holdfast` when it is done."""
-    moves = Moves(state)
+    moves = paired(state)
     stage, section = moves.position()
     if stage < 3:
         words = {1: "develop the thesis", 2: "structure the essay"}[stage]

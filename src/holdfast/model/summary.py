@@ -173,7 +173,8 @@ def _do_a_phase(state: State) -> str:
 
 def _go_on_with_an_essay(state: State) -> str:
     core = state.core
-    if core.workflow != "essay" or core.status not in ("active", "created"):
+    is_maybe = core.workflow == "essay" or (not core.workflow and state.step("stage-1") is not None)
+    if not is_maybe or core.status not in ("active", "created"):
         return ""
     from holdfast.model.essay_move import is_essay
     from holdfast.model.essay_outlook import ahead

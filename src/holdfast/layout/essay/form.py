@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.choice import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
 from holdfast.layout import Tree, Where, stamps, words
-from holdfast.layout.value import mapping, put_back, sequence
+from holdfast.layout.value import copied, mapping, put_back, sequence
 
 ID = "essay"
 STATE = "session-state.yaml"
@@ -341,11 +341,34 @@ def complete(doc: dict[str, Any], old: dict[str, Any]) -> list[str]:
         above, _, key = path.rpartition(".")
         if not isinstance(at(doc, path), dict):
             put_back(at(doc, above) if above else doc, at(old, above) if above else old, key)
+    gone += [place for stage in SECTIONED for place in _with_sections(doc, old, stage)]
     known = {spot.place: spot for spot in spots(old) if not spot.is_blank}
     lost = [spot for spot in spots(doc) if spot.is_blank and spot.place in known]
     for spot in lost:
         put_back(spot.part, known[spot.place].part, spot.key)
     return [*gone, *(spot.place for spot in lost)]
+
+
+def _with_sections(doc: dict[str, Any], old: dict[str, Any], stage: int) -> list[str]:
+    """Put sections back into their list, and count them; a list that is gone comes as a whole."""
+    listed, had = at(doc, f"stages.stage_{stage}.sections"), sections(old, stage)
+    lost = had.keys() - sections(doc, stage).keys() if isinstance(listed, list) else set()
+    if not lost:
+        return []
+    listed += [copied(had[index]) for index in sorted(lost)]
+    places = {index: place for place, index in enumerate(had)}
+    listed.sort(key=lambda entry: places.get(_index(entry), len(had)))
+    for path in ("stages.stage_2", "stages.stage_3"):
+        part, before = mapping(at(doc, path)), at(old, f"{path}.total_sections")
+        total = part.get("total_sections")
+        if is_count(before) and is_count(total) and total < min(before, len(listed)):
+            part["total_sections"] = before
+    return [f"stages.stage_{stage}.section_{index}" for index in sorted(lost)]
+
+
+def _index(entry: Any) -> int:
+    index = mapping(entry).get("section_index")
+    return index if is_count(index, 1) else 0
 
 
 def at(doc: Any, path: str) -> Any:

@@ -230,9 +230,15 @@ class Edit:
     def _position(self) -> None:
         place = place_of(self.want.position)
         if place is not None and self.want.position != self.was.position:
-            self.go_to(*place)
+            if place[1] or not self._is_at_unlisted(place[0]):
+                self.go_to(*place)
         elif place is None and self._is_done_now():
             self.go_to(max(STAGES), None)
+
+    def _is_at_unlisted(self, stage: int) -> bool:
+        """Whether the file is at a section of the stage that nobody lists, and so no step is."""
+        here, known = self.was.position, {*self.steps, *self.had}
+        return here.startswith(f"{stage_id(stage)}/") and here not in known
 
     def _is_done_now(self) -> bool:
         """Whether all stages are done that were not; the work is at none then."""

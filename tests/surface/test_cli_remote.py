@@ -180,6 +180,18 @@ def test_only_the_session_that_is_named_travels(
     assert cli.json("push")["remotes"][0]["pushed"] == 1
 
 
+def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(
+    cli: Cli, usb: Path
+) -> None:
+    cli.start()
+    cli.ok("push")
+    (pack,) = usb.glob("s/*/p/*/*")
+    pack.unlink()
+    told = cli("sync")
+    assert told.code == 8 and "older state" in told.err
+    assert "usb: nothing moved" in told.out and "nothing new" not in told.out
+
+
 def test_watching_goes_on_until_it_is_stopped(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -295,7 +295,8 @@ def _tell_report(report: Report, hf: Holdfast, screen: Screen) -> None:
             f"{plural(report.up, 'event')} pushed" if report.up else "",
             f"{plural(report.down, 'event')} pulled" if report.down else "",
         ]
-        words = ", ".join(filter(None, said)) or "nothing new"
+        words = ", ".join(filter(None, said))
+        words = words or ("nothing moved" if report.problems else "nothing new")
         screen.done((f"{report.remote}: ", "bold"), words)
     if report.foreign:
         _tell_foreign(report, screen)

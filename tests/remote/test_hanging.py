@@ -176,3 +176,15 @@ def test_a_list_that_comes_slowly_is_no_remote_that_hangs() -> None:
 
     slow = Slow({f"s/{n}": b"x" for n in range(8)})
     assert len(list(reach.Hasty(slow, 0.5).list(""))) == 8
+
+
+def test_what_is_large_may_take_longer() -> None:
+    class Narrow(MemoryRemote):
+        def put(self, name: str, data: bytes) -> bool:
+            Event().wait(0.6)
+            return super().put(name, data)
+
+    narrow = Narrow()
+    assert reach.Hasty(narrow, 0.2).put("s/large", bytes(1 << 20))
+    with pytest.raises(reach.SetAside):
+        reach.Hasty(narrow, 0.2).put("s/small", b"x")

@@ -180,9 +180,7 @@ def test_only_the_session_that_is_named_travels(
     assert cli.json("push")["remotes"][0]["pushed"] == 1
 
 
-def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(
-    cli: Cli, usb: Path
-) -> None:
+def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("push")
     (pack,) = usb.glob("s/*/p/*/*")

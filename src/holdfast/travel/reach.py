@@ -73,6 +73,8 @@ def _asked(known: Known) -> Answer:
 
 WHILE_OTHERS_WAIT = 3.0
 """How many seconds a remote may take to do nothing at all, while there are others to visit."""
+_SLOW, _MOST = 1 << 20, 12.0
+"""For what is large it has a second more for so many bytes under way, and so many at most."""
 
 T = TypeVar("T")
 
@@ -92,17 +94,24 @@ class Hasty(Remote):
     def __init__(self, inner: Remote, seconds: float) -> None:
         self.inner, self._seconds = inner, seconds
         self.address, self.backend = inner.address, inner.backend
+        self._sizes: dict[str, int] = {}
+        self._under_way: dict[int, int] = {}
         self._moved = time.monotonic()
         self._is_aside = False
 
     def list(self, prefix: str) -> Iterator[Object]:
-        return iter(self._call(lambda: [self._passed(one) for one in self.inner.list(prefix)]))
+        return iter(self._call(lambda: [self._listed(one) for one in self.inner.list(prefix)]))
+
+    def _listed(self, one: Object) -> Object:
+        self._sizes[one.name] = one.size
+        self._get_on()
+        return one
 
     def get(self, name: str) -> bytes:
-        return self._call(lambda: self.inner.get(name))
+        return self._call(lambda: self.inner.get(name), self._sizes.get(name, 0))
 
     def put(self, name: str, data: bytes) -> bool:
-        return self._call(lambda: self.inner.put(name, data))
+        return self._call(lambda: self.inner.put(name, data), len(data))
 
     def delete(self, name: str) -> None:
         self._call(lambda: self.inner.delete(name))
@@ -110,22 +119,32 @@ class Hasty(Remote):
     def close(self) -> None:
         self.inner.close()
 
-    def _passed(self, one: T) -> T:
+    def _get_on(self) -> None:
         self._moved = time.monotonic()
-        return one
 
-    def _call(self, act: Callable[[], T]) -> T:
+    def _call(self, act: Callable[[], T], size: int = 0) -> T:
         if self._is_aside:
             raise SetAside
-        done = self._passed(Future[T]())
-        done.add_done_callback(self._passed)
+        done = Future[T]()
+        self._under_way[id(done)] = size
+        done.add_done_callback(lambda _: self._ended(id(done)))
+        self._get_on()
         Thread(target=_settle, args=(done, act), name=f"call {self.address}", daemon=True).start()
-        while not done.done() and (left := self._moved + self._seconds - time.monotonic()) > 0:
+        while not done.done() and (left := self._left()) > 0:
             wait([done], left)  # another call may get on meanwhile
         if not done.done():
             self._is_aside = True
             raise SetAside
         return done.result()
+
+    def _ended(self, call: int) -> None:
+        del self._under_way[call]
+        self._get_on()
+
+    def _left(self) -> float:
+        """How many seconds are left until it hangs."""
+        more = min(sum(list(self._under_way.values())) / _SLOW, _MOST)
+        return self._moved + self._seconds + more - time.monotonic()
 
 
 def _settle(done: Future[T], act: Callable[[], T]) -> None:

@@ -761,6 +761,36 @@ def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_roun
     assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
 
 
+def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_one_says_so(
+    world: World, ann: Holdfast
+) -> None:
+    lost, desk = world.device("lost", by=ann), world.device("desk", by=ann)
+    for hf in (ann, lost, desk):
+        synced(hf)
+    ann.devices_revoke(identity(lost).key.id)
+    lost.key_rotate()
+    lost.session("login").note("for itself")
+    synced(lost)
+    ann.session("login").note("afterwards")
+    (told,) = synced(ann).problems
+    assert isinstance(told.error, Locked) and "--doubt s/" in told.error.hint
+    fake = told.error.why.rpartition(": ")[2]
+    (report,) = ann.pull(sessions=["login"], doubt=[fake])
+    (pack,) = report.sessions[0].aside
+    assert isinstance(pack, NotEntitled) and report.problems == []
+    assert (synced(ann).worst, ann.unpushed()) == (None, 0), "told once, and it goes on"
+    folder, _, name = fake.rpartition("/")
+    good = next(path.name for path in (world.remote / folder).iterdir() if path.name != name)
+    (report,) = ann.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
+    assert "open here" in str(report.problems[0].error)
+    (told,) = synced(desk).problems
+    assert isinstance(told.error, Locked) and f"--doubt {fake}" in told.error.hint
+    (report,) = desk.pull(sessions=["login"], doubt=[fake])
+    assert report.problems == [] and notes(desk, "login") == ["precious", "afterwards"]
+    (report,) = ann.pull(sessions=["login"], believe=[fake])
+    assert [type(one.error) for one in report.problems] == [Locked]
+
+
 # --- content that several events name -----------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Travel = Callable[[str, OnBytes], list[Report]]
 
 _SHOWN, _GOAL = 5, 60
+_DOUBTED = ("what they tell to be there", "what is sealed to keys that are not here")
 
 
 # -- remotes -----------------------------------------------------------------------------------
@@ -162,7 +163,8 @@ def _pull_arguments(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="WHO",
-        help="go on, in this session, though what they tell to be there is not",
+        help="go on, in this session, though what they tell to be there is not; or though keys"
+        " there, by the name of their object, open on no device",
     )
     parser.add_argument(
         "--believe", action="append", default=[], metavar="WHO", help="the end of --doubt"
@@ -193,7 +195,7 @@ def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     code = _travel(travel, options, hf, screen)
     for session in _sessions(hf) if code == DONE else ():  # it is here now, or nowhere
         for who in options.doubt:
-            screen.done("what they tell to be there does not count from now on")
+            screen.done(f"{_DOUBTED['/k/' in who]} does not count from now on")
             screen.hint("to end that: ", f"holdfast pull --session {session} --believe {who}")
     return code
 

@@ -87,6 +87,7 @@ class Exchange:
             owner=self.there.owner or remotes.owner(session),
             turns=self.noted.get(TURN, {}),
             sound=lambda: self.known.keys(),
+            doubted=list(filter(names.epoch_of, self.noted.get(DOUBT, ()))),
         )
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
@@ -344,13 +345,25 @@ class Exchange:
             self.trip.store.remotes.saw(self.trip.known, self.there)
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
-        """Remember whose word of what is there does not count any more, and whose does again."""
-        found = {self._circle_of(one) for one in who}
+        """Remember whose word of what is there does not count any more, and whose does again.
+
+        So it is with keys, by the names of their objects, that no device of the owner made.
+        """
+        found = {self._doubtful(one) for one in who}
         self.doubted |= found
         self.doubted_now = bool(found)
-        self.doubted -= {self._circle_of(one) for one in believe}
+        self.doubted -= {self._doubtful(one) for one in believe}
+        self.keys.doubt(list(filter(names.epoch_of, self.doubted)))
         told = dict.fromkeys(sorted(self.doubted), "")
         self.trip.store.remotes.note(self.trip.known, self.session, DOUBT, told)
+
+    def _doubtful(self, who: str) -> str:
+        if not names.epoch_of(who):
+            return self._circle_of(who)
+        if who in self.doubted or (who in self.listed and not self.keys.opens(who)):
+            return who
+        what = "these keys open here, so they count" if who in self.listed else "no such keys there"
+        raise InvalidInput(f"{what}: {who}", session=self.session)
 
     def _circle_of(self, who: str) -> str:
         """The one of those who take part that an address or a fingerprint means."""

@@ -61,10 +61,12 @@ class SessionKeys:
         owner: str = "",
         turns: Collection[str] = (),
         sound: Callable[[], Collection[str]] = tuple,
+        doubted: Collection[str] = (),
     ) -> None:
         """`owner` and `turns` are what was remembered of the keys there, as far as it is known.
 
-        `sound` tells the names of packs that were looked at.
+        `sound` tells the names of packs that were looked at, `doubted` are keys that do not count
+        because the user said so.
         """
         self.me, self.session, self._get = me, session, get
         self._owner, self._turns, self._sound = owner, turns, sound
@@ -78,12 +80,17 @@ class SessionKeys:
         """Why keys are let be, by their names: no device of the owner put them there."""
         self.is_put_out = False
         """Whether the owner's devices say that it is no longer shared with this person."""
+        self._doubted = frozenset(doubted)
+        self._closed = ""
+        """The newest keys that do not open, if any."""
         self.shown(listed)
 
     def shown(self, listed: Mapping[str, int]) -> None:
         """What the remote lists now."""
+        self._listed = listed
         self._every_ring = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
-        self._rings = [one for one in self._every_ring if one not in self.strangers]
+        passed = {*self.strangers, *self._doubted}
+        self._rings = [one for one in self._every_ring if one not in passed]
         self._who = sorted(filter(names.is_who, listed))
         self._packs = [one for one in map(names.as_pack, listed) if one is not None]
         self._locked = None
@@ -144,6 +151,7 @@ class SessionKeys:
         if held is None or self.is_put_out:
             raise locked or _put_out(self.session)
         self._rings = [one for one in self._rings if one not in self.strangers]
+        self._closed = newest
         # What else does not open is from before it was shared with this person, or of turns that
         # are known and do not count.
         known = max(each.told.epoch for each in held.said.values())
@@ -154,13 +162,13 @@ class SessionKeys:
     def _newer(self, name: str) -> Locked:
         """They cannot be let be: they may put someone out, who would read on by older ones."""
         return Locked(
-            f"newer keys of session {self.session} do not open here",
+            f"keys of session {self.session} do not open here",
             why="this device was put out of your circle, or a device made them that is not known "
             f"here yet or was put out: {name}",
             hint="on another device of yours: holdfast devices list, holdfast sync. If this one is "
             "put out there, it comes back by: holdfast devices add --new-key. If not, sync here; "
-            "if they open on none, delete that object from the storage and sync, or let all "
-            "devices use an empty place: holdfast remote add NEW ADDRESS",
+            "if they open on none, they are of no use to you: holdfast pull REMOTE --session "
+            f"{self.session} --doubt {name}; or delete that object from the storage",
             session=self.session,
         )
 
@@ -274,17 +282,36 @@ class SessionKeys:
         data = self._read(name)
         try:
             found = self._told[name] = ring.decode_who(data, held)
-        except Locked:
-            if (of := self._stranger(word_of(data, ring.WHO))) is None:
+        except Locked as error:
+            if (of := self._stranger(word_of(data, ring.WHO), error)) is None:
                 raise
             self.strangers[name] = of
             return
         before = self._people.get(found.id)
         self._people[found.id] = circles.union(before, found) if before else found
 
-    def _stranger(self, key: str) -> Stranger | None:
-        """Why what is sealed to a key is let be: it is of keys that are."""
-        return next((each for each in self.strangers.values() if key in each.keys), None)
+    def _stranger(self, key: str, error: Locked) -> Stranger | None:
+        """Why what is sealed to a key is let be: it is of keys that are.
+
+        What keys are in those that the user doubts nobody knows: they do not open.
+        """
+        found = next((each for each in self.strangers.values() if key in each.keys), None)
+        if found is None and self._doubted:
+            return Stranger("something is sealed to keys that are not here", why=str(error))
+        return found
+
+    def opens(self, name: str) -> bool:
+        """Whether the keys in an object are for this device."""
+        try:
+            ring.opened(self._read(name), self.me.circle)
+        except Locked:
+            return False
+        return True
+
+    def doubt(self, names: Collection[str]) -> None:
+        """These keys do not count from now on, and what is sealed to keys that are not here."""
+        self._doubted = frozenset(names)
+        self.shown(self._listed)
 
     def let_be(self) -> dict[str, NotEntitled]:
         """What is told of each object that is let be, but for packs."""
@@ -299,10 +326,12 @@ class SessionKeys:
         held = self.ready() if self._ring is None else self._ring
         try:
             claim, body = sealed.open_pack(data, held, self._verify)
-        except Locked:
-            if (of := self._stranger(sealed.key_of(data))) is None:
-                raise
-            raise self._as_told(name.name, of) from None
+        except Locked as error:
+            if of := self._stranger(sealed.key_of(data), error):
+                raise self._as_told(name.name, of) from None
+            if self._closed and held.owner.id == self.me.circle.id:
+                raise self._newer(self._closed) from error
+            raise
         held.require_entitled(claim, name.hash, self._known)
         return claim, body
 
@@ -314,7 +343,9 @@ class SessionKeys:
     def judged_by(self) -> str:
         """One digest of all by which a pack is judged, without reading any of it."""
         mine = self.me.circle
-        said = "\n".join((*self._every_ring, *self._who, *sorted(mine.said)))
+        said = "\n".join(
+            (*self._every_ring, *self._who, *sorted(mine.said), *sorted(self._doubted))
+        )
         return digest_of(said.encode())[:32]
 
     def _verify(self, circle: str, signer: str) -> bytes | None:

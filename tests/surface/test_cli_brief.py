@@ -172,16 +172,18 @@ def test_strict_takes_nothing_up_where_something_changed_so_it_says_so_again(
     commit = [*git, "commit", "-q", "--allow-empty", "-m", "more"]
     subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
     subprocess.run(commit, check=True)
-    cli.start("Add login")
+    id = cli.start("Add login")
     cli.ok("pause")
     subprocess.run(commit, check=True)
+    other = cli.start("Mend the roof")
     for _ in range(2):
-        answer = cli("resume", "--strict")
+        answer = cli("resume", id, "--strict")
         assert answer.code == 7 and "commit was" in answer.out
         assert "not taken up; to go on all the same: holdfast resume" in answer.err
-    told = cli("--json", "resume", "--strict").json
+        assert other not in answer.err, "no process decides which one is meant"
+    told = cli("--json", "resume", id, "--strict").json
     assert told["resumed"] is False and told["status"] == "paused"
-    assert cli("resume").code == 0
+    assert cli("resume", id).code == 0
     told = cli("--json", "resume", "--strict").json
     assert told["status"] == "active" and "resumed" not in told
 

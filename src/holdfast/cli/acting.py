@@ -98,6 +98,8 @@ def tell_outvoted(session: Session, screen: Screen) -> None:
     meant = named or home.workspace.current()
     if not meant or meant == session.id:
         return
+    if not named and not home.workspace.outvoted():
+        return  # it was not taken up, so what was current in this folder still is
     origin = home.settings.origin("session")
     who = f"{origin} names" if named else "a process above this one works on"
     how = (f"holdfast … --session {session.id}", "cyan")

@@ -154,8 +154,8 @@ class Layout(Protocol):
         return tree
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """The files with what the document requires and what was there `before`, and where in
-        them it was taken out."""
+        """The files with what they had `before` and nobody may take out or change, and of each
+        such thing a sentence that says so."""
         return tree, []
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...

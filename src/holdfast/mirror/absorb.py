@@ -169,10 +169,9 @@ class Absorber:
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         clean, kept = self._desk.without_secrets, self._desk.journal.remains
-        theirs, gone = lens.whole(theirs, base, where)
+        theirs, told = lens.whole(theirs, base, where)
         found = changes(lens, clean(base), clean(theirs), now, where, kept)
-        lost = [f"{place} was taken out" for place in gone]
-        found.residue = "; ".join(filter(None, (found.residue, *lost)))[:LONGEST]
+        found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         with self._desk.store.view(binding.session) as view:
             found.moves = by_known_names(found.moves, self._desk.journal.state(view))
         return found

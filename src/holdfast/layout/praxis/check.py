@@ -55,40 +55,63 @@ def _tell(code: str, severity: str, where: str, requirement: str, message: str) 
     return Finding(code, severity, message, "", where, requirement)
 
 
-# -- what may not be taken out -------------------------------------------------------------------
+# -- what stays whatever others write --------------------------------------------------------------
 
 
 def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-    """A session file with the required keys that it had before, and which of them were gone.
+    """A session file with the required keys and the structure that it had before.
 
     What is required is what is found missing. A program that knows only the first generation
-    leaves out the very sections that show it is of another, so these come first.
+    leaves out the very sections that show it is of another, so these come first. A session is
+    complete by the structure that it started with; another workflow brings another one.
     """
     was, now = View(before, where), View(tree, where)
     if not (was.doc and now.doc and was.redesigned):
         return tree, []
     doc: dict[str, Any] = copied(now.doc)
-    told = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
+    gone = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
     found = findings({now.name: doc}, where, strict=True)
-    told += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
+    gone += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
+    told = [f"{place} was taken out" for place in gone]
+    if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
+        told += _unchanged(mapping(doc.get("workflow_structure")), was.structure)
     return ({**tree, now.name: doc}, told) if told else (tree, [])
+
+
+def _unchanged(structure: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+    for key, fits in _SNAPSHOT.items():
+        if fits(before.get(key)) and structure.get(key) != before[key]:
+            structure[key] = before[key]
+            yield f"workflow_structure.{key} was changed"
+
+
+_SNAPSHOT: dict[str, Callable[[Any], bool]] = {
+    "total_phases": is_count,
+    "starting_phase": is_phase,
+    "indexing_scheme": lambda named: named in _SCHEMES,
+}
 
 
 _LACKS = ("missing-field", "wrong-type", "bad-timestamp", "completed-without-end")
 
 
 def _put_back(doc: dict[str, Any], before: dict[str, Any], path: str) -> bool:
-    """Give a key that is not there, or null, the value that it had, in the place that it had."""
+    """Give a key that is not there, or says nothing, the value and the place that it had."""
     *way, key = path.split(".")
     for name in way:
         doc, before = mapping(doc.get(name)), mapping(before.get(name))
-    is_there = key in doc and (doc[key] is not None or before.get(key) is None)
+    is_there = key in doc and (before.get(key) is None or _is_like(doc[key], before[key]))
     # An entry that says something else now is another one: nothing of the former belongs to it.
     is_other = len(way) > 1 and any(doc[name] != before.get(name) for name in doc if name != key)
     if is_there or key not in before or is_other:
         return False
     put_back(doc, before, key)
     return True
+
+
+def _is_like(value: object, before: object) -> bool:
+    is_section = isinstance(before, dict | list)
+    return isinstance(value, type(before)) if is_section else value is not None
 
 
 # -- fields and their types ------------------------------------------------------------------------

@@ -97,10 +97,22 @@ def under_way(state: State, workflow: Workflow | None, number: int) -> list[Body
         return []
     id = state.core.phase_step(number)
     step = state.step(id)
+    made = _left_behind(state, number)
     if step is None:
         added = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
-        return [added, ev.StepStarted(step=id)]
-    return [] if step.status == "running" or not step.is_open else [ev.StepStarted(step=id)]
+        return [*made, added, ev.StepStarted(step=id)]
+    if step.status != "running" and step.is_open:
+        made.append(ev.StepStarted(step=id))
+    return made
+
+
+def _left_behind(state: State, number: int) -> list[Body]:
+    """Take back other phases that run: a file that went to this one may not have said so."""
+    rows = (row for row in state.rows.select("step") if isinstance(row, Step))
+    running = (row for row in rows if row.status == "running")
+    return [
+        ev.StepReset(step=r.id) for r in running if state.core.phase_of(r.id) not in (None, number)
+    ]
 
 
 def after(state: State, workflow: Workflow | None, number: int) -> list[Body]:
@@ -145,7 +157,7 @@ def again(state: State) -> list[Body]:
         raise Refused(
             f"phase {number} has not failed", legal=[f"phase done {number}"], operation="update"
         )
-    return [ev.StepStarted(step=id)]
+    return [*_left_behind(state, number), ev.StepStarted(step=id)]
 
 
 def back_to(state: State, number: int, because: str = "") -> list[Body]:
@@ -156,7 +168,7 @@ def back_to(state: State, number: int, because: str = "") -> list[Body]:
     if core.status in ("completed", "abandoned"):
         made.append(ev.SessionReopened(because=because or f"rollback to phase {number}"))
     for each in sorted(core.phase_verdicts):
-        if each >= number and core.phase_verdicts[each] not in ("rolled_back", "pending"):
+        if each >= number and core.phase_verdicts[each] != "rolled_back":
             made.append(ev.CheckpointRolledBack(step=core.phase_step(each), because=because))
     made += [ev.StepReset(step=step.id, because=because) for step in _taken_back(state, number)]
     return [*made, ev.StepStarted(step=core.phase_step(number))]

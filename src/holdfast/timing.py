@@ -16,6 +16,8 @@ STALLED = 2
 """A phase that takes longer than so many times the average may be stalled."""
 
 _MINUTE, _HOUR = 60, 3600
+_PAUSED = ("paused", "failed", "aborted", "abandoned")
+"""Where nobody works; a praxis file has one word for all of them."""
 
 
 class Timing:
@@ -128,7 +130,7 @@ class Progress:
     def standing(self) -> str:
         return standing(
             completed=self.status == "completed",
-            paused=self.status == "paused",
+            paused=self.status in _PAUSED,
             failed=self.failed,
             stalled=self.timing.stalled,
         )

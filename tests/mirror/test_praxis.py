@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def part_of(doc: Any, path: str) -> tuple[Any, str]:
 
 @pytest.mark.req("S1-25", "S1-28", "S1-40", "S1-53", "S1-60")
 @pytest.mark.parametrize("path", REQUIRED)
-@pytest.mark.parametrize("how", ["without", "null"])
+@pytest.mark.parametrize("how", ["without", "null", "wrong"])
 def test_a_key_that_the_document_requires_comes_back_and_that_is_told_once(
     make: Make, path: str, how: str
 ) -> None:
@@ -69,7 +70,8 @@ def test_a_key_that_the_document_requires_comes_back_and_that_is_told_once(
 
     def take_out(doc: Any) -> None:
         part, key = part_of(doc, path)
-        part[key] = None
+        is_section = isinstance(part[key], dict | list)
+        part[key] = "no section" if how == "wrong" and is_section else None
         if how == "without" or path == "lifecycle.last_error_at":
             del part[key]
 
@@ -143,3 +145,143 @@ def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_com
     assert (report.reading.status, report.reading.complete) == ("active", False)
     project.edit(lambda v: v.pop("holdfast"))
     assert codes(project) == ["complete-not-flagged"]
+
+
+# -- back to an earlier phase ----------------------------------------------------------------------
+
+
+def takes_back(phase: int, word: str) -> Callable[[Any], None]:
+    """Another program goes back to a phase, and says nothing of those behind it."""
+
+    def change(doc: Any) -> None:
+        doc["checkpoints"].update({str(n): word for n in doc["completed_phases"] if n >= phase})
+        doc["completed_phases"] = [n for n in doc["completed_phases"] if n < phase]
+        doc["current_phase"] = phase
+
+    return change
+
+
+@pytest.mark.req("S1-59")
+@pytest.mark.parametrize("word", ["failed", "pending"])
+def test_a_phase_that_a_file_goes_back_to_can_be_passed_again(make: Make, word: str) -> None:
+    project = in_phases(make, done=3)
+    project.edit(takes_back(1, word))
+    project.session.phase_done(1, override=True, because="now it is")
+    plan = project.session.status()["phase"]
+    assert plan["current"] == 2 and plan["completed"] == [0, 1]
+    now = project.read()
+    assert now["completed_phases"] == [0, 1] and now["current_phase"] == 2
+    assert "completed_at" not in now["phase_timing"]["2"] and codes(project) == []
+
+
+@pytest.mark.req("S1-59")
+def test_a_verdict_that_a_file_takes_back_no_longer_stands(make: Make) -> None:
+    project = in_phases(make, done=2)
+    project.edit(lambda v: v["phase_artifacts"].clear())
+    project.session.note("without evidence")
+    project.edit(takes_back(0, "pending"))
+    project.session.note("seen")
+    assert set(project.session.status()["phase"]["checkpoints"].values()) == {"pending"}
+    project.session.phase_done(0, override=True, because="again")
+    assert project.read()["completed_phases"] == [0]
+
+
+def test_an_attempt_that_was_rolled_back_is_not_said_to_be_under_way(make: Make) -> None:
+    project = in_phases(make, done=2)
+    project.session.phase_fail(2, issue="red")
+    project.session.phase_retry()
+    project.session.phase_rollback(1, because="wrong turn")
+    assert "under way" not in project.session.brief().text
+
+
+# -- pauses, errors and the end --------------------------------------------------------------------
+
+
+def flags(**values: Any) -> Callable[[Any], None]:
+    return lambda doc: doc["lifecycle"].update(**values)
+
+
+@pytest.mark.req("S1-43", "S1-46")
+def test_pauses_begin_and_end_when_the_file_says_so(make: Make) -> None:
+    project = in_phases(make)
+    project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
+    project.session.note("paused")
+    project.edit(flags(paused=False, resumed_at="2027-01-15T09:30:00Z", resume_count=1))
+    project.session.note("resumed")
+    at = {event.kind: event.head.at for event in project.events("file:")}
+    assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
+
+
+def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
+    project = in_phases(make)
+    before = project.clock.now()
+    project.edit(flags(paused=True))
+    project.session.note("seen")
+    assert project.session.state().core.paused_at > before
+
+
+@pytest.mark.req("S1-42")
+def test_a_file_that_says_completed_of_a_paused_session_is_not_left_paused(make: Make) -> None:
+    project = in_phases(make)
+    project.session.pause()
+    project.edit(flags(completed=True, completed_at="2027-01-15T09:00:00Z"))
+    project.session.note("seen")
+    assert project.read()["lifecycle"]["paused"] is False
+    assert codes(project) == ["flagged-early"]
+
+
+@pytest.mark.req("S1-44")
+def test_a_session_that_fails_after_an_error_is_flagged_as_paused(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+    project.session.fail(because="no network")
+    now = project.read()["lifecycle"]
+    assert now["paused"] is True and now["paused_reason"] == "system_error" and now["paused_at"]
+
+
+def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+    project.session.pause(context="half of it")
+    project.edit(flags(last_error=None, last_error_at=None, paused_context=None))
+    project.session.note("seen")
+    assert project.read()["lifecycle"]["last_error"] == "no network"
+    (edited,) = project.edits()
+    assert "errors: no network was taken out" in str(edited)
+    assert "pause_context was taken out" in str(edited)
+
+
+def test_a_time_that_is_not_taken_up_is_told_as_a_time(make: Make) -> None:
+    project = in_phases(make)
+    project.session.fail(because="no network")
+    project.edit(flags(paused_at="2027-01-15T09:00:00Z"))
+    project.session.resume()
+    (edited,) = project.edits()
+    assert "paused_at: 2027-01-15T09:00:00Z" in str(edited)
+
+
+@pytest.mark.parametrize("verb", ["fail", "abort", "abandon"])
+def test_the_display_says_paused_of_a_session_that_stopped_as_its_file_does(
+    make: Make, verb: str
+) -> None:
+    project = in_phases(make)
+    getattr(project.session, verb)(because="no more")
+    assert "Current Status: paused" in project.session.brief(style="praxis").text
+
+
+# -- the structure that it started with ------------------------------------------------------------
+
+
+@pytest.mark.req("S1-19", "S1-32", "S1-137")
+@pytest.mark.parametrize(
+    "change", [{"total_phases": 1}, {"total_phases": 9}, {"starting_phase": 1}]
+)
+def test_a_session_keeps_the_structure_that_it_started_with(make: Make, change: Any) -> None:
+    project = in_phases(make)
+    before = project.read()["workflow_structure"]
+    project.edit(lambda v: v["workflow_structure"].update(change))
+    project.session.note("seen")
+    assert project.read()["workflow_structure"] == before
+    assert project.session.status()["phase"]["total"] == 6
+    (edited,) = project.edits()
+    assert f"workflow_structure.{next(iter(change))} was changed" in str(edited)

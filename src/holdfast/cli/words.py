@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.choice import PAUSE_REASONS, undecided
+from holdfast.text import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ _SAID: dict[str, tuple[str, Say]] = {
     "event.retracted": ("undo", _field("event", "because")),
     "event.forgotten": ("forgotten", lambda body: f"{len(body.hashes)} events"),
     "plan.set": ("plan", _field("workflow", "version")),
-    "plan.resolved": ("plan", lambda body: f"{body.total} phases"),
+    "plan.resolved": ("plan", lambda body: plural(body.total, "phase")),
     "step.added": ("task", _field("step", "title")),
     "step.started": ("task start", _field("step", "agent")),
     "step.progressed": ("task", _progress("step")),

@@ -98,9 +98,10 @@ def _unsaid(
             found += _unsaid_of(key, before, after, today, merged, now, made)
         elif isinstance(before.get(key), list):
             found += _gone(key, before, after, today)
-        elif merged.get(key, "") not in ("", None, today.get(key)):
+        elif merged.get(key) != today.get(key):
             without = merged | {key: today[key]} if key in today else _less(merged, key)
-            found += [f"{key}: {merged[key]}"] if _between(today, without, now) == made else []
+            if _between(today, without, now) == made:
+                found.append(_as_told(key, merged.get(key)))
     return sorted(found)
 
 
@@ -115,6 +116,14 @@ def _gone(key: str, before: Plain, after: Plain, today: Plain) -> Iterator[str]:
 def _label(element: Any) -> str:
     texts = element.values() if isinstance(element, dict) else [element]
     return next((text for text in texts if isinstance(text, str) and text), "")
+
+
+def _as_told(key: str, theirs: Any) -> str:
+    """What was not taken up, in words."""
+    if theirs in ("", None, [], {}):
+        return f"{key} was taken out"
+    is_time = key.endswith("_at") and isinstance(theirs, int)
+    return f"{key}: {stamps.write(theirs) if is_time else theirs}"
 
 
 def _unsaid_of(

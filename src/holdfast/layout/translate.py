@@ -582,6 +582,8 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
         "skipped": ev.CheckpointOverridden,
         "pending": ev.CheckpointRolledBack,
     }
+    for step in _taken_back(base, new):
+        yield Move(ev.CheckpointRolledBack(step=step))
     for check in new.checkpoints:
         old = known.get(check.step)
         if check.verdict not in kinds or (old is None and check.verdict == "pending"):
@@ -589,6 +591,14 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
         if old is None or (old.verdict, old.evidence) != (check.verdict, check.evidence):
             body = kinds[check.verdict](step=check.step, evidence=check.evidence, issue=check.issue)
             yield Move(body, check.at)
+
+
+def _taken_back(base: Facts, new: Facts) -> Iterator[str]:
+    """The steps that were judged, and of which nothing is said any more while they are open."""
+    judged = {check.step for check in new.checkpoints}
+    open_ = {step.id for step in new.steps if step.status in ("pending", "running")}
+    said = (check.step for check in base.checkpoints if check.verdict != "pending")
+    return (step for step in said if step in open_ - judged)
 
 
 def _decided(base: Facts, new: Facts) -> Iterator[Move]:
@@ -777,5 +787,11 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.status == "active" and base.status in ("created", *FINISHED):
         return
     if new.status in makers:
-        at = new.paused_at if new.status == "paused" else new.ended_at
-        yield Move(makers[new.status](), at or new.updated_at)
+        told = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")
+        yield Move(makers[new.status](), _news(base, new, told) or _news(base, new, "updated_at"))
+
+
+def _news(base: Facts, new: Facts, field: str) -> int | None:
+    """The time in a field, if it is another than it was."""
+    at: int | None = getattr(new, field)
+    return at if at != getattr(base, field) else None

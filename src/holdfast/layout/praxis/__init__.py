@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, carry
 from holdfast.layout.facts import Facts
 from holdfast.layout.praxis import check as checks
 from holdfast.layout.praxis import older
@@ -70,8 +70,11 @@ class Praxis(Layout):
         view = View(old, where)
         tree: Tree = copied(old)
         if view.doc:
-            change = writing.written if view.redesigned else older.written
-            change(tree[view.name], facts, where)
+            doc = tree[view.name]
+            if view.redesigned:
+                writing.written(doc, facts, where, carry.read(self, old, where).status)
+            else:
+                older.written(doc, facts, where)
         elif self.get(old, where) != facts:
             id = self.new_id(facts, where, frozenset())
             tree[view.name or file_name(id)] = writing.fresh(facts, facts.native_id or id, where)

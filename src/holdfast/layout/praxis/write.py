@@ -111,10 +111,15 @@ def scheme(base: int) -> str:
     return "zero_based" if base == 0 else "one_based"
 
 
-def written(doc: dict[str, Any], wanted: Facts, where: Where) -> dict[str, Any]:
-    """The document, changed in place where the facts say something else than it does."""
+def written(doc: dict[str, Any], wanted: Facts, where: Where, status: str = "") -> dict[str, Any]:
+    """The document, changed in place where the facts say something else than it does.
+
+    `status` is the one that was meant, if a finer word than the file's own travels beside it.
+    """
     view = View({"": doc}, where)
-    Edit(doc, view, facts(view), wanted, where).apply()
+    was = facts(view)
+    was.status = status or was.status
+    Edit(doc, view, was, wanted, where).apply()
     return doc
 
 
@@ -419,7 +424,8 @@ class Edit:
             self.stamp(entry, "started_at", known)
         if step.paused_ms is not None and step.paused_ms != had.paused_ms:
             entry["paused_duration_seconds"] = step.paused_ms / 1000
-        if step.status != "done" and had.status == "done":
+        if step.status != "done":
+            # One who took the phase back may have left the time of its end.
             for key in ("completed_at", "duration_seconds"):
                 self._unset(entry, key)
         elif step.status == "done" and step.ended_at is not None:
@@ -499,6 +505,7 @@ class Edit:
         since = self._paused_since()
         if since is None and was.paused_at is not None:
             self.set(self.part("lifecycle"), "paused_at", None)
+            self.set(self.part("lifecycle"), "paused", want.status in _PAUSED)
         elif since is not None and since != was.paused_at:
             self.stamp(self.part("lifecycle"), "paused_at", since)
         if _after(want.resumed_at, was.resumed_at):

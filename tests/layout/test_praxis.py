@@ -1243,6 +1243,15 @@ def test_the_last_phase_completes_the_whole(start: int, last: int) -> None:
     assert made.current_phase == last and made.is_complete()
 
 
+@pytest.mark.req("S1-50")
+def test_the_flag_of_completion_is_set_once() -> None:
+    made = state(current_phase=1, workflow_structure={"total_phases": 2})
+    made.complete_phase(1, handed(1), now=later(60))
+    flags = dict(made.lifecycle)
+    made.complete_phase(1, handed(1), now=later(90))
+    assert made.lifecycle == flags and made.completed_phases == [1]
+
+
 @pytest.mark.req("S1-81")
 def test_without_a_number_of_phases_only_the_current_phase_moves() -> None:
     made = state(workflow_structure={}, phase_timing={})

@@ -285,3 +285,30 @@ def test_a_session_keeps_the_structure_that_it_started_with(make: Make, change: 
     assert project.session.status()["phase"]["total"] == 6
     (edited,) = project.edits()
     assert f"workflow_structure.{next(iter(change))} was changed" in str(edited)
+
+
+def test_another_verdict_and_other_evidence_are_not_said_to_be_lost(make: Make) -> None:
+    project = in_phases(make, done=2)
+    project.edit(lambda v: v["phase_artifacts"]["0"].update(evidence={"coverage": 80}))
+    project.session.note("seen")
+    project.edit(takes_back(1, "pending"))
+    project.session.note("seen")
+    assert [getattr(body, "residue", "") for body in project.edits() if "residue" in str(body)] == [
+        "",
+        "",
+    ]
+
+
+@pytest.mark.req("S1-59")
+def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Make) -> None:
+    project = in_phases(make, done=6)
+
+    def open_again(doc: Any) -> None:
+        takes_back(5, "pending")(doc)
+        doc["lifecycle"].update(completed=False, completed_at=None)
+
+    project.edit(open_again)
+    assert project.session.status()["status"] == "active"
+    project.session.phase_done(5, override=True, because="now it is")
+    assert "session.reopened" in project.kinds()
+    assert project.read()["lifecycle"]["completed"] is True

@@ -154,8 +154,8 @@ class Layout(Protocol):
         return tree
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """The files with what they had `before` and nobody may take out or change, and of each
-        such thing a sentence that says so."""
+        """The files with what they had `before` and nobody may take out or change; with it the
+        places where something was taken out, and sentences for all else."""
         return tree, []
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...

@@ -38,7 +38,12 @@ _FEW = 16
 _CLEAR = 0.5
 """Of how many of its words a decision must keep more to be the same one without doubt."""
 _CUT = "…"
-_NAMED = {"steps": ("id", "title"), "agents": ("id",), "decisions": ("what",)}
+_NAMED = {
+    "steps": ("id", "title"),
+    "agents": ("id",),
+    "decisions": ("what",),
+    "checkpoints": ("step",),
+}
 """Lists whose elements are known by name, and what names them."""
 _DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
 """What follows from the rest, or is no part of what a user says."""
@@ -151,7 +156,8 @@ def _unsaid_of(
         if _between(today, merged | {key: list(rest.values())}, now) == made:
             yield f"{key}: {name}"
     became = _became(today, merged) if key == "decisions" else {}
-    for name in was:
+    # A verdict that is taken out is taken back.
+    for name in was if key != "checkpoints" else ():
         if name not in is_ and name in ours and name not in became:
             yield f"{key}: {name} was taken out"
         elif name in became and alike(name, became[name]) <= _CLEAR:
@@ -501,9 +507,18 @@ def was_read(newest: Any, older: Any, found: Any) -> bool:
 
     Whoever takes a long key out of a file, or puts it there again, leaves bytes that are nearer to
     those from before. But they have a time that only the newest rendering has, and no value that
-    only the older one has. A stale copy that is written back has no such time, or such values.
+    only the older one has. A stale copy that is written back has no such time, or such values. Nor
+    has it ever a time where the older one has none: whoever has that took the last change back.
     """
-    return set(_news(newest, older, found)) == {True}
+    return _holds_news(newest, older, found) or set(_news(newest, older, found)) == {True}
+
+
+def _holds_news(newest: Any, older: Any, found: Any) -> bool:
+    if isinstance(newest, dict) and isinstance(found, dict):
+        inside = older if isinstance(older, dict) else {}
+        both = newest.keys() & found.keys()
+        return any(_holds_news(newest[key], inside.get(key), found[key]) for key in both)
+    return older is None and newest == found and stamps.read(found) is not None
 
 
 def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:

@@ -236,6 +236,8 @@ class WorkflowState:
             timing["duration_seconds"] = seconds - (timing.get("paused_duration_seconds") or 0)
 
     def _finish(self, now: datetime) -> None:
+        if self.lifecycle.get("completed"):
+            return  # flags are set once
         self.lifecycle["completed"] = True
         self.lifecycle["completed_at"] = stamp(now)
         self.lifecycle["total_duration_seconds"] = seconds_between(self.created_at, now)

@@ -221,7 +221,8 @@ def _tell_reach(
         }
     )
     screen.line(("Nothing was erased. This would go for good:", "bold"))
-    screen.fields([("session", session.id), ("content", _in_words(going))])
+    screen.line(("  session   ", "dim"), session.id)
+    screen.line(("  content   ", "dim"), _in_words(going))
     for path in found.files:
         screen.line(f"  file      {path}")
     for path in found.backups:

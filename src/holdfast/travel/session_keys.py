@@ -297,7 +297,8 @@ class SessionKeys:
         """
         found = next((each for each in self.strangers.values() if key in each.keys), None)
         if found is None and self._doubted:
-            return Stranger("something is sealed to keys that are not here", why=str(error))
+            hint = "it is let be, and can be deleted from the storage"
+            return Stranger("it is sealed to keys that are not here", why=error.what, hint=hint)
         return found
 
     def opens(self, name: str) -> bool:

@@ -539,6 +539,29 @@ def test_where_nothing_is_told_one_looks_again(
     assert not store.capabilities.notifies
 
 
+def test_a_connection_that_breaks_does_not_end_notifications(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "s1", batch("a"))
+    store.watch("s1", 1, 0.01)
+    borrow = store._server.borrow
+
+    def broken() -> Any:
+        connection = borrow()
+        connection.close()
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "length", lambda _: 1)
+        patched.setattr(store._server, "borrow", broken)
+        assert store.watch("s1", 1, 0.05) is False
+    assert store.capabilities.notifies
+    writing = threading.Timer(0.2, lambda: put(store, "s1", batch("b")))
+    writing.start()
+    assert store.watch("s1", 1, 30) is True
+    writing.join()
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 

@@ -260,6 +260,32 @@ def forget(aside: str, data: bytes) -> int | None:
     return None
 
 
+def added_later(fd: int, size: int, clock: Clock) -> bytes:
+    """What others added behind so many bytes of a file that nobody can open any more; whoever has
+    it open still may be about to, and is waited for a moment."""
+    for _ in range(_GLANCES):
+        if _is_alone(fd):
+            break
+        clock.sleep(_GLANCE)
+    return os.pread(fd, max(os.fstat(fd).st_size - size, 0), size)
+
+
+_GLANCES, _GLANCE = 50, 0.004
+
+
+def _is_alone(fd: int) -> bool:
+    """Whether nobody else has a file open; yes, where the system does not tell."""
+    import fcntl
+
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except BlockingIOError:
+        return False
+    except (OSError, AttributeError):
+        return True
+    return True
+
+
 def let_go(fds: Sequence[int]) -> None:
     """Give back the space of files that are removed; nobody need wait for it."""
 

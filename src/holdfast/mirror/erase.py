@@ -6,7 +6,8 @@ the one. Which files there are has to be asked before the journal forgets the se
 
 A file that events were taken out of is written anew in the usual way. What a layout carries along
 of its own accord may still say what must go: then the file is begun from nothing, but for a log,
-which only loses the lines that say it.
+which only loses the lines that say it. Whoever writes to a file in that very moment loses nothing:
+what was there is compared once it is aside.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from msgspec import Struct
 
 from holdfast import exchange, files
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError
+from holdfast.errors import Busy, HoldfastError
+from holdfast.layout import tree as trees
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, kind_of, parsed, paths_of
@@ -79,7 +81,8 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
         ours, left = holding(one, force=force)
         gone: list[str] = []
         for path in ours:
-            (gone if _unlink(binding.root, path) else left).append(path)
+            known = None if force else one.paths.get(path)
+            (gone if _unlink(binding.root, path, known) else left).append(path)
         for path in one.paths:
             for torn in exchange.leftovers(path):
                 files.remove(torn)
@@ -89,9 +92,9 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
     return gone, left
 
 
-def _digest(path: str) -> str:
+def _digest(path: str, limit: int = 0) -> str:
     try:
-        return sha256(files.read_bounded(path, most(path), follow=False)).hexdigest()
+        return sha256(files.read_bounded(path, limit or most(path), follow=False)).hexdigest()
     except HoldfastError:
         return ""
 
@@ -105,29 +108,88 @@ def _is_log(path: str) -> bool:
     return data.startswith(b"# ")
 
 
-def _unlink(root: str, path: str) -> bool:
+def _unlink(root: str, path: str, known: set[str] | None) -> bool:
+    """Remove a file; if digests are `known`, only one that is there once nobody finds it."""
+    aside = files.temporary_name(path)
     try:
         require_inside(root, os.path.dirname(path))
-        os.unlink(path)
+        os.rename(path, aside)
+        if known is not None and _digest(aside, most(path)) not in known:
+            # Not over a newer one that somebody made meanwhile: then it stays beside.
+            os.link(aside, path, follow_symlinks=False)
+            os.unlink(aside)
+            return False
+        os.unlink(aside)
         files.sync_folder(os.path.dirname(path))
     except (OSError, HoldfastError):
         return False
     return True
 
 
+Change = Callable[[bytes], bytes]
+
+
+def _change(path: str, change: Change, *, grows: bool = False, tries: int = 20) -> None:
+    """Write what is to become of a file's bytes, whatever they are at that moment; `grows` is
+    whether others add to it, so that their lines go the same way."""
+    if not tries:
+        raise Busy(f"{path} is being written by someone else all the time")
+    old = files.read_bounded(path, most(path), follow=False)
+    made = change(old)
+    aside = exchange.one(path, made, 0o644) if made != old else ""
+    if not aside or _is_settled(path, aside, old, change if grows else None):
+        return
+    if grows:
+        exchange.put_back(aside, path)
+        _is_settled(path, aside, made, bytes)
+        return _change(path, change, grows=True, tries=tries - 1)
+    theirs = files.read_bounded(aside, most(path), follow=False)
+    _change(path, lambda now: change(_merged(path, old, theirs, now)), tries=tries - 1)
+    _is_settled(path, aside, theirs, None)
+
+
+def _merged(path: str, old: bytes, theirs: bytes, now: bytes) -> bytes:
+    """A file with what somebody made of it, who had not seen what it is now."""
+    document = parsed(path, now)
+    sides = (parsed(path, old).value, parsed(path, theirs).value, document.value)
+    return document.rewrite(trees.merge(*sides)[0])
+
+
+def _is_settled(path: str, aside: str, old: bytes, change: Callable[[bytes], bytes] | None) -> bool:
+    """Whether what was displaced is known, and gone; lines that somebody added to it are added
+    to what is in its place."""
+    while (fd := exchange.forget(aside, old)) is None:
+        now = files.read_bounded(aside, most(path), follow=False)
+        if change is None or not now.startswith(old):
+            return False
+        _add(path, change(now[len(old) :]))
+        old = now
+    try:
+        if change is not None:
+            _add(path, change(exchange.added_later(fd, len(old), Clock())))
+    finally:
+        exchange.let_go([fd])
+    return True
+
+
+def _add(path: str, lines: bytes) -> None:
+    if lines:
+        files.append_lines(path, lines, mode=0o644)
+
+
 def _take_out(binding: Binding, path: str) -> list[str]:
     """Take a session's entry out of a file that several share; the file, if that cannot be."""
     try:
-        data = files.read_optional(path, MAX_BYTES, follow=False)
-        if data is None:
-            return []
-        document = Document.parse(data, kind_of(path))
-        made = document.rewrite(_without(document.value, binding.native))
-        if made != data:
-            files.replace(path, made, mode=0o644)
+        if os.path.lexists(path):
+            _change(path, lambda data: _without_entry(path, data, binding.native))
     except HoldfastError:
         return [path]
     return []
+
+
+def _without_entry(path: str, data: bytes, native: str) -> bytes:
+    document = Document.parse(data, kind_of(path))
+    return document.rewrite(_without(document.value, native))
 
 
 def _without(value: Any, native: str) -> Any:
@@ -188,8 +250,8 @@ def cleanse(
         for path in (*one.paths, *one.logs):
             if not _says(path, words):
                 continue
-            is_ours = _digest(path) in one.paths.get(path, ())
-            went = is_ours and _took_out(one.binding.root, path, words)
+            known = one.paths.get(path, set())
+            went = _digest(path) in known and _took_out(one.binding.root, path, known, words)
             (begun if went else left).append(path)
     if begun:
         desk.bound.forget(session)
@@ -197,15 +259,18 @@ def cleanse(
     return [p for p in begun if not _says(p, words)], left + [p for p in begun if _says(p, words)]
 
 
-def _took_out(root: str, path: str, words: Sequence[str]) -> bool:
+def _took_out(root: str, path: str, known: set[str], words: Sequence[str]) -> bool:
     """Remove a file that says something; of a log, which others may add to, only those lines."""
     if not is_log(path):
-        return _unlink(root, path)
+        return _unlink(root, path, known)
+
+    def rest(data: bytes) -> bytes:
+        lines = data.splitlines(keepends=True)
+        return b"".join(line for line in lines if not _is_said(path, line, words))
+
     try:
         require_inside(root, os.path.dirname(path))
-        lines = files.read_bounded(path, most(path), follow=False).splitlines(keepends=True)
-        rest = (line for line in lines if not _is_said(path, line, words))
-        files.replace(path, b"".join(rest), mode=0o644)
+        _change(path, rest, grows=True)
     except HoldfastError:
         return False
     return True

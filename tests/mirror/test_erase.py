@@ -1,0 +1,95 @@
+"""Forgetting while another program writes to the very files: nothing of it is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.mirror import erase
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, ID, around_exchanges, leftovers, swap_in
+
+APPENDER = """
+import sys
+for number in range(400):
+    with open(sys.argv[1], "a") as file:
+        file.write('{"theirs": %d}\\n' % number)
+"""
+
+
+def theirs(log: Path) -> list[int]:
+    lines = map(json.loads, log.read_text().splitlines())
+    return [line["theirs"] for line in lines if "theirs" in line]
+
+
+def test_lines_that_are_added_in_the_moment_of_an_exchange_stay(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make(AI_SESSION).ai("history.jsonl")
+    log.write_bytes(b'{"a": "keep"}\n{"a": "drop it"}\n')
+    number = 0
+
+    def turn() -> None:
+        nonlocal number
+        for file in (held.fileno(), os.open(log, os.O_WRONLY | os.O_APPEND)):
+            os.write(file, b'{"theirs": %d}\n' % number)
+            number += 1
+
+    with log.open("ab") as held:
+        around_exchanges(monkeypatch, turn)
+        assert erase._took_out(str(log.parent), str(log), set(), ["drop it"])
+    assert "drop it" not in log.read_text() and '"keep"' in log.read_text()
+    assert sorted(theirs(log)) == list(range(number)) and leftovers(log.parent) == []
+
+
+def test_every_line_that_another_program_adds_while_we_take_some_out_stays(make: Make) -> None:
+    log = make(AI_SESSION).ai("history.jsonl")
+    log.write_bytes(b"")
+    other = subprocess.Popen([sys.executable, "-c", APPENDER, str(log)])
+    number = 0
+    while other.poll() is None:
+        with log.open("ab") as file:
+            file.write(b'{"a": "drop it"}\n')
+        erase._took_out(str(log.parent), str(log), set(), ["drop it"])
+        number += 1
+    assert sorted(theirs(log)) == list(range(400)) and number > 1
+    assert "drop it" not in log.read_text() and leftovers(log.parent) == []
+
+
+def test_an_entry_that_is_added_while_another_is_taken_out_of_an_index_stays(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make(AI_SESSION)
+    index = project.index
+    turns = iter(range(2))
+
+    def turn() -> None:
+        if next(turns, None) is not None:
+            new = {"feature_id": f"other-{index.stat().st_size}", "status": "active"}
+            project.edit(lambda value: value["active_features"].append(new), index)
+
+    around_exchanges(monkeypatch, turn)
+    (binding,) = project.home.store.bound.bindings()
+    assert erase._take_out(binding, str(index)) == []
+    assert ID not in index.read_text() and index.read_text().count("other-") == 2
+
+
+def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("craft")
+    place, rename = project.place, os.rename
+    known = {erase._digest(str(place))}
+
+    def renamed(source: str, target: str) -> None:
+        swap_in(place, b'{"theirs": 1}')
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    assert not erase._unlink(str(place.parent), str(place), known)
+    assert place.read_bytes() == b'{"theirs": 1}' and leftovers(place.parent) == []

@@ -616,6 +616,7 @@ def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
 
     project.edit(everywhere)
     project.session.note("one")
+    project.session.note("two")  # of what this process wrote, it looks at what changed
     project.session.decide("Ours")
     project.again().task_add("Ours")
     now = project.read()

@@ -248,6 +248,7 @@ def written(
     `was` is what was written last, if the files say just that; `odd` is whether they may have odd
     texts (see `has_odd`). What stays is the very part of `old`.
     """
+    given = facts
     # Praxis looks at all of them each time.
     if old and (was is None or lens.id == "praxis" or not _only_grew(was, facts)):
         facts = _untold(facts, lens.get(old, where))
@@ -262,6 +263,9 @@ def written(
     words = _substitutes(gone | _strings_of_grown(old, made), came, kept)
     if not words:
         return made
+    if was is not None:
+        # A text may be kept in other ways where nothing changed, and nobody looked.
+        return written(lens, old, given, where, kept)
     return _sharing(old, _with_originals(lens, old, facts, where, words))
 
 

@@ -42,8 +42,11 @@ def guard(owner: type) -> None:
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     code = method.__code__
     names = code.co_varnames[1 : code.co_argcount]
-    kinds = {name: said.split(" | ") for name, said in method.__annotations__.items()}
+    said = {name: each for name, each in method.__annotations__.items() if name != "return"}
+    kinds = {name: each.split(" | ") for name, each in said.items()}
     known = {name: all_ for name, all_ in kinds.items() if all(kind in _KINDS for kind in all_)}
+    if not known:
+        return method
 
     @wraps(method)
     def guarded(self: object, *args: Any, **more: Any) -> Any:

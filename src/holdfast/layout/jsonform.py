@@ -11,6 +11,8 @@ when. Elements that nobody can read are never touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -51,7 +53,15 @@ def alike(one: Any, other: Any) -> bool:
 
 def unchanged(was: Facts | None, facts: Facts, *names: str) -> bool:
     """Whether the facts of these names are those that were put last."""
-    return was is not None and all(getattr(was, n) == getattr(facts, n) for n in names)
+    if was is None:
+        return False
+    told = _told(*names)
+    return bool(told(was) == told(facts))
+
+
+@cache
+def _told(*names: str) -> attrgetter[Any]:
+    return attrgetter(*names)
 
 
 def main(files: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
@@ -338,6 +348,15 @@ def progress_of(facts: Facts) -> float:
     if known:
         return min(1.0, max(0.0, sum(known) / len(known)))
     return 1.0 if facts.status == "completed" else 0.0
+
+
+def steps_apart(was: Facts | None, facts: Facts) -> tuple[list[StepFact], list[StepFact] | None]:
+    """The steps, and those that were put last; but only what came, where all others stayed."""
+    if was is None:
+        return facts.steps, None
+    known = len(was.steps)
+    same = facts.steps[:known] == was.steps
+    return (facts.steps[known:], []) if same else (facts.steps, was.steps)
 
 
 def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:

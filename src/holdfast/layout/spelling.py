@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import lru_cache
 from itertools import chain, repeat
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
@@ -59,7 +60,8 @@ def demand_plain(value: Any, said: Any = None, known: Known | None = None) -> No
     for _ in range(guarded.DEPTH + 1):
         inside: list[tuple[Any, Any]] = []
         for new, old in level:
-            inside += _demand(new, old) if id(new) not in seen else ()
+            if type(new) is not str or not new.isascii():  # most are plain words
+                inside += _demand(new, old) if id(new) not in seen else ()
         if not inside:
             return
         level = inside
@@ -164,7 +166,7 @@ def yaml_double(value: str, style: Style) -> str:
     text = quoted(value)
     if style.ascii:
         return _NOT_ASCII.sub(_escape, text)
-    return _HIDDEN.sub(_escape, text)
+    return text if value.isprintable() else _HIDDEN.sub(_escape, text)
 
 
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
@@ -205,9 +207,14 @@ def yaml_string(value: str, style: Style, quote: str) -> str:
 def yaml_key(key: str, style: Style, quote: str | None = None) -> str:
     """A key with its colon."""
     quote = style.key if quote is None else quote
-    is_plain_key = not quote and _KEY.match(key) and key.lower() not in _SAID
-    spelled = key if is_plain_key else yaml_string(key, style, quote or '"')
+    spelled = key if not quote and _is_plain_key(key) else yaml_string(key, style, quote or '"')
     return spelled + ":" if len(spelled) < _LONG_KEY else f"? {spelled}\n:"
+
+
+# A file has the same keys again and again.
+@lru_cache(maxsize=512)
+def _is_plain_key(key: str) -> bool:
+    return _KEY.match(key) is not None and key.lower() not in _SAID
 
 
 def yaml_flow(value: Any, style: Style, quote: str | None = None) -> str:
@@ -273,6 +280,8 @@ def yaml_pair(key: str, value: Any, style: Style, column: int, known: Known | No
 
 def yaml_value(value: Any, style: Style, column: int, known: Known | None = None) -> str:
     """What follows the colon of a key at a column."""
+    if type(value) is str and style.quote == '"':
+        return " " + yaml_double(value, style)
     if not is_full(value):
         return " " + yaml_scalar(value, style)
     if is_one_line(value, style):
@@ -283,6 +292,8 @@ def yaml_value(value: Any, style: Style, column: int, known: Known | None = None
 
 def fresh(kind: str, value: Any, style: Style | None = None) -> bytes:
     """The bytes of a new file, in the given habits or ours."""
+    if kind == JSONL and style is None and all(lines := list(map(_log_line, value))):
+        return b"".join(lines)
     demand_plain(value)
     style = style or (COMPACT if kind == JSONL else Style())
     if kind == JSONL:
@@ -333,11 +344,24 @@ _UNUSUAL = (OverflowError, TypeError, ValueError, RecursionError, msgspec.Msgspe
 
 def _json_member(key: str, value: Any) -> bytes:
     """A key with its value as it stands in a file of ours; empty if the quick way changes it."""
-    whole = {key: value}
+    data = _json_compact({key: value})
+    return msgspec.json.format(data, indent=2)[2:-2] if data else b""
+
+
+def _log_line(value: Any) -> bytes:
+    """A line of a log; empty if it has more than words and whole numbers, see `_json_compact`."""
+    is_simple = isinstance(value, dict) and _SIMPLE.issuperset(map(type, value.values()))
+    data = _json_compact(value) if is_simple else b""
+    return data and data + b"\n"
+
+
+_SIMPLE = frozenset((str, int, type(None)))
+
+
+def _json_compact(value: Any) -> bytes:
+    """A value on one line, with numbers as they come; empty if the quick way changes it."""
     try:
-        data = msgspec.json.encode(whole)
-        if msgspec.json.decode(data) != whole:
-            return b""
-        return msgspec.json.format(data, indent=2)[2:-2]
+        data = msgspec.json.encode(value)
+        return data if msgspec.json.decode(data) == value else b""
     except _UNUSUAL:
         return b""

@@ -344,6 +344,8 @@ def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointF
 
 def texts_in(value: Any) -> dict[str, None]:
     """All texts in a value, each once."""
+    if isinstance(value, str):
+        return {value: None}
     found: dict[str, None] = {}
     todo = [value]
     while todo:
@@ -395,7 +397,8 @@ def _strings_apart(old: Any, new: Any) -> tuple[dict[str, None], dict[str, None]
             continue
         if isinstance(one, dict) and isinstance(other, dict):
             todo += [(one.get(k), each) for k, each in other.items() if one.get(k) is not each]
-            todo += [(one[key], None) for key in one.keys() - other.keys()]
+            if one.keys() != other.keys():
+                todo += [(one[key], None) for key in one.keys() - other.keys()]
         elif isinstance(one, list) and isinstance(other, list):
             todo += [(a, b) for a, b in zip_longest(one, other) if a is not b]
         else:

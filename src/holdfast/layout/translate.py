@@ -101,7 +101,8 @@ def _renew(facts: Facts, state: st.State, table: str, news: list[tuple[Any, Any]
     """Bring a list of facts up to its rows; what stayed the same is the same object."""
     field, kind, made_of = _LISTED[table]
     listed = list(getattr(facts, field))
-    places = {fact.id: at for at, fact in enumerate(listed)} if table in _WITH_ID else {}
+    known = table in _WITH_ID and any(before is not None for before, _ in news)
+    places = {fact.id: at for at, fact in enumerate(listed)} if known else {}
     for before, row in news:
         if before is None:
             listed.append(made_of(row))

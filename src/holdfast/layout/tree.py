@@ -87,8 +87,9 @@ def shared(old: Any, new: Any) -> Any:
             key: each if old.get(key) is each else shared(old.get(key), each)
             for key, each in new.items()
         }
-        is_same = len(old) == len(new) and all(map(_is, old.items(), made.items()))
-        return old if is_same else made
+        # The values first: they tell at once in most cases, and keys may have changed places.
+        is_same = len(old) == len(new) and all(map(operator.is_, old.values(), made.values()))
+        return old if is_same and list(old) == list(made) else made
     if isinstance(old, list) and isinstance(new, list):
         if len(old) < len(new) and all(map(operator.is_, old, new)):
             return new  # one that only grew, as most do
@@ -99,10 +100,6 @@ def shared(old: Any, new: Any) -> Any:
         is_same = len(old) == len(new) and all(map(operator.is_, old, start))
         return old if is_same else start + new[len(old) :]
     return old if type(old) is type(new) and old == new else new
-
-
-def _is(one: tuple[str, Any], other: tuple[str, Any]) -> bool:
-    return one[0] == other[0] and one[1] is other[1]
 
 
 def digest(value: Any, length: int = 12) -> str:

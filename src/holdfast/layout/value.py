@@ -17,11 +17,13 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def copied(value: Any) -> Any:
-    """A deep copy."""
+def copied(value: Any, levels: int = -1) -> Any:
+    """A deep copy, or one of so many levels only."""
+    if levels == 1:
+        return value.copy() if isinstance(value, (dict, list)) else value
     if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
-    return [copied(inner) for inner in value] if isinstance(value, list) else value
+        return {key: copied(inner, levels - 1) for key, inner in value.items()}
+    return [copied(inner, levels - 1) for inner in value] if isinstance(value, list) else value
 
 
 def put_back(part: dict[str, Any], before: dict[str, Any], key: str) -> None:

@@ -146,8 +146,9 @@ def folder(tree: Tree) -> str:
 
 def identity(tree: Tree) -> str:
     """The feature id: what the state says, else the folder, the plan, a sole line of the index."""
-    feature = mapping(part(tree, PLAN).get("feature"))
-    said = text(part(tree, STATE).get("feature_id")) or folder(tree) or text(feature.get("id"))
+    if said := text(part(tree, STATE).get("feature_id")) or folder(tree):
+        return said
+    said = text(mapping(part(tree, PLAN).get("feature")).get("id"))
     entries = list(entries_of(tree))
     if said or has_session(tree) or len(entries) != 1:
         return said
@@ -296,6 +297,11 @@ def command_of(line: Any, where: Where) -> CommandFact | None:
     )
 
 
+def commands_of(tree: Tree, where: Where) -> list[CommandFact]:
+    found = (command_of(line, where) for line in log_of(tree))
+    return [command for command in found if command]
+
+
 def is_update(line: Any) -> bool:
     """Whether a line tells that something was recorded: its command is then that event."""
     line = mapping(line)
@@ -320,7 +326,6 @@ def get(tree: Tree, where: Where, steps: list[StepFact] | None = None) -> Facts:
     if steps is None:
         steps = _merged([placed.step for placed in walk(part(tree, PLAN), where)])
     current, native_id = current_of(tree), identity(tree)
-    found = (command_of(line, where) for line in log_of(tree))
     began, updated = times_of(tree, native_id, where)
     return Facts(
         native_id=native_id,
@@ -331,7 +336,7 @@ def get(tree: Tree, where: Where, steps: list[StepFact] | None = None) -> Facts:
         updated_at=updated,
         position=name(current.get("active_task")),
         steps=steps,
-        commands=[command for command in found if command],
+        commands=commands_of(tree, where),
         artifacts=artifacts_of(where),
         attributes=_attributes(part(tree, PLAN)),
     )

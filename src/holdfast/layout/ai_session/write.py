@@ -9,7 +9,8 @@ is something to write into it. A model that the contract does not allow is not w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,7 +49,7 @@ def put(old: Tree | None, facts: Facts, where: Where, put_last: Facts | None = N
     added = _added_tasks(put_last, facts) if isinstance(_plan_in(old or {}), dict) else None
     planned = added is None
     tree = _own(old or {}, planned, facts)
-    was = get(tree, where) if planned else get(tree, where, steps=facts.steps)
+    was = _said(tree, where, facts, None if planned else put_last)
     if not read.writable(tree) or (old is not None and was == facts):
         return tree
     if not read.has_session(tree):
@@ -60,6 +61,26 @@ def put(old: Tree | None, facts: Facts, where: Where, put_last: Facts | None = N
     return tree
 
 
+def _said(tree: Tree, where: Where, facts: Facts, put_last: Facts | None) -> Facts:
+    """What the files say; where the plan need not be looked at, of the rest what moves on."""
+    if put_last is None:
+        return get(tree, where)
+    if _STILL(put_last) != _STILL(facts):
+        return get(tree, where, steps=facts.steps)
+    current, id = read.current_of(tree), read.identity(tree)
+    updated = (current.get("last_updated"), read.entry_of(tree, id).get("last_active"))
+    return replace(
+        put_last,
+        native_id=id,
+        updated_at=read.first_moment(updated, where),
+        position=read.name(current.get("active_task")),
+        commands=read.commands_of(tree, where),
+    )
+
+
+_STILL = attrgetter("status", "model", "began_at")
+
+
 def _plan_in(tree: Tree) -> Any:
     return tree.get(read.key_of(tree, PLAN))
 
@@ -68,11 +89,13 @@ def _added_tasks(was: Facts | None, facts: Facts) -> list[StepFact] | None:
     """The tasks behind those that the plan says already; None if more of it is to be looked at."""
     if was is None or was.steps != facts.steps[: len(was.steps)]:
         return None
-    new, parents = facts.steps[len(was.steps) :], {step.parent for step in facts.steps}
-    told = (was.goal, was.attributes, was.native_id)
+    new = facts.steps[len(was.steps) :]
+    parents = {step.parent for step in facts.steps} if new else ()
     plain = all(s.unit == "task" and s.id and not s.parent and s.id not in parents for s in new)
-    is_all = plain and told == (facts.goal, facts.attributes, facts.native_id)
-    return new if is_all else None
+    return new if plain and _TOLD(was) == _TOLD(facts) else None
+
+
+_TOLD = attrgetter("goal", "attributes", "native_id")
 
 
 def _add_tasks(tree: Tree, new: list[StepFact]) -> None:
@@ -94,13 +117,17 @@ def _is_loose(phase: Any, number: int) -> bool:
 def _own(old: Tree, planned: bool, facts: Facts) -> Tree:
     """The files to be changed: copies, but of those that nothing will be written into."""
     tree = dict(old)
-    for file in (STATE, INDEX, *([PLAN] if planned else [])):
-        if key := read.key_of(tree, file):
-            tree[key] = copied(tree[key])
+    for file, levels in _CHANGED.items():
+        if (planned or file != PLAN) and (key := read.key_of(tree, file)):
+            tree[key] = copied(tree[key], levels)
     log = tree.get(read.key_of(tree, LOG))
     if isinstance(log, list) and (facts.commands or facts.updates):
         tree[read.key_of(tree, LOG)] = list(log)
     return tree
+
+
+_CHANGED = {STATE: 2, INDEX: 3, PLAN: -1}
+"""Of each file how deep it may be changed."""
 
 
 def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where, *, planned: bool = True) -> None:
@@ -108,7 +135,7 @@ def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where, *, planned: boo
     if planned:
         _put_plan(tree, was, facts, where)
     if lines := lacking(tree, was, facts, where):
-        _file(tree, LOG, was.native_id, []).extend(lines)
+        _file(tree, LOG, was.native_id, list, list).extend(lines)
     _put_index(tree, was, facts, where)
 
 
@@ -223,7 +250,7 @@ def _new_plan(native_id: str, facts: Facts, where: Where) -> Node:
 
 def _ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
     """The session's entry in the index, appended if it has none."""
-    index = _file(tree, INDEX, native_id, {"active_features": []})
+    index = _file(tree, INDEX, native_id, lambda: {"active_features": []})
     entries = _list_in(index, "active_features")
     if not (entry := read.entry_of(tree, native_id)):
         began, updated = _born(facts, where)
@@ -241,11 +268,13 @@ def _key(tree: Tree, file: str, native_id: str) -> str:
     return file if bare else f"{read.folder(tree) or native_id}/{file}"
 
 
-def _file(tree: Tree, file: str, native_id: str, fresh: Any) -> Any:
-    """A file's value; one that is missing, or not of its type, is replaced by a fresh one."""
+def _file(
+    tree: Tree, file: str, native_id: str, fresh: Callable[[], Any], kind: type = dict
+) -> Any:
+    """A file's value; one that is missing, or not of its kind, is replaced by a fresh one."""
     key = read.key_of(tree, file) or _key(tree, file, native_id)
-    if not isinstance(tree.get(key), type(fresh)):
-        tree[key] = fresh
+    if not isinstance(tree.get(key), kind):
+        tree[key] = fresh()
     return tree[key]
 
 
@@ -280,7 +309,7 @@ def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     new = dict(_state_changes(current, was, facts, where))
     if not new and not (_moved(was, facts) and _stray_statuses(tree)):
         return
-    state = _file(tree, STATE, was.native_id, _new_state(was.native_id, facts, where))
+    state = _file(tree, STATE, was.native_id, lambda: _new_state(was.native_id, facts, where))
     _mapping_in(state, "current_state").update(new)
     if _moved(was, facts):
         for place in _stray_statuses(tree):
@@ -362,7 +391,7 @@ def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     told = isinstance(description, str) and description != was.attributes.get(DESCRIPTION)
     if not (named or (told and description) or facts.steps != was.steps):
         return
-    plan = _file(tree, PLAN, was.native_id, _new_plan(was.native_id, facts, where))
+    plan = _file(tree, PLAN, was.native_id, lambda: _new_plan(was.native_id, facts, where))
     if named:
         _mapping_in(plan, "feature")["name"] = facts.goal
     if told and description:

@@ -303,9 +303,23 @@ def _fresh_teleportation(device: str) -> Node:
 
 def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     device = root.get("device")
-    _put_session(root, facts, where)
+    if not form.unchanged(was, facts, *_OF_SESSION):
+        _put_session(root, facts, where)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    if not form.unchanged(was, facts, "progress", "steps", "agents", "status"):
+        _put_progress(root, facts, where)
     _put_work(root, facts, where, was)
-    _put_logs(root, facts, where, was)
+    if facts.files or not form.unchanged(was, facts, "decisions"):
+        _put_logs(root, facts, where, was)
+    if not form.unchanged(was, facts, *_SPENT, *_FREE, *_OF_GIT):
+        _put_parts(root, facts, where, was)
+    if where.travel is not None:
+        form.put_section(root, "teleportation", partial(_put_travel, travel=where.travel), ROOT)
+    elif root.get("device") != device:
+        _add_device(root)
+
+
+def _put_parts(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     parts: dict[str, tuple[tuple[str, ...], Callable[[Node], None]]] = {
         "context_usage": (_SPENT, partial(_put_usage, facts=facts, where=where)),
         "teleportation": (_FREE, partial(_put_attributes, rule=TELEPORTATION, facts=facts)),
@@ -314,26 +328,25 @@ def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     for section, (names, put) in parts.items():
         if not form.unchanged(was, facts, *names):
             form.put_section(root, section, put, ROOT)
-    if where.travel is not None:
-        form.put_section(root, "teleportation", partial(_put_travel, travel=where.travel), ROOT)
-    elif root.get("device") != device:
-        _add_device(root)
 
 
 def _put_session(root: Node, facts: Facts, where: Where) -> None:
     form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, ROOT)
     form.put_field(root, _CREATED, facts.began_at, where, ROOT)
-    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
     form.put_place(root, _DEVICE, facts.device, where.device, where, ROOT)
     form.put_place(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
     if facts.mode in MODES:
         form.put_field(root, _MODE, facts.mode, where, ROOT)
-    said = FRACTION.read(root.get("progress"), where)
-    figure = facts.progress if said is None else form.progress_of(facts)
-    form.put_field(root, _PROGRESS, figure, where, ROOT)
     form.put_status(root, ID, facts.status, ROOT)
 
 
+def _put_progress(root: Node, facts: Facts, where: Where) -> None:
+    said = FRACTION.read(root.get("progress"), where)
+    figure = facts.progress if said is None else form.progress_of(facts)
+    form.put_field(root, _PROGRESS, figure, where, ROOT)
+
+
+_OF_SESSION = ("goal", "began_at", "device", "project_path", "mode", "status")
 _SPENT = ("tokens", "compressions", "compressed_at", "tokens_by_agent", "agents")
 _FREE = ("attributes",)
 _OF_GIT = ("git_branch", "git_commit")
@@ -348,15 +361,16 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
 
 
 def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
+    now, last = form.steps_apart(was, facts)
     for key, are_done in (("completed_work", True), ("pending_tasks", False)):
-        steps = _titled(facts, are_done)
-        before = None if was is None else _titled(was, are_done)
+        steps = _titled(now, are_done)
+        before = None if last is None else _titled(last, are_done)
         read, by_title = partial(_get_step, status=""), form.by_name("title")
         form.put_key(root, key, ROOT, steps, read, _put_sentence, by_title, was=before)
 
 
-def _titled(facts: Facts, are_done: bool) -> list[StepFact]:
-    return form.titled([s for s in facts.steps if (s.status in form.DONE) is are_done])
+def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
+    return form.titled([s for s in steps if (s.status in form.DONE) is are_done])
 
 
 def _put_sentence(old: Any, step: StepFact) -> Any:

@@ -299,15 +299,17 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
 
 
 def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
+    if not form.unchanged(was, facts, *_OF_SESSION):
+        form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
+        form.put_status(root, ID, facts.status, ROOT)
+        _put_project(root, facts, where)
     form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
-    form.put_status(root, ID, facts.status, ROOT)
-    _put_project(root, facts, where)
     if not form.unchanged(was, facts, "agents", "tokens_by_agent"):
         _put_agents(root, facts, where)
     if not form.unchanged(was, facts, "agents", "steps"):
         _put_work(root, facts, where, was)
-    _put_logs(root, facts, where, was)
+    if facts.files or not form.unchanged(was, facts, "decisions", *_OF_ERRORS):
+        _put_logs(root, facts, where, was)
     if not form.unchanged(was, facts, "tokens", "compressed_at", "attributes"):
         usage = partial(_put_usage, facts=facts, where=where)
         form.put_section(root, "context_usage", usage, ROOT)
@@ -353,26 +355,32 @@ def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
 
 
 def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    done, rest = _work(root, facts)
-    before = _work(root, was) if was is not None and was.agents == facts.agents else (None, None)
+    # Agents that wait stand behind all steps: with them, those that came are not put alone.
+    waits = any(agent.status == "pending" for agent in facts.agents)
+    last = was if not waits and form.unchanged(was, facts, "agents") else None
+    steps, known = form.steps_apart(last, facts)
+    done, rest = _work(root, steps, facts.agents)
+    before = (None, None) if known is None else _work(root, known, facts.agents)
     read, write = partial(_get_done, where=where), partial(_put_done, where=where)
     by_title = form.by_name("title")
     form.put_key(root, "completed_work", ROOT, done, read, write, by_title, was=before[0])
     form.put_key(root, "pending_tasks", ROOT, rest, _get_task, _put_task, by_title, was=before[1])
 
 
-def _work(root: Node, facts: Facts) -> tuple[list[StepFact], list[StepFact]]:
+def _work(
+    root: Node, steps: list[StepFact], agents: list[AgentFact]
+) -> tuple[list[StepFact], list[StepFact]]:
     """The steps that are done, and what is still to do."""
-    steps = form.titled(facts.steps)
+    steps = form.titled(steps)
     done = [step for step in steps if step.status in form.DONE]
     rest = [step for step in steps if step.status not in form.DONE]
-    return done, rest + _waiting(root, facts, {step.title for step in steps})
+    return done, rest + _waiting(root, agents, {step.title for step in steps})
 
 
-def _waiting(root: Node, facts: Facts, titles: set[str]) -> list[StepFact]:
+def _waiting(root: Node, agents: list[AgentFact], titles: set[str]) -> list[StepFact]:
     """Pending agents as tasks, unless a step or the list of agents speaks of them already."""
     known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
-    agents = [a for a in facts.agents if a.status == "pending" and a.id not in known]
+    agents = [a for a in agents if a.status == "pending" and a.id not in known]
     return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
 
 
@@ -391,6 +399,10 @@ def _put_done(old: Any, step: StepFact, where: Where) -> Any:
     return made
 
 
+_OF_SESSION = (
+    *("goal", "began_at", "mode", "ended_at", "paused_at", "resumed_at", "status"),
+    *("project", "project_path", "git_branch"),
+)
 _OF_ERRORS = ("errors", "agents", "status", "because")
 
 

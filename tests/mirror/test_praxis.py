@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +129,37 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
     now = project.read()
     assert now["lifecycle"]["completed"] is True and now["current_phase"] == 5
     assert now["workflow_structure"]["total_phases"] == 6 and "5" in now["phase_artifacts"]
+
+
+# -- a number of phases that is not known at the start ---------------------------------------------
+
+DYNAMIC = {
+    "workflow_type": "dyn",
+    "version": "1",
+    "total_phases": "dynamic",
+    "phases": [
+        {"phase_number": 0, "phase_name": "Analyse"},
+        {"phase_number": "1-N", "phase_name": "Build"},
+    ],
+}
+
+
+@pytest.mark.req("S1-28")
+def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
+    make: Make,
+) -> None:
+    project = make()
+    folder = project.folder / ".praxis-os" / "workflows" / "dyn" / "phases" / "0"
+    folder.mkdir(parents=True)
+    (folder.parents[1] / "metadata.json").write_text(json.dumps(DYNAMIC))
+    project.session = project.home.start("Ship it", workflow="dyn", layouts=["praxis"])
+    assert project.read()["workflow_structure"]["total_phases"] is None
+    project.edit(lambda v: v["workflow_structure"].update(total_phases=3))
+    project.session.note("seen")
+    assert project.titles() == ["Analyse", "Build 1", "Build 2"]
+    for number in range(3):
+        project.session.phase_done(number)
+    assert project.read()["lifecycle"]["completed"] is True and codes(project) == []
 
 
 # -- after the end ---------------------------------------------------------------------------------

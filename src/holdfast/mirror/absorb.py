@@ -38,6 +38,8 @@ from holdfast.mirror.desk import (
 from holdfast.mirror.look import Look, Looker, Read
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
+from holdfast.model.phase import title_of
+from holdfast.model.plan import Workflow
 from holdfast.store.bound import Binding
 from holdfast.text import plural
 
@@ -174,7 +176,12 @@ class Absorber:
         lost = [each if each.endswith(" changed") else f"{each} was taken out" for each in told]
         found.residue = "; ".join(filter(None, (found.residue, *lost)))[:LONGEST]
         with self._desk.store.view(binding.session) as view:
-            found.moves = by_known_names(found.moves, self._desk.journal.state(view))
+            state = self._desk.journal.state(view)
+            found.moves = by_known_names(found.moves, state)
+            core = state.core
+        plan = self._desk.journal.plan(state) if core.plan else None
+        if plan is not None:
+            found.moves = [_titled(move, plan, core.phase_of) for move in found.moves]
         return found
 
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
@@ -244,6 +251,15 @@ def readme_of(binding: Binding) -> str:
 def _reached(binding: Binding, looks: Sequence[Look]) -> int:
     """How far the logs of edited files reach."""
     return binding.mirrored if any(look.log for look in looks) else UNKNOWN
+
+
+def _titled(move: Move, plan: Workflow, phase_of: Callable[[str], int | None]) -> Move:
+    """A phase that a file adds is called what the plan calls it: files have only its number."""
+    body = move.body
+    number = phase_of(body.step) if isinstance(body, ev.StepAdded) else None
+    if not isinstance(body, ev.StepAdded) or number is None or body.title != f"Phase {number}":
+        return move
+    return replace(move, body=replace(body, title=title_of(plan, number)))
 
 
 def _edited(looks: Sequence[Look]) -> Tree:

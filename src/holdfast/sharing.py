@@ -12,14 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from holdfast.errors import Busy, HoldfastError, InvalidInput, Refused, RemoteFailed
+from holdfast.errors import (
+    Busy,
+    HoldfastError,
+    InvalidInput,
+    NotEntitled,
+    Refused,
+    RemoteFailed,
+)
 from holdfast.home import Holdfast
 from holdfast.keychain import Spread
 from holdfast.remote import code, names
 from holdfast.remote import ring as rings
 from holdfast.remote.code import PersonKey, same_fingerprint
 from holdfast.remote.ring import CONTINUE, READ, Member, Ring
-from holdfast.store.remotes import TURN, UNSHARE
+from holdfast.store.remotes import DOUBT, TURN, UNSHARE
 from holdfast.travel.alone import alone
 from holdfast.travel.circling import identity
 from holdfast.travel.reach import reached
@@ -115,7 +122,8 @@ def _everywhere(
             failed.append((known, error))
             spread.append(Spread(known.name, str(error)))
     for known, why in failed:
-        if owe is not None and isinstance(why, RemoteFailed | Busy) and owe(known):
+        may_come = isinstance(why, RemoteFailed | Busy) and not isinstance(why, NotEntitled)
+        if owe is not None and may_come and owe(known):
             why.hint = "; ".join(filter(None, (why.hint, "the next sync says it there")))
     if not found:
         raise failed[0][1]
@@ -142,7 +150,7 @@ def _turned(home: Holdfast, known: Known, session: str, change: Change, *, endin
 def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
     """The keys of a session as a remote shows them."""
     me = identity(home)
-    there = home.store.remotes.session(known, session)
+    there, noted = home.store.remotes.session(known, session), home.store.remotes.noted
     place = (there.place if there else "") or names.place(me.circle.name_key, session)
     with closing(reached(known)) as remote:
         listed = {one.name: one.size for one in remote.list(names.within(place))}
@@ -155,8 +163,9 @@ def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionK
                 get=remote.get,
                 place=place,
                 owner=there.owner if there else "",
-                turns=home.store.remotes.noted(known, session).get(TURN, {}),
+                turns=noted(known, session).get(TURN, {}),
                 sound=lambda: sound,
+                doubted=list(filter(names.epoch_of, noted(known, session).get(DOUBT, ()))),
             ),
             remote,
         )

@@ -791,6 +791,22 @@ def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_on
     assert [type(one.error) for one in report.problems] == [Locked]
 
 
+def test_a_session_with_doubted_keys_can_be_shared(world: World, ann: Holdfast) -> None:
+    lost, bob = world.device("lost", by=ann), world.person("bob")
+    for hf in (ann, lost):
+        synced(hf)
+    ann.devices_revoke(identity(lost).key.id)
+    for _ in range(2):
+        lost.key_rotate()
+        synced(lost)
+    for _ in range(2):
+        (told,) = synced(ann).problems
+        assert isinstance(told.error, Locked)
+        ann.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    ann.share("login", person_of(bob))
+    assert ann.unpushed() == 0
+
+
 # --- content that several events name -----------------------------------------------------------
 
 

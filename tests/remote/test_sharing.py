@@ -12,6 +12,8 @@ from holdfast.home import Holdfast
 from holdfast.keychain import Changed
 from holdfast.remote import names
 from holdfast.remote import ring as rings
+from holdfast.store.remotes import UNSHARE
+from holdfast.travel.circling import identity
 from tests.remote.people import World, notes, person_of, synced
 
 
@@ -350,3 +352,17 @@ def test_shares_tell_with_whom(world: World, ann: Holdfast) -> None:
     known = keychain.devices(bob)[0]
     assert ann.unshare("login", known.fingerprint).members == []
     assert isinstance(ann.key_rotate(), Changed)
+
+
+def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
+    world: World, ann: Holdfast
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    for person in (bob, cat):
+        ann.share("login", person_of(person), mode=rings.CONTINUE)
+    synced(bob)
+    with pytest.raises(NotEntitled, match="belongs to another person") as caught:
+        bob.unshare("login", identity(cat).circle.fingerprint)
+    assert "next sync" not in caught.value.hint
+    (usb,) = bob.store.remotes.all()
+    assert UNSHARE not in bob.store.remotes.noted(usb, "login")

@@ -50,6 +50,13 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         # A fixed width: without one, argparse loads shutil for every argument it is given.
         super().__init__(prog, max_help_position=30, width=80)
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """`-o, --output OUT` with every Python; before 3.13 argparse names the value twice."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises our error instead of leaving, and never guesses an option."""

@@ -1144,3 +1144,33 @@ def test_a_section_that_another_program_takes_out_comes_back_as_it_was(
     assert faults(essay) == []
     third = essay.file["stages"]["stage_3"]
     assert (third["total_sections"], third["sections"]) == (2, listed)
+
+
+@pytest.mark.req("S3-50", "S3-56", "X3-2")
+def test_the_same_words_claimed_in_two_places_are_two_claims(
+    essay: Essay, clock: FakeClock
+) -> None:
+    session = essay.at_sections()
+    entries = [
+        {"claim_text": "Nine in ten", "section": n, "paragraph": None, "reason": "timeout"}
+        | {"added_at": AT, "resolved": False}
+        for n in (1, 2)
+    ]
+    edited(essay, clock, lambda doc: doc.update(deferred_verifications=entries))
+    assert [claim.section for claim in session.claim_list()] == [1, 2]
+    edited(essay, clock, lambda doc: doc["deferred_verifications"][1].update(resolved=True))
+    assert [claim.is_open for claim in session.claim_list()] == [True, False]
+    assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [False, True]
+    edited(essay, clock, lambda doc: doc["deferred_verifications"].pop(1))
+    assert [claim.is_open for claim in session.claim_list()] == [True, False]
+
+
+def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
+    essay: Essay, clock: FakeClock
+) -> None:
+    session = essay.at_sections()
+    for section in (1, 2):
+        session.claim_defer("Nine in ten", reason="timeout", section=section)
+    edited(essay, clock, lambda doc: doc["deferred_verifications"][0].update(resolved=True))
+    assert [(c.id, c.is_open) for c in session.claim_list()] == [("c1", False), ("c2", True)]
+    assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [True, False]

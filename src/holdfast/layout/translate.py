@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -43,6 +43,7 @@ from holdfast.sha import digest_of
 from holdfast.text import short_name
 
 _Row = TypeVar("_Row", bound=st.Row)
+_Any = TypeVar("_Any")
 _FEW = 16
 _WORD = re.compile(r"\w+")
 News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
@@ -714,9 +715,8 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
-    known = {claim.text: claim for claim in base.claims}
-    for claim in new.claims:
-        old, id = known.get(claim.text), short_name(claim.text)
+    known = _by_words(base.claims, lambda claim: claim.text)
+    for id, old, claim in _same_claims(known, new.claims):
         if old is None:
             deferred = ev.ClaimDeferred(
                 claim=id,
@@ -737,10 +737,49 @@ def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
             yield Move(ev.ClaimResolved(claim=id))
 
 
+def _by_words(rows: Iterable[_Any], words: Callable[[_Any], str]) -> dict[str, list[_Any]]:
+    found: dict[str, list[_Any]] = {}
+    for row in rows:
+        found.setdefault(words(row), []).append(row)
+    return found
+
+
+def _same_claims(
+    known: Mapping[str, list[ClaimFact]], claims: Sequence[ClaimFact]
+) -> Iterator[tuple[str, ClaimFact | None, ClaimFact]]:
+    """Each claim with what it is called and was: the same words in another place are another one,
+    unless they were claimed once only, for a claim may get its place later."""
+    left: dict[object, deque[tuple[int, ClaimFact]]] = {}
+    for text, same in known.items():
+        for number, old in enumerate(same, 1):
+            place = _placed_words(old) if len(same) > 1 else text
+            left.setdefault(place, deque()).append((number, old))
+    count = {text: len(same) for text, same in known.items()}
+    for claim in claims:
+        same_place = left.get(_placed_words(claim)) or left.get(claim.text)
+        number, was = same_place.popleft() if same_place else (0, None)
+        if was is None:
+            number = count[claim.text] = count.get(claim.text, 0) + 1
+        yield _nth(short_name(claim.text), number), was, claim
+
+
+def _placed_words(claim: ClaimFact) -> object:
+    return claim.text, claim.section, claim.paragraph
+
+
+def _nth(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
 def by_known_names(made: list[Move], state: st.State) -> list[Move]:
     """Moves that call a decision or a claim what the journal calls it: no layout tells that."""
     decisions = {short_name(row.what): row.id for row in _rows(state, "decision", st.Decision)}
-    claims = {short_name(row.text): row.id for row in _rows(state, "claim", st.Claim)}
+    said = _by_words(_rows(state, "claim", st.Claim), lambda row: row.text)
+    claims = {
+        _nth(short_name(text), number): row.id
+        for text, rows in said.items()
+        for number, row in enumerate(rows, 1)
+    }
     return [_renamed(_renamed(move, "decision", decisions), "claim", claims) for move in made]
 
 

@@ -423,6 +423,21 @@ def test_level_1_takes_the_backup(hf: Holdfast, essay: Path) -> None:
     assert aside(essay) == [b"stages: ["]
 
 
+@pytest.mark.req("S3-94", "S3-96")
+def test_a_session_file_that_is_gone_is_recovered_by_its_name(
+    hf: Holdfast, essay: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = essay.with_name("session-state.yaml.bak")
+    essay.rename(backup)
+    monkeypatch.chdir(essay.parent)
+    for name in (str(essay), essay.name, "."):
+        case = recover.examine(hf, name)
+        assert case is not None and case.rung == "backup"
+    assert case is not None
+    recover.fix(hf, case)
+    assert essay.read_bytes() == backup.read_bytes()
+
+
 @pytest.mark.req("S3-98", "S3-99", "S3-100", "S3-101", "S3-102", "S3-103", "S3-104")
 def test_level_2_takes_the_artifacts(hf: Holdfast, essay: Path) -> None:
     essay.write_text("stages: [")

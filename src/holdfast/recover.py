@@ -371,6 +371,9 @@ def _missing(one: Find) -> list[str]:
 
 
 def _one(path: str) -> Find:
+    if os.path.basename(path) == STATE and not os.path.lexists(path):
+        # It is gone, and named by what we said of its folder.
+        path = os.path.dirname(path) or os.curdir
     finds = [one for one in found.find(path) if one.layout]
     if not finds and os.path.isdir(path):
         finds = [one] if (one := _essay_without_state(path)) else []

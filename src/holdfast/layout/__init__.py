@@ -8,6 +8,7 @@ only what changed changes. It never sees the journal either: facts are its only 
     parse      bytes → tree                                     (document, guarded)
     get        tree → facts                                     total: it never raises on a tree
     put        old tree or None, facts → new tree               changes only what the facts changed
+    whole      tree, tree before → tree                         with what may not be taken out
     check      tree → findings
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
@@ -154,8 +155,8 @@ class Layout(Protocol):
         return tree
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """The files with what they had `before` and nobody may take out or change; with it the
-        places where something was taken out, and sentences for all else."""
+        """The files with what they had `before` and nobody may take out or change, and a sentence
+        for each that was."""
         return tree, []
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...

@@ -26,7 +26,7 @@ def copied(value: Any, levels: int = -1) -> Any:
     return [copied(inner, levels - 1) for inner in value] if isinstance(value, list) else value
 
 
-def put_back(part: dict[str, Any], before: dict[str, Any], key: str) -> None:
+def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> None:
     """Give a mapping the value that a key had before, in the place that it had."""
     later = set(list(before)[list(before).index(key) :])
     behind = next((at for at, name in enumerate(part) if name in later), len(part))

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.layout import INFO, Finding, Layout, Tree, Where
 from holdfast.layout.document import keys_in
 from holdfast.layout.tree import align
+from holdfast.layout.value import put_back
 
 Places = dict[str | int, "Places"]
 """Keys under keys, down to those that are missing."""
@@ -21,8 +22,8 @@ Places = dict[str | int, "Places"]
 def whole(
     layout: Layout, tree: Tree, before: Tree, where: Where, concerns: Callable[[Finding], bool]
 ) -> tuple[Tree, list[str]]:
-    """Files with the required keys that they had before, and which were gone: those found missing
-    that concern the session."""
+    """Files with the required keys that they had before, of those found missing that concern the
+    session; and a sentence for each."""
     made, told = dict(tree), list[str]()
     for file, value in tree.items():
         if before.get(file) is None:
@@ -64,15 +65,6 @@ def _filled(now: Any, before: Any, places: Places, at: str, told: list[str]) -> 
         if key in now:
             made[key] = _filled(now[key], before.get(key), inner, place, told)
         elif key in before:
-            made = _with(made, before, key)
-            told.append(place)
+            put_back(made, before, key)
+            told.append(f"{place} was taken out")
     return made
-
-
-def _with(now: dict[Any, Any], before: dict[Any, Any], key: Any) -> dict[Any, Any]:
-    """A map with a key of another one, before those that it stands before there."""
-    names = list(before)
-    later = set(names[names.index(key) + 1 :])
-    items = list(now.items())
-    behind = next((at for at, (name, _) in enumerate(items) if name in later), len(items))
-    return dict([*items[:behind], (key, before[key]), *items[behind:]])

@@ -173,8 +173,7 @@ class Absorber:
         clean, kept = self._desk.without_secrets, self._desk.journal.remains
         theirs, told = lens.whole(theirs, base, where)
         found = changes(lens, clean(base), clean(theirs), now, where, kept)
-        lost = [each if each.endswith(" changed") else f"{each} was taken out" for each in told]
-        found.residue = "; ".join(filter(None, (found.residue, *lost)))[:LONGEST]
+        found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         with self._desk.store.view(binding.session) as view:
             state = self._desk.journal.state(view)
             found.moves = by_known_names(found.moves, state)

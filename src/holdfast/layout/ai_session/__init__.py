@@ -125,7 +125,7 @@ def _with_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
     rest = {name: value for name, value in was.items() if name != "feature_id"}
     others = [entry for entry in entries if entry != rest]
     index = {**tree[key], "active_features": [*others, was]}
-    return {**tree, key: index}, [f"{id} in {INDEX}"]
+    return {**tree, key: index}, [f"{id} in {INDEX} was taken out"]
 
 
 def _concerns(lack: Finding, entries: set[str]) -> bool:

@@ -96,9 +96,10 @@ class Essay(Layout):
         return write.put(old, facts, id, where)
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        doc = copied(form.state_of(tree))
-        lost = form.complete(doc, form.state_of(before)) if doc else []
-        return ({**tree, form.main(tree): doc}, lost) if doc else (tree, lost)
+        if not (doc := copied(form.state_of(tree))):
+            return tree, []
+        lost = form.complete(doc, form.state_of(before))
+        return {**tree, form.main(tree): doc}, [f"{place} was taken out" for place in lost]
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         if not form.state_of(tree):

@@ -69,9 +69,10 @@ def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
     if not (was.doc and now.doc and was.redesigned):
         return tree, []
     doc: dict[str, Any] = copied(now.doc)
-    told = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
+    gone = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
     found = findings({now.name: doc}, where, strict=True)
-    told += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
+    gone += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
+    told = [f"{place} was taken out" for place in gone]
     if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
         told += _unchanged(mapping(doc.get("workflow_structure")), was.structure)
     return ({**tree, now.name: doc}, told) if told else (tree, [])

@@ -599,8 +599,14 @@ def test_a_line_of_no_known_time_is_not_added_once_more(make: Make) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [f"long {SECRET} " + "text " * 3000, "a \x07 bell " * 1000, "one\r\ntwo", "long " * 1000],
-    ids=["secret", "control", "lines", "long"],
+    [
+        f"long {SECRET} " + "text " * 3000,
+        "a \x07 bell " * 1000,
+        "one\r\ntwo",
+        "long " * 1000,
+        "long" * 1000,
+    ],
+    ids=["secret", "control", "lines", "long", "plain"],
 )
 def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
     make: Make, text: str

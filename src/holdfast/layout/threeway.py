@@ -274,12 +274,12 @@ def _with_originals(
 ) -> Tree:
     """The files, with the original text wherever it stood.
 
-    One text may be kept in several ways, in fields of other lengths: of the tries, the one counts
-    after which the fewest of them are left.
+    One text may be kept in several ways, in fields of other lengths, or whole where there is room:
+    of the tries, the one counts after which the fewest of them are left.
     """
+    words = {text: [text, *ways] for text, ways in words.items()}
     kept = {text for ways in words.values() for text in ways}
-    most = max(map(len, words.values()))
-    tries = most + 1 if most > 1 else 1
+    tries = max(map(len, words.values())) + 1
     shown = _said_in(old, {text: ways[-1] for text, ways in words.items()})
     found: list[tuple[int, Tree]] = []
     while len(found) < tries:

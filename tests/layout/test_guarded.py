@@ -348,3 +348,9 @@ def test_a_key_that_stands_twice_in_a_long_text_is_found(spaces: str) -> None:
     assert guarded.json_value(f'{{"a"{spaces}: 1, "b": {rest}}}')["a"] == 1
     twice = f'{{"a"{spaces}: 1, "b": {rest}, "\\u0061"{spaces}: 2}}'
     assert refusal(twice, "json").code == "duplicate-key"
+
+
+def test_a_key_that_stands_twice_is_found_beside_one_that_is_spaced_otherwise() -> None:
+    rest = json.dumps("x" * guarded._PLACED)
+    text = f'{{"a": 1, "a": 2, "b" : 3, "c": {rest}}}'
+    assert refusal(text, "json").code == "duplicate-key"

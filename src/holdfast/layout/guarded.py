@@ -166,6 +166,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORD = re.compile(r"-?[A-Za-z]+")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_APART = re.compile(r'"[ \t\n\r]+:')
 _PLACED = 256 * 1024
 _CONSTANT = {"true": True, "false": False, "null": None}
 SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -271,7 +272,8 @@ def _decoded(text: str) -> Any:
         return made
 
     value = _decoder(object_hook=counted).decode(text)
-    return value if keys == text.count('":') else _DECODER.decode(text)
+    is_sure = keys == text.count('":') and not _APART.search(text)
+    return value if is_sure else _DECODER.decode(text)
 
 
 def _demand_flat(value: Any) -> None:

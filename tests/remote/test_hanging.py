@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from holdfast.errors import Unreachable
 from holdfast.home import Holdfast
-from holdfast.remote import Object
+from holdfast.remote import Object, folder
 from holdfast.remote.folder import FolderRemote
 from holdfast.store.remotes import Known, Remotes
 from holdfast.testing.storage import MemoryRemote
@@ -188,3 +190,68 @@ def test_what_is_large_may_take_longer() -> None:
     assert reach.Hasty(narrow, 0.2).put("s/large", bytes(1 << 20))
     with pytest.raises(reach.SetAside):
         reach.Hasty(narrow, 0.2).put("s/small", b"x")
+
+
+def test_a_folder_that_never_answers_is_one_that_is_not_there(
+    ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waited for it would keep every other sync of this home from going on."""
+    (usb,) = ann.store.remotes.all()
+    goes_on, get = Event(), FolderRemote.get
+
+    def hang(self: FolderRemote, name: str) -> bytes:
+        goes_on.wait(20)
+        return get(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderRemote, "get", hang)
+        patch.setattr(reach, "HANGS", 0.3)
+        (report,) = ann.sync()
+    assert isinstance(report.error, Unreachable) and not goes_on.is_set()
+    assert f"{usb.address} does not answer" in str(report.error)
+    assert report.waiting == 2
+    (report,) = ann.sync()
+    assert (report.worst, report.up) == (None, 2)
+    goes_on.set()
+
+
+def test_what_a_hanging_folder_does_later_harms_nothing(
+    world: World, ann: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls that nobody waits for any longer end in the middle of the next visit, or after."""
+    goes_on, ended, put = Event(), Event(), FolderRemote.put
+
+    def hang(self: FolderRemote, name: str, data: bytes) -> bool:
+        goes_on.wait(20)
+        try:
+            return put(self, name, data)
+        finally:
+            ended.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderRemote, "put", hang)
+        patch.setattr(reach, "HANGS", 0.3)
+        (report,) = ann.sync()
+    assert isinstance(report.error, Unreachable)
+    goes_on.set()
+    (report,) = ann.sync()
+    assert ended.wait(10) and report.worst is None
+    (report,) = ann.sync()
+    assert (report.worst, report.up, report.waiting) == (None, 0, 0)
+
+
+def test_a_folder_with_many_files_that_is_listed_slowly_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = FolderRemote(str(tmp_path / "there"))
+    for n in range(8):
+        remote.put(f"s/{n}", b"x")
+    look = folder._looked_at
+
+    def slowly(*given: Any) -> Any:
+        Event().wait(0.1)
+        return look(*given)
+
+    monkeypatch.setattr(folder, "_looked_at", slowly)
+    monkeypatch.setattr(reach, "HANGS", 0.5)
+    assert len(list(reach.Patient(remote).list(""))) == 8

@@ -74,6 +74,9 @@ class Remote:
     backend: str
     """`folder` or `s3`."""
 
+    steps = 0
+    """Counts on while something long is done in many steps."""
+
     def list(self, prefix: str) -> Iterator[Object]:
         """Objects whose names begin with the prefix, by name."""
         raise NotImplementedError

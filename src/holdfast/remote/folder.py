@@ -103,6 +103,7 @@ class FolderRemote(Remote):
         best: dict[str, _Found] = {}
         with self._opened("list") as root:
             for found in _scan(root, prefix):
+                self.steps += 1
                 if found.name and _rank(found) < _rank(best.get(found.name)):
                     best[found.name] = found
                     require_few(len(best), self.address)

@@ -2,7 +2,7 @@
 
 One that was in use before must show its mark: a mount point without its stick is not begun anew.
 One that proved to be careless is handled with care. While others wait for their turn nobody waits
-long for one that hangs: it is set aside, and visited when they were.
+long for one that hangs: it is set aside, and visited when they were. Nobody waits for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from holdfast.errors import NotThere, Tampered
+from holdfast.errors import NotThere, Tampered, Unreachable
 from holdfast.remote import FORMAT, Object, Probe, Remote, names, open_remote
 from holdfast.remote.careful import Careful
 from holdfast.store.remotes import Known
@@ -26,6 +26,7 @@ _LATE = "late"
 def reached(known: Known) -> Remote:
     """The remote, opened."""
     remote = open_remote(known.address, known=bool(known.synced))
+    remote = Patient(remote) if remote.backend == "folder" else remote  # others set their own limit
     return Careful(remote, late=known.probe.startswith(_LATE)) if known.probe else remote
 
 
@@ -76,6 +77,9 @@ WHILE_OTHERS_WAIT = 3.0
 _SLOW, _MOST = 1 << 20, 12.0
 """For what is large it has a second more for so many bytes under way, and so many at most."""
 
+HANGS, _SLOWEST = 120.0, 32 << 10
+"""The same where nobody waits: a stick may take long to write what others left to be written."""
+
 T = TypeVar("T")
 
 
@@ -124,7 +128,7 @@ class Hasty(Remote):
 
     def _call(self, act: Callable[[], T], size: int = 0) -> T:
         if self._is_aside:
-            raise SetAside
+            raise self._hangs()
         done = Future[T]()
         self._under_way[id(done)] = size
         done.add_done_callback(lambda _: self._ended(id(done)))
@@ -134,8 +138,11 @@ class Hasty(Remote):
             wait([done], left)  # another call may get on meanwhile
         if not done.done():
             self._is_aside = True
-            raise SetAside
+            raise self._hangs()
         return done.result()
+
+    def _hangs(self) -> Exception:
+        return SetAside()
 
     def _ended(self, call: int) -> None:
         del self._under_way[call]
@@ -143,8 +150,40 @@ class Hasty(Remote):
 
     def _left(self) -> float:
         """How many seconds are left until it hangs."""
-        more = min(sum(list(self._under_way.values())) / _SLOW, _MOST)
+        more = self._more()
         return self._moved + self._seconds + more - time.monotonic()
+
+    def _more(self) -> float:
+        """How many it has more than usual, for what is under way."""
+        return min(self._size / _SLOW, _MOST)
+
+    @property
+    def _size(self) -> int:
+        return sum(list(self._under_way.values()))
+
+
+class Patient(Hasty):
+    """A folder may be on a mount whose server is gone, and the system then waits for ever.
+
+    Then it is as one that is not there: who waits for it would keep every other sync from going on.
+    """
+
+    def __init__(self, inner: Remote) -> None:
+        super().__init__(inner, HANGS)
+        self._steps = 0
+
+    def _more(self) -> float:
+        if self._steps != self.inner.steps:
+            self._steps = self.inner.steps
+            self._get_on()
+        return self._size / _SLOWEST
+
+    def _hangs(self) -> Exception:
+        return Unreachable(
+            f"{self.address} does not answer",
+            why=f"a call to the system did not return within {self._seconds:g} seconds",
+            hint="is its server or its disk gone? see: df -h; nothing is lost, try again later",
+        )
 
 
 def _settle(done: Future[T], act: Callable[[], T]) -> None:

@@ -149,12 +149,12 @@ def _turned(home: Holdfast, known: Known, session: str, change: Change, *, endin
 @contextmanager
 def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
     """The keys of a session as a remote shows them."""
-    me = identity(home)
-    there, noted = home.store.remotes.session(known, session), home.store.remotes.noted
+    me, remotes = identity(home), home.store.remotes
+    there, noted = remotes.session(known, session), remotes.noted(known, session)
     place = (there.place if there else "") or names.place(me.circle.name_key, session)
     with closing(reached(known)) as remote:
         listed = {one.name: one.size for one in remote.list(names.within(place))}
-        sound = {one.name for one in home.store.remotes.objects(known, session)}
+        sound = {one.name for one in remotes.objects(known, session)}
         yield (
             SessionKeys(
                 me,
@@ -163,9 +163,9 @@ def _keys(home: Holdfast, known: Known, session: str) -> Iterator[tuple[SessionK
                 get=remote.get,
                 place=place,
                 owner=there.owner if there else "",
-                turns=noted(known, session).get(TURN, {}),
+                turns=noted.get(TURN, {}),
                 sound=lambda: sound,
-                doubted=list(filter(names.epoch_of, noted(known, session).get(DOUBT, ()))),
+                doubted=noted.get(DOUBT, ()),
             ),
             remote,
         )

@@ -63,13 +63,7 @@ def brief_arguments(parser: Parser) -> None:
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     hf.catch_up()
     pulled = _pull(options, hf, screen)
-    named = options.chosen or (hf.last_on(options.device) if options.device else "")
-    try:
-        session = _meant(named, hf, open_only=True)
-    except NoSession as error:
-        if error.choices and not named:
-            _tell_missed(pulled, screen)
-        raise _not_found(error, named, pulled, hf) from None
+    session = _to_resume(options, pulled, hf, screen)
     others = at_work(session)
     idle = _idle(session, hf)
     restored = session.artifact_restore(force=options.force) if options.restore else []
@@ -96,6 +90,16 @@ def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         line = f"  not taken up; to go on all the same: holdfast resume {session.id}"
         screen.aside(screen.as_typed(line))
     return code or _tell_discrepancies(wrong, screen)
+
+
+def _to_resume(options: Namespace, pulled: Pulled | None, hf: Holdfast, screen: Screen) -> Session:
+    named = options.chosen or (hf.last_on(options.device) if options.device else "")
+    try:
+        return _meant(named, hf, open_only=True)
+    except NoSession as error:
+        if error.choices and not named:
+            _tell_missed(pulled, screen)
+        raise _not_found(error, named, pulled, hf) from None
 
 
 def _taken_up(session: Session, options: Namespace, screen: Screen) -> tuple[Briefing, bool]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Travel = Callable[[str, OnBytes], list[Report]]
 
 _SHOWN, _GOAL = 5, 60
-_DOUBTED = ("what they tell to be there", "what is sealed to keys that are not here")
 
 
 # -- remotes -----------------------------------------------------------------------------------
@@ -195,9 +194,14 @@ def run_pull(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     code = _travel(travel, options, hf, screen)
     for session in _sessions(hf) if code == DONE else ():  # it is here now, or nowhere
         for who in options.doubt:
-            screen.done(f"{_DOUBTED['/k/' in who]} does not count from now on")
+            screen.done(f"{_doubted(who)} does not count from now on")
             screen.hint("to end that: ", f"holdfast pull --session {session} --believe {who}")
     return code
+
+
+def _doubted(who: str) -> str:
+    is_object = "/k/" in who
+    return "what is sealed to keys that are not here" if is_object else "what they tell to be there"
 
 
 def run_sync(options: Namespace, hf: Holdfast, screen: Screen) -> int:

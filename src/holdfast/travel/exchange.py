@@ -87,7 +87,7 @@ class Exchange:
             owner=self.there.owner or remotes.owner(session),
             turns=self.noted.get(TURN, {}),
             sound=lambda: self.known.keys(),
-            doubted=list(filter(names.epoch_of, self.noted.get(DOUBT, ()))),
+            doubted=self.noted.get(DOUBT, ()),
         )
         self.owners = {one.device: one.circle for one in self.reaches if one.circle}
         self.names = {one.device: one.name for one in self.reaches if one.name}
@@ -353,7 +353,7 @@ class Exchange:
         self.doubted |= found
         self.doubted_now = bool(found)
         self.doubted -= {self._doubtful(one) for one in believe}
-        self.keys.doubt(list(filter(names.epoch_of, self.doubted)))
+        self.keys.doubt(self.doubted)
         told = dict.fromkeys(sorted(self.doubted), "")
         self.trip.store.remotes.note(self.trip.known, self.session, DOUBT, told)
 

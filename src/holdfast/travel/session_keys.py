@@ -14,7 +14,7 @@ with all that is sealed to them, and told; else whoever does that would stop the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -61,12 +61,12 @@ class SessionKeys:
         owner: str = "",
         turns: Collection[str] = (),
         sound: Callable[[], Collection[str]] = tuple,
-        doubted: Collection[str] = (),
+        doubted: Iterable[str] = (),
     ) -> None:
         """`owner` and `turns` are what was remembered of the keys there, as far as it is known.
 
-        `sound` tells the names of packs that were looked at, `doubted` are keys that do not count
-        because the user said so.
+        `sound` tells the names of packs that were looked at. What of all that is `doubted` are
+        keys does not count because the user said so.
         """
         self.me, self.session, self._get = me, session, get
         self._owner, self._turns, self._sound = owner, turns, sound
@@ -80,7 +80,7 @@ class SessionKeys:
         """Why keys are let be, by their names: no device of the owner put them there."""
         self.is_put_out = False
         """Whether the owner's devices say that it is no longer shared with this person."""
-        self._doubted = frozenset(doubted)
+        self._doubted = frozenset(filter(names.epoch_of, doubted))
         self._closed = ""
         """The newest keys that do not open, if any."""
         self.shown(listed)
@@ -309,9 +309,9 @@ class SessionKeys:
             return False
         return True
 
-    def doubt(self, names: Collection[str]) -> None:
-        """These keys do not count from now on, and what is sealed to keys that are not here."""
-        self._doubted = frozenset(names)
+    def doubt(self, doubted: Iterable[str]) -> None:
+        """Keys among these do not count from now on, nor what is sealed to keys not here."""
+        self._doubted = frozenset(filter(names.epoch_of, doubted))
         self.shown(self._listed)
 
     def let_be(self) -> dict[str, NotEntitled]:

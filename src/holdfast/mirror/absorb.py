@@ -174,14 +174,16 @@ class Absorber:
         theirs, told = lens.whole(theirs, base, where)
         found = changes(lens, clean(base), clean(theirs), now, where, kept)
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
+        found.moves = self._in_our_words(binding, found.moves)
+        return found
+
+    def _in_our_words(self, binding: Binding, moves: list[Move]) -> list[Move]:
+        """Moves that call things what the journal and its plan call them."""
         with self._desk.store.view(binding.session) as view:
             state = self._desk.journal.state(view)
-            found.moves = by_known_names(found.moves, state)
-            core = state.core
+            moves, core = by_known_names(moves, state), state.core
         plan = self._desk.journal.plan(state) if core.plan else None
-        if plan is not None:
-            found.moves = [_titled(move, plan, core.phase_of) for move in found.moves]
-        return found
+        return moves if plan is None else [_titled(move, plan, core.phase_of) for move in moves]
 
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
         """What a file says, with what our newest rendering has of it and it may not be without."""
@@ -255,8 +257,10 @@ def _reached(binding: Binding, looks: Sequence[Look]) -> int:
 def _titled(move: Move, plan: Workflow, phase_of: Callable[[str], int | None]) -> Move:
     """A phase that a file adds is called what the plan calls it: files have only its number."""
     body = move.body
-    number = phase_of(body.step) if isinstance(body, ev.StepAdded) else None
-    if not isinstance(body, ev.StepAdded) or number is None or body.title != f"Phase {number}":
+    if not isinstance(body, ev.StepAdded):
+        return move
+    number = phase_of(body.step)
+    if number is None or body.title != f"Phase {number}":
         return move
     return replace(move, body=replace(body, title=title_of(plan, number)))
 

@@ -155,7 +155,7 @@ def _merged(path: str, old: bytes, theirs: bytes, now: bytes) -> bytes:
     return document.rewrite(trees.merge(*sides)[0])
 
 
-def _is_settled(path: str, aside: str, old: bytes, change: Callable[[bytes], bytes] | None) -> bool:
+def _is_settled(path: str, aside: str, old: bytes, change: Change | None) -> bool:
     """Whether what was displaced is known, and gone; lines that somebody added to it are added
     to what is in its place."""
     while (fd := exchange.forget(aside, old)) is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import holdfast
 from holdfast import found
@@ -425,3 +426,106 @@ def test_what_others_may_read_otherwise_is_no_damage(hf: Holdfast, project: Path
     assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
     core = hf.session(one.session).state().core
     assert (core.goal, core.model) == ("Pay", "opus")
+
+
+# -- files that were moved -----------------------------------------------------------------------
+
+
+def moved_essay(hf: Holdfast, tmp_path: Path) -> tuple[Any, Path]:
+    """An essay of ours with a thesis, whose folder somebody moved; the session, and where to."""
+    session = hf.start("Why software slows", workflow="essay", layouts=["essay"])
+    (binding,) = session.layouts_list()
+    Path(binding.root, "stage-1-thesis.md").write_text("# Thesis\n\nNobody measures it.\n")
+    session.approve("G1")
+    new = tmp_path / "elsewhere" / "essay-pipeline-20260101-000000"
+    new.parent.mkdir()
+    Path(binding.root).rename(new)
+    return session, new
+
+
+@pytest.mark.req("S3-9", "S3-109")
+def test_a_session_goes_on_where_its_folder_was_moved_to(hf: Holdfast, tmp_path: Path) -> None:
+    session, new = moved_essay(hf, tmp_path)
+    before = snapshot(new)
+    (one,) = hf.adopt(str(new))
+    assert (one.session, one.outcome, one.bound) == (session.id, "moved", True)
+    assert snapshot(new) == before and len(hf.list()) == 1
+    session.pause()
+    (binding,) = session.layouts_list()
+    doc = yaml.safe_load((new / "session-state.yaml").read_text())
+    assert (binding.root, doc["session_dir"]) == (str(new), str(new))
+    assert doc["stages"]["stage_1"]["thesis_file"] == str(new / "stage-1-thesis.md")
+    (again,) = hf.adopt(str(new))
+    assert (again.outcome, again.events) == ("known", 0)
+
+
+def test_what_was_written_into_moved_files_is_taken_up(hf: Holdfast, tmp_path: Path) -> None:
+    session, new = moved_essay(hf, tmp_path)
+    state = new / "session-state.yaml"
+    state.write_text(state.read_text().replace('status: "in_progress"', 'status: "paused"', 1))
+    (planned,) = hf.adopt(str(new), dry_run=True)
+    assert (planned.outcome, session.status()["status"]) == ("moved", "active")
+    (one,) = hf.adopt(str(new))
+    assert one.outcome == "moved" and one.events and session.status()["status"] == "paused"
+
+
+def test_a_project_that_was_moved_keeps_its_one_session(
+    hf: Holdfast, tmp_path: Path, project: Path
+) -> None:
+    layouts = ["ai-session", "craft", "praxis", "orchestrator"]
+    session = hf.start("Move me", layouts=layouts)
+    new = tmp_path / "new-name"
+    project.rename(new)
+    adopted = list(hf.adopt(str(new)))
+    assert {one.session for one in adopted} == {session.id} and len(adopted) == 4
+    session.note("from here")
+    assert all(one.root.startswith(f"{new}/") for one in session.layouts_list())
+    assert not project.exists()
+
+
+def test_files_whose_folder_is_still_there_were_not_moved(hf: Holdfast, tmp_path: Path) -> None:
+    said: list[str] = []
+    hf._notice = said.append
+    session, new = moved_essay(hf, tmp_path)
+    session.pause()  # writes the file anew where it was
+    assert any("if it was moved" in line for line in said)
+    (one,) = hf.adopt(str(new))
+    assert (one.outcome, one.session) == ("rival", "")
+    assert "move that one away" in one.problems[-1]
+
+
+@pytest.mark.req("S3-9", "S3-109")
+def test_an_essay_of_others_that_was_moved_names_its_folder_at_the_next_write(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project)
+    path = project / ESSAY
+    folder = path.parent
+    (folder / "stage-1-thesis.md").write_text("# Thesis\n")
+    doc = yaml.safe_load(path.read_text())
+    doc["session_dir"] = "/nowhere/essay-pipeline-20260101-000000"
+    doc["stages"]["stage_1"]["thesis_file"] = f"{doc['session_dir']}/stage-1-thesis.md"
+    doc["stages"]["stage_1"]["development_log"] = "/another/place.md"
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+    before = path.read_bytes()
+    (one,) = hf.adopt(str(folder))
+    assert (one.bound, path.read_bytes()) == (True, before)
+    hf.session(one.session).pause()
+    doc = yaml.safe_load(path.read_text())
+    assert doc["session_dir"] == str(folder)
+    assert doc["stages"]["stage_1"]["thesis_file"] == str(folder / "stage-1-thesis.md")
+    assert doc["stages"]["stage_1"]["development_log"] == "/another/place.md"
+    hf.session(one.session).note("again")
+    assert not [line for line in hf.session(one.session).log() if "edit" in line.event.kind][1:]
+
+
+def test_a_folder_that_is_named_by_a_link_is_the_same_folder(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    path = project / ESSAY
+    (project / "link").symlink_to(path.parent)
+    doc = yaml.safe_load(path.read_text())
+    doc["session_dir"] = str(project / "link")
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+    (one,) = hf.adopt(str(path.parent))
+    hf.session(one.session).pause()
+    assert yaml.safe_load(path.read_text())["session_dir"] == str(project / "link")

@@ -3,7 +3,8 @@
 Every event and artifact that the files tell is recorded, with the time they tell. Ids are derived
 from the files, so adopting twice, or on two devices, is adopting once. What was adopted is
 remembered by its digest and its place: bytes that are known tell nothing new, others in the same
-place are an edit, and those of another place that claim the same id are told and left alone.
+place are an edit, and those of another place that claim the same id are told and left alone, unless
+the folder that they were kept in is gone: then they were moved, and their session goes with them.
 
 Files that we can write are bound to their session and stay as they are until something happens in
 it; others are only read. A template that nobody filled in is no session.
@@ -36,7 +37,7 @@ MAX_ARTIFACTS = 500
 MAX_ARTIFACT = 16 * 1024 * 1024
 _AT_ONCE = 5000
 
-ADOPTED, KNOWN, EDITED = "adopted", "known", "edited"
+ADOPTED, KNOWN, EDITED, MOVED = "adopted", "known", "edited", "moved"
 COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
 
 
@@ -128,6 +129,9 @@ class _Taking:
 
     def _settle(self, one: Find, facts: Facts, told: Adopted) -> Adopted:
         owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        if owner is None and (moved := _left_behind(self.home, one, told.native)):
+            self._follow(one, moved, told)
+            return told
         if owner is None and (twin := _twin(self.home, one, told.native)):
             # Else a stale copy would bring back what was ended here.
             same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
@@ -145,6 +149,12 @@ class _Taking:
         else:
             self._compare(one, facts, told, state)
         return told
+
+    def _follow(self, one: Find, left: Binding, told: Adopted) -> None:
+        """Files that were moved with their folder: their session goes on with them there."""
+        told.session, told.outcome, told.bound = left.session, MOVED, True
+        if not self.manner.dry_run and self.home.mirror.follow(left, one.root):
+            told.events = _events_made(self.home, left.session, self.home.take_up)
 
     def _record(self, one: Find, facts: Facts, told: Adopted) -> None:
         told.outcome = ADOPTED
@@ -189,7 +199,8 @@ class _Taking:
 def _rivals(path: str, *, same: bool) -> tuple[str, str]:
     if same:
         return COPY, f"the same as {path}"
-    return RIVAL, f"{path} claims the same id and says something else; this one was left alone"
+    what = f"{path} claims the same id and says something else; this one was left alone"
+    return RIVAL, f"{what}; if it is the one that counts, move that one away and adopt again"
 
 
 # -- what the files say ------------------------------------------------------------------------
@@ -310,6 +321,13 @@ def _twin(home: Holdfast, one: Find, native: str) -> Binding | None:
     """The binding of another file that is still there and has the same id."""
     known = home.store.bound.named(one.layout, native) if native else []
     return next((b for b in known if os.path.lexists(b.place)), None)
+
+
+def _left_behind(home: Holdfast, one: Find, native: str) -> Binding | None:
+    """The binding of these files in a folder that is gone, where they are whole here."""
+    known = home.store.bound.named(one.layout, native) if native else []
+    gone = [b for b in known if not os.path.lexists(b.root)]
+    return gone[0] if len(gone) == len(known) == 1 and _is_in_place(one) else None
 
 
 def _main_bytes(one: Find) -> bytes | None:
@@ -458,12 +476,16 @@ def _files_below(folder: str, *, deep: bool = True) -> list[str]:
 
 def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     """Bind files that are in their place and that we can write; never write them now."""
-    lens = one.lens
-    expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
-    in_place = bool(expected) and one.path == os.path.join(one.root, expected)
-    plain_file = not os.path.islink(one.path) and not one.faults and is_text(one.path)
-    if not (in_place and plain_file and lens.reading(one.tree, where).writable):
+    if not (_is_in_place(one) and one.lens.reading(one.tree, where).writable):
         return False
     home.mirror.bind(session, one.layout, one.native, one.root, found=True)
     home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True
+
+
+def _is_in_place(one: Find) -> bool:
+    """Whether files can be read and lie where their layout wants them."""
+    lens = one.lens
+    expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
+    in_place = bool(expected) and one.path == os.path.join(one.root, expected)
+    return in_place and not os.path.islink(one.path) and not one.faults and is_text(one.path)

@@ -252,6 +252,7 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
 _OUTCOMES = {
     "adopted": "green",
     "edited": "green",
+    "moved": "green",
     "known": "dim",
     "copy": "dim",
     "template": "dim",

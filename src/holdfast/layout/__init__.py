@@ -75,7 +75,8 @@ class Where(Struct, frozen=True):
     file is to have, where a layout has several; empty means today's. `travel` is given where this
     machine knows how the session travels: then what a file says of that is ours to write, and
     nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
-    of what goes into them the facts tell only what is new.
+    of what goes into them the facts tell only what is new. `moved` says that the folder which the
+    files name as theirs is not `root`.
     """
 
     now: int = 0
@@ -88,6 +89,7 @@ class Where(Struct, frozen=True):
     generation: str = ""
     travel: Travel | None = None
     brief: bool = False
+    moved: bool = False
 
 
 class Reading(Struct):

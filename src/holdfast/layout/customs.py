@@ -28,6 +28,8 @@ class Custom(Struct, frozen=True):
     """Files that all sessions of the folder have together."""
     line_logs: tuple[str, ...] = ()
     """Files beside those of the layout that are added to line by line."""
+    own_folder: str = ""
+    """The key of the main file that names the root folder."""
     sees_names: bool = False
     """Whether writing depends on which files lie in the folder."""
     travels: bool = False
@@ -48,6 +50,7 @@ CUSTOMS: dict[str, Custom] = {
     "essay": Custom(
         backup=".bak",
         line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),
+        own_folder="session_dir",
         sees_names=True,
     ),
     "orchestrator": Custom(

@@ -140,6 +140,13 @@ class Mirror:
                 seq = view.seq
             self._renderer.remember(binding, self._looker.looks(binding, seen), seq)
 
+    def follow(self, binding: Binding, root: str) -> bool:
+        """Go on with files where their whole folder was moved to; they stay as they are for now."""
+        self._last = ("", [])
+        root = os.path.realpath(root)
+        place = os.path.join(root, os.path.relpath(binding.place, binding.root))
+        return self._bound.follow(binding, root, place)
+
     def unbind(self, binding: Binding) -> None:
         """Let go of a place; its files stay as they are."""
         self._last = ("", [])
@@ -333,6 +340,10 @@ class Mirror:
         self, job: _Job, locks: ExitStack, calm: set[str] | None = None, *, wait: bool = True
     ) -> None:
         self._require_calm(job.binding, calm)
+        if job.binding.mirrored and not os.path.lexists(job.binding.root):
+            gone = f"{job.binding.root} was gone and is made anew"
+            moved = "if it was moved, remove it again, then: holdfast adopt NEW_PLACE"
+            job.said.append(f"{gone}; {moved}")
         self._lock(job.binding, locks, wait=wait)
 
     def _renew(self, jobs: list[_Job], inside: Connection | None = None) -> list[Binding]:

@@ -117,6 +117,8 @@ class Renderer:
         self, binding: Binding, looks: Sequence[Look], facts: Facts, where: Where, *, brief: bool
     ) -> Tree:
         old = {look.name: look.value for look in looks if look.read is not None}
+        if _is_moved(binding, old):
+            where = replace(where, moved=True)
         lens = lens_of(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
         was = self._was(binding, looks) if brief else None
@@ -274,6 +276,20 @@ class Renderer:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
         exchange.let_go([fd for fd in gone if fd is not None])
+
+
+def _is_moved(binding: Binding, tree: Tree) -> bool:
+    """Whether the files name another folder as theirs than the one that they lie in."""
+    key = custom(binding.layout).own_folder
+    main = os.path.relpath(binding.place, binding.root) if key else ""
+    value = tree.get(main)
+    named = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(named, str) or not os.path.isabs(named):
+        return False
+    try:
+        return not os.path.samefile(named, binding.root)
+    except (OSError, ValueError) as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
 
 
 def _is_odd(read: Read) -> bool:

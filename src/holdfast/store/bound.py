@@ -168,6 +168,16 @@ class Bound:
 
         self._store.write(act)
 
+    def follow(self, binding: Binding, root: str, place: str) -> bool:
+        """Follow files to another folder; what was written into them stays known. False if the
+        place there has an owner."""
+
+        def act(connection: sqlite3.Connection) -> bool:
+            moved = connection.execute(_FOLLOW, (root, place, binding.number))
+            return moved.rowcount == 1
+
+        return self._store.write(act)
+
     def let_go(self, session: str, layout: str) -> list[tuple[str, str]]:
         """The ids that a session had in a layout, with their roots; the last let go of first."""
         rows = self._read(
@@ -281,6 +291,7 @@ class Bound:
 # A place that was let go of has its session's number negated, which nothing joins with; what it is
 # called then is no path, so that anybody may have the path.
 _LET_GO = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
+_FOLLOW = "UPDATE OR IGNORE binding SET root = ?, place = ?, suspended = '' WHERE number = ?"
 _TAKE_AGAIN = f"""
     UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
     WHERE session = (SELECT -number FROM session WHERE {_NAMED})

@@ -41,6 +41,7 @@ from holdfast.layout.essay.form import (
     section_fields,
     sections,
     session_status,
+    spots,
     stage_id,
     unit_status,
 )
@@ -55,9 +56,23 @@ def put(old: Tree | None, wanted: Facts, native_id: str, where: Where) -> Tree:
     name = main(tree)
     if isinstance(tree.get(name), dict):
         Edit(tree[name], wanted, where).apply()
+        if where.moved and tree != old:
+            _anchor(tree[name], where.root)
     elif old is None or facts(tree, where) != wanted:
         tree[name] = _fresh(wanted, native_id, where)
     return tree
+
+
+def _anchor(doc: dict[str, Any], root: str) -> None:
+    """Name the folder that the file lies in now, and what the file names in it: whoever reads it
+    looks for those files there."""
+    named = folders(doc, Where())
+    for spot in spots(doc):
+        path = said(spot.field, spot.part.get(spot.key))
+        if spot.field.kind == "folder":
+            spot.part[spot.key] = root
+        elif spot.field.kind == "path" and path and inside(path, named) != path:
+            spot.part[spot.key] = f"{root}/{inside(path, named)}"
 
 
 def _fresh(wanted: Facts, native_id: str, where: Where) -> dict[str, Any]:

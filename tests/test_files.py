@@ -617,6 +617,17 @@ def test_lock_on_what_is_no_folder_is_refused(tmp_path: Path) -> None:
 # --- reading -----------------------------------------------------------------------------------
 
 
+def test_of_a_file_that_is_too_large_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "huge"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    monkeypatch.setattr(files, "read_up_to", None)
+    with pytest.raises(InvalidInput, match="too large"):
+        files.read_bounded(str(path), 256 << 20)
+
+
 def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")

@@ -639,12 +639,14 @@ def read_stamped(
         _require_regular(path, facts)
         if private:
             _require_private(path, facts)
-        data = read_up_to(fd, limit + 1, facts.st_size)
+        # To read a part of what is too large anyway would take seconds.
+        is_larger = facts.st_size > limit
+        data = b"" if is_larger else read_up_to(fd, limit + 1, facts.st_size)
     except OSError as error:
         raise failure(error, "read", path) from error
     finally:
         os.close(fd)
-    if len(data) > limit:
+    if is_larger or len(data) > limit:
         raise InvalidInput(f"{path} is too large", why=f"over {limit} bytes", file=path)
     return data, stamp_of(facts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,17 @@ def test_what_others_may_read_otherwise_is_no_damage(hf: Holdfast, project: Path
     assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
     core = hf.session(one.session).state().core
     assert (core.goal, core.model) == ("Pay", "opus")
+
+
+def test_a_copy_that_is_met_first_makes_no_rival_of_the_file_that_is_kept(
+    hf: Holdfast, project: Path
+) -> None:
+    session = hf.start("Add login", layouts=["ai-session:login-2026-01-31"])
+    folder = project / ".ai-session"
+    shutil.copytree(folder / "login-2026-01-31", folder / "LOGIN-2026-01-31")
+    copy, own = sorted(hf.adopt(), key=lambda one: one.path)
+    assert (copy.outcome, own.outcome) == ("copy", "known")
+    assert (own.session, own.problems) == (session.id, [])
 
 
 # -- files that were moved -----------------------------------------------------------------------

@@ -114,12 +114,13 @@ class _Taking:
         if not self.manner.templates and _is_template(one, where):
             told.outcome = TEMPLATE
             return told
-        rival = self._rival_here(one, told.native)
+        owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        rival = self._rival_here(one, told.native) if owner is None else None
         if rival is not None:
             told.outcome, said = rival
             problems.append(said)
             return told
-        return self._settle(one, facts, told)
+        return self._settle(one, facts, told, owner)
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""
@@ -127,8 +128,7 @@ class _Taking:
         path, digest = self.claimed.setdefault((one.layout, native), mine)
         return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
 
-    def _settle(self, one: Find, facts: Facts, told: Adopted) -> Adopted:
-        owner = self.home.store.bound.owner(os.path.realpath(one.path))
+    def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> Adopted:
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
             self._follow(one, moved, told)
             return told

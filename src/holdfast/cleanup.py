@@ -185,6 +185,8 @@ def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
         _require_unchanged(one)
         _mark_completed(os.path.join(one.root, INDEX), name)
         _let_go(hf, one)
+        archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
+        hf.mirror.keep_private(archive, one.paths.values())
         return _move(one.root, name, keep_artifacts=wanted.keep_artifacts)
 
 

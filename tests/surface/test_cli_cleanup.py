@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -80,6 +81,28 @@ def test_completed_sessions_are_moved_to_the_archive_and_active_ones_stay(cli: C
 
 
 @pytest.mark.req("X0-7")
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_archive_is_kept_out_of_git(cli: Cli) -> None:
+    _git("init", "-q")
+    ours(cli)
+    cli.ok("complete")
+    cli.ok("cleanup", "--completed", "--yes")
+    assert os.listdir(ARCHIVE) and _git("status", "--short") == ""
+    lines = Path(".git/info/exclude").read_text().splitlines()
+    assert lines.count("/.ai-session-archive/") == 1
+
+
+def test_files_that_git_tracks_are_seen_by_it_in_the_archive(cli: Cli) -> None:
+    _git("init", "-q")
+    feature("login", "completed")
+    _git("add", "-A")
+    cli.ok("cleanup", "--completed", "--yes")
+    assert "?? .ai-session-archive/" in _git("status", "--short")
+
+
 def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()

@@ -17,7 +17,7 @@ operation, or a file cannot be read or is not ours, nothing is read or written t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -146,6 +146,13 @@ class Mirror:
         root = os.path.realpath(root)
         place = os.path.join(root, os.path.relpath(binding.place, binding.root))
         return self._bound.follow(binding, root, place)
+
+    def keep_private(self, folder: str, files: Iterable[str]) -> None:
+        """Keep a folder that is about to be made for some files out of git, unless git has them:
+        those who share them are to see where they went."""
+        tree = self._desk.tree_of(folder)
+        if not any(is_tracked(tree, path) for path in files):
+            owner.keep_out_of_git(self._desk, folder, ("",))
 
     def unbind(self, binding: Binding) -> None:
         """Let go of a place; its files stay as they are."""

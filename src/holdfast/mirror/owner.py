@@ -47,7 +47,7 @@ def bind(
     _make_room(desk, session, kind, place, retire=retire)
     if not (found or again or desk.bound.owner(place)):
         _require_free(kind, native, place, root)
-    _keep_out_of_git(desk, kind, root)
+    keep_out_of_git(desk, root, custom(kind).unshared)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
     if not desk.bound.bind(session, kind, native, root, place, soon=found):
@@ -182,7 +182,7 @@ def _taken(desk: Desk, place: str) -> Refused:
     return Refused(what, why=why, hint="holdfast layouts", file=place, session=native)
 
 
-def _keep_out_of_git(desk: Desk, kind: str, root: str) -> None:
+def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
     """Files in a folder that we make are nobody's business but this machine's."""
     tree = desk.tree_of(root)
     inside = os.path.relpath(root, tree.root)
@@ -192,7 +192,7 @@ def _keep_out_of_git(desk: Desk, kind: str, root: str) -> None:
     try:
         known = files.read_optional(path, MAX_BYTES) or b""
         files.make_folder(os.path.dirname(path))
-        for name in custom(kind).unshared:
+        for name in names:
             line = os.fsencode(f"/{inside}/{name}")
             if line not in known.splitlines() and b"\n" not in line:
                 files.append_line(path, line, mode=0o644)

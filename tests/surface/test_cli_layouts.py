@@ -623,3 +623,24 @@ def test_where_there_is_nothing_to_do_the_next_command_is_named(cli: Cli, projec
     assert answer.code == 5 and "holdfast doctor state.yaml" in answer.out
     missing = cli("check", "nowhere")
     assert missing.code == 2 and "no such file" in missing.err and "check the path" in missing.err
+
+
+# -- which session -----------------------------------------------------------------------------
+
+
+CRAFT_WORDS = '"status": "completed"', '"status": "active"'
+PRAXIS_WORDS = '"completed": true', '"completed": false'
+
+
+@pytest.mark.parametrize("kind, words", [("craft", CRAFT_WORDS), ("praxis", PRAXIS_WORDS)])
+def test_a_session_that_a_file_opened_again_is_the_current_one_still(
+    cli: Cli, project: Path, kind: str, words: tuple[str, str]
+) -> None:
+    id = cli("--json", "start", "g", "--layout", kind).json["session"]
+    cli("complete")
+    assert cli("note", "too late").code != 0
+    place = Path(cli("--json", "layouts").json["layouts"][0]["path"])
+    place.write_text(place.read_text().replace(*words))
+    assert cli("--json", "status").json["status"] == "active"
+    noted = cli("--json", "note", "in time")
+    assert (noted.code, noted.json["session"], noted.json["status"]) == (0, id, "active")

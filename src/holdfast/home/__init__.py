@@ -322,6 +322,13 @@ class Holdfast(LayoutVerbs, TravelVerbs):
     def _current(self, *, open_only: bool = False) -> str:
         if self.settings.session:
             return find_session(self.store, self.settings.session)
+        try:
+            return self.workspace.require(open_only=open_only)
+        except NoSession:
+            # Whoever edited its files may have opened it again, as `status` shows it.
+            if not (over := self.workspace.current()) or not self._is_bound(over):
+                raise
+        self.take_up(over)
         return self.workspace.require(open_only=open_only)
 
     def status(self) -> dict[str, Any]:

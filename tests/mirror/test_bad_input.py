@@ -30,6 +30,7 @@ import pytest
 import yaml
 
 from holdfast.errors import InvalidInput, Refused
+from holdfast.layout import guarded
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, leftovers, swap_in
 from tests.test_found import BAD
@@ -285,3 +286,28 @@ def test_ids_that_differ_by_case_only_are_one_place(five: Five, kind: str) -> No
     with pytest.raises((Refused, InvalidInput)):
         other.layouts_add(f"{kind}:{five.places[kind].stem.upper()}")
     assert five.held() == before and other.layouts_list() == []
+
+
+@pytest.mark.parametrize("kind", ["craft", AI_SESSION])
+@pytest.mark.parametrize("grown", ["long", "wide"])
+def test_the_most_that_a_file_may_hold_is_taken_up_in_a_moment(
+    make: Make, kind: str, grown: str
+) -> None:
+    project = make(kind)
+    path = project.ai("state.yaml") if kind == AI_SESSION else project.place
+    is_yaml = path.suffix == ".yaml"
+    nodes = guarded.YAML_NODES if is_yaml else guarded.NODES
+    few, line = (
+        range(nodes // (9 if is_yaml else 5)),
+        "of something long, as logs are, that goes on and on",
+    )
+    wide = {f"k{n}": {"a": {"b": {"c": n}}} for n in few}
+    long = [f"{n} {line}" for n in range(guarded.LARGEST // len(f"    '12345 {line}',\n"))]
+    more = {"x_notes": wide if grown == "wide" else long}
+    text = json.dumps(project.read(path) | more, indent=2)
+    if is_yaml:
+        text = path.read_text() + yaml.dump(more, Dumper=yaml.CSafeDumper)
+    swap_in(path, text.encode())
+    began = time.process_time()
+    project.session.note("after it")
+    assert time.process_time() - began < 2.5 and not project.suspended

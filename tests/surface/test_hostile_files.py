@@ -83,7 +83,7 @@ def _huge() -> dict[str, Any]:
 
 
 def _repeated() -> dict[str, Any]:
-    return {"add": {f"k{i}": 1 for i in range(10_000)}, "order": ["goal"] * 200_000}
+    return {"add": {f"k{i}": 1 for i in range(10_000)}, "order": ["goal"] * 120_000}
 
 
 def _many_new() -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_what_is_carried_keeps_nobody_waiting(cli: Cli, project: Path, facts: An
     [
         {"style": {"step": 10**8}},
         {"style": {"dash": 10**8}},
-        {"at": {"/original_idea": {"s": ["DIGEST", [[9, 0, ""]] * 60_000]}}},
+        {"at": {"/original_idea": {"s": ["DIGEST", [[9, 0, ""]] * 30_000]}}},
     ],
 )
 def test_manners_that_were_carried_fill_no_memory(

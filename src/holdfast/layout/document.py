@@ -61,9 +61,10 @@ class Document:
         self.bad: list[BadLine] = []
 
     @classmethod
-    def parse(cls, data: bytes, kind: str, *, limit: int = guarded.LARGEST) -> Document:
+    def parse(cls, data: bytes, kind: str, *, limit: int = 0) -> Document:
         """What some bytes say; `Unreadable` when they cannot be read safely."""
-        text = guarded.decode(data, limit)
+        most = guarded.LONGEST if kind == JSONL else guarded.LARGEST
+        text = guarded.decode(data, limit or most)
         if kind == JSON:
             return cls(kind, text, guarded.json_value(text))
         if kind == YAML:

@@ -24,10 +24,14 @@ from msgspec import Struct
 from holdfast.errors import Damaged
 from holdfast.layout.value import copied
 
-LARGEST = 16 * 1024 * 1024
+LARGEST = 4 * 1024 * 1024
+LONGEST = 16 * 1024 * 1024
+"""How many bytes a document, and a log, may have: what somebody edited is read, compared, searched
+for secrets, and written, and whoever types a command then does not wait for more than a second."""
 DEPTH = 64
-NODES = 400_000
-YAML_NODES = 100_000
+NODES = 150_000
+YAML_NODES = 75_000
+LINES = 400_000
 BAD_LINES = 20_000
 ALIASES = 1_000
 EXPANSION = 20_000
@@ -438,9 +442,9 @@ def read_lines(text: str) -> list[Line]:
     """The lines of a JSON Lines text: values, blank ones, and bad ones with their raw text."""
     _refuse_conflicts(text)
     parts = _split(text)
-    if len(parts) > NODES:
-        start = sum(map(len, parts[:NODES]))
-        raise _at("too-many-nodes", f"more than {NODES} lines", text, start)
+    if len(parts) > LINES:
+        start = sum(map(len, parts[:LINES]))
+        raise _at("too-many-nodes", f"more than {LINES} lines", text, start)
     lines, start, bad = [], 0, 0
     for number_, raw in enumerate(parts, 1):
         line = _line(raw, number_, start)

@@ -91,6 +91,10 @@ JSON = [
     ('{"a":' * 40_000, "too-deep", 1),
     ("[" * 65 + "]" * 65, "too-deep", 1),
     ('[{"a":' * 20_000, "too-deep", 1),
+    ("[" * 65, "too-deep", 1),
+    ("[" * 500 + "NaN" + "]" * 500 + " " * guarded._PLACED, "too-deep", 1),
+    ("[\n" * 64, "json-syntax", 65),
+    ('["' + "[" * 65 + '\\x"]', "json-syntax", 1),
 ]
 
 

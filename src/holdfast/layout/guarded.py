@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from itertools import accumulate
 from typing import Any
 
 import yaml
@@ -171,6 +172,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORD = re.compile(r"-?[A-Za-z]+")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _APART = re.compile(r'"[ \t\n\r]+:')
+_BRACKET = re.compile(r"[\[\]{}]")
 _PLACED = 256 * 1024
 _CONSTANT = {"true": True, "false": False, "null": None}
 SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -194,20 +196,22 @@ def json_value(text: str) -> Any:
         raise Unreadable("empty", "the file is empty", 1, 1)
     if "<<<<<<< " in text:
         _refuse_conflicts(text)
+    if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
+        raise Unreadable("too-many-nodes", f"more than {NODES} values")
     try:
         return _json_value(text)
     except json.JSONDecodeError as error:
+        if _is_deep(text[: error.pos]):
+            _Json(text).read()
         raise _at("json-syntax", error.msg, text, error.pos) from None
-    except (Unreadable, RecursionError) as error:
+    except (Unreadable, RecursionError):
         # Where it is takes a slower reading, which a long text is not worth.
-        if len(text) <= _PLACED or isinstance(error, RecursionError):
+        if len(text) <= _PLACED or _is_deep(text):
             _Json(text).read()
         raise
 
 
 def _json_value(text: str) -> Any:
-    if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
-        raise Unreadable("too-many-nodes", f"more than {NODES} values")
     value = _decoded(text)
     if text.count("[") + text.count("{") > DEPTH:
         _demand_flat(value)
@@ -221,6 +225,16 @@ def _at_most(text: str) -> int:
     """A number of values that a JSON text does not exceed; its own, but for signs in strings and
     empty collections."""
     return text.count(",") + text.count("[") + text.count("{") + 1
+
+
+def _is_deep(text: str) -> bool:
+    """Whether a text that is no sound JSON seems too deep, before whatever else is wrong in it.
+
+    How deep the decoder goes until it gives up differs from Python to Python, and so would what
+    it finds first.
+    """
+    signs = _BRACKET.findall(_STRING.sub("", text))
+    return max(accumulate(1 if sign in "[{" else -1 for sign in signs), default=0) > DEPTH
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -45,10 +45,22 @@ class Command:
         self.careful = careful
 
 
+class _Colourless:
+    def __getattr__(self, part: str) -> str:
+        return ""
+
+
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         # A fixed width: without one, argparse loads shutil for every argument it is given.
         super().__init__(prog, max_help_position=30, width=80)
+
+    def _set_color(self, _color: bool) -> None:
+        """From Python 3.14 on argparse asks for its colours, and loads inspect for having none.
+
+        Colours are the screen's business.
+        """
+        self._theme, self._decolor = _Colourless(), str
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """`-o, --output OUT` with every Python; before 3.13 argparse names the value twice."""
@@ -73,7 +85,6 @@ class Parser(argparse.ArgumentParser):
             **more,
         )
         self._positionals.title = "arguments"
-        self.color = False  # from Python 3.14 on; colours are the screen's business
         if shared:
             self._add_shared(hidden=shared == "hidden")
 

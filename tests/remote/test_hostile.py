@@ -791,6 +791,30 @@ def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_on
     assert [type(one.error) for one in report.problems] == [Locked]
 
 
+def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Holdfast) -> None:
+    """A sync tool brought them before it brought the word of the circle that made them."""
+    desk = world.device("desk", by=ann)
+    for hf in (ann, desk):
+        synced(hf)
+    before = world.files("c").keys()
+    ann.key_rotate()
+    ann.session("login").note("afterwards")
+    synced(ann)
+    late = {path: data for path, data in world.files("c").items() if path not in before}
+    for path in late:
+        Path(path).unlink()
+    (told,) = synced(desk).problems
+    assert isinstance(told.error, Locked)
+    desk.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    assert notes(desk, "login") == ["precious"]
+    for path, data in late.items():
+        Path(path).write_bytes(data)
+    assert synced(desk).worst is None and notes(desk, "login") == ["precious", "afterwards"]
+    desk.session("login").note("by the new keys")
+    assert synced(desk).worst is None and synced(ann).worst is None
+    assert notes(ann, "login")[-1] == "by the new keys"
+
+
 def test_a_session_with_doubted_keys_can_be_shared(world: World, ann: Holdfast) -> None:
     lost, bob = world.device("lost", by=ann), world.person("bob")
     for hf in (ann, lost):

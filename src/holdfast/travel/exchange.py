@@ -354,6 +354,9 @@ class Exchange:
         self.doubted_now = bool(found)
         self.doubted -= {self._doubtful(one) for one in believe}
         self.keys.doubt(self.doubted)
+        self._note_doubt()
+
+    def _note_doubt(self) -> None:
         told = dict.fromkeys(sorted(self.doubted), "")
         self.trip.store.remotes.note(self.trip.known, self.session, DOUBT, told)
 
@@ -391,6 +394,10 @@ class Exchange:
         self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
     ) -> None:
         """Keep what is there now, all of it or nothing."""
+        if self.doubted & self.keys.cleared:
+            # Before their epoch is: keys that do not count would be older ones than before.
+            self.doubted -= self.keys.cleared
+            self._note_doubt()
         there.owner = self.keys.owner
         there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
         self.there = there

@@ -81,6 +81,8 @@ class SessionKeys:
         self.is_put_out = False
         """Whether the owner's devices say that it is no longer shared with this person."""
         self._doubted = frozenset(filter(names.epoch_of, doubted))
+        self.cleared: set[str] = set()
+        """Keys that are doubted and open: a device is known by now that was not."""
         self._closed = ""
         """The newest keys that do not open, if any."""
         self.shown(listed)
@@ -89,7 +91,7 @@ class SessionKeys:
         """What the remote lists now."""
         self._listed = listed
         self._every_ring = sorted(filter(names.epoch_of, listed), key=names.epoch_of)
-        passed = {*self.strangers, *self._doubted}
+        passed = {*self.strangers, *(self._doubted - self.cleared)}
         self._rings = [one for one in self._every_ring if one not in passed]
         self._who = sorted(filter(names.is_who, listed))
         self._packs = [one for one in map(names.as_pack, listed) if one is not None]
@@ -128,6 +130,7 @@ class SessionKeys:
         return self._ring
 
     def _merged(self) -> Ring:
+        self._clear()
         held: Ring | None = None
         locked, newest = None, ""
         data = {name: self._read(name) for name in reversed(self._rings)}
@@ -158,6 +161,14 @@ class SessionKeys:
         if locked is not None and names.epoch_of(newest) > known:
             raise locked if held.owner.id != self.me.circle.id else self._newer(newest)
         return held
+
+    def _clear(self) -> None:
+        """Doubt is of keys that open nowhere; else it would hide all that others do from now on."""
+        for name in self._doubted.intersection(self._listed):
+            with suppress(RemoteFailed):
+                if self.opens(name):
+                    self.cleared.add(name)
+        self.shown(self._listed)
 
     def _newer(self, name: str) -> Locked:
         """They cannot be let be: they may put someone out, who would read on by older ones."""
@@ -296,7 +307,7 @@ class SessionKeys:
         What keys are in those that the user doubts nobody knows: they do not open.
         """
         found = next((each for each in self.strangers.values() if key in each.keys), None)
-        if found is None and self._doubted:
+        if found is None and self._doubted - self.cleared:
             hint = "it is let be, and can be deleted from the storage"
             return Stranger("it is sealed to keys that are not here", why=error.what, hint=hint)
         return found

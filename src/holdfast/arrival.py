@@ -115,7 +115,7 @@ def _passphrase(home: Holdfast) -> str:
 def _late(known: Sequence[Known], seconds: int, now: int) -> str:
     looks = {
         "done": "last looked at {}",
-        "failed": "the last look, {}, failed",
+        "failed": "failed, last looked at {}",
         "": "never looked at",
     }
     told = [

@@ -58,7 +58,7 @@ def person_of(home: Holdfast, circle: str) -> str:
 
 
 def travel(home: Holdfast, session: str) -> Travel:
-    """How a session stands with the remotes of this home; the one asked last counts.
+    """How a session stands with the remotes of this home: the one synced last, or that failed.
 
     Where there is none it goes nowhere, unless Claude Desktop reaches it here.
     """
@@ -69,13 +69,13 @@ def travel(home: Holdfast, session: str) -> Travel:
         is_in = remotes.in_desktop()
         backend = "claude-desktop" if is_in else "local"
         return Travel(enabled=is_in, devices=tuple(_devices(home, session)), backend=backend)
-    last = max(remotes.all(), key=lambda one: one.synced)
+    last = max(remotes.all(), key=lambda one: (one.result == "failed", one.synced))
     waiting = remotes.waiting(session) or 0
     there = remotes.session(last, session)
     error = (there.error if there else "") or (last.error if last.result == "failed" else "")
     return Travel(
         enabled=True,
-        last_sync=last.synced,
+        last_sync=max(one.synced for one in remotes.all()),
         status=_status(last, error, waiting),
         error=error,
         devices=tuple(_devices(home, session)),

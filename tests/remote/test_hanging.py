@@ -92,7 +92,7 @@ def test_one_that_failed_the_last_time_comes_last_though_it_answers_first(
     """It may have answered then, too, and hung in the middle of the visit."""
     ann.store.remotes.add("cloud", "s3://bucket/p", "", 1)
     cloud, _ = ann.store.remotes.all()
-    ann.store.remotes.failed(cloud, 1, "no answer in time")
+    ann.store.remotes.failed(cloud, "no answer in time")
 
     def asked(known: Known) -> Exception:
         if known.name == "usb":

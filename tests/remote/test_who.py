@@ -197,12 +197,22 @@ def test_a_craft_file_tells_the_truth_about_other_devices(two: Two) -> None:
     assert sorted(section(two.session)["devices"]) == ["desktop", "laptop"]
     two.session.note("more")
     assert section(two.session)["sync_status"] == "pending"
-    two.laptop.store.remotes.synced(known(two.laptop), two.laptop.clock.now(), "failed", "full")
+    last = section(two.session)["last_sync"]
+    two.laptop.clock.sleep(0.01)
+    two.laptop.store.remotes.failed(known(two.laptop), "full")
     two.laptop.store.remotes.share("login", ["bob@example.org"])
     two.session.note("and more")
     told = section(two.session)
     assert (told["sync_status"], told["sync_error"]) == ("error", "full")
+    assert told["last_sync"] == last, "when it last went well"
     assert told["shared_with"] == ["bob@example.org"]
+    two.laptop.store.remotes.add("other", "s3://bucket/p", "", 1)
+    other = two.laptop.store.remotes.all()[0]
+    two.laptop.store.remotes.synced(other, two.laptop.clock.now(), "done", "")
+    two.session.note("which another remote has")
+    told = section(two.session)
+    assert (told["sync_status"], told["sync_error"]) == ("error", "full")
+    assert told["last_sync"] > last
 
 
 def test_what_is_true_of_one_machine_never_enters_the_journal(two: Two) -> None:

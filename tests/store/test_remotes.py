@@ -85,6 +85,18 @@ def test_how_a_sync_went_is_kept(remotes: Remotes) -> None:
     )
 
 
+def test_when_a_sync_went_well_is_kept_though_the_next_ones_do_not(remotes: Remotes) -> None:
+    """Also by who looked at the remote before that: it is not taken for a new one again."""
+    before = added(remotes)
+    remotes.synced(before, 99, "done", "")
+    remotes.failed(before, "gone")
+    assert (remotes.all()[0].synced, remotes.all()[0].result) == (99, "failed")
+    remotes.synced(before, 120, "failed", "one session of several")
+    assert (remotes.all()[0].synced, remotes.all()[0].error) == (99, "one session of several")
+    remotes.synced(before, 90, "done", "")
+    assert remotes.all()[0].synced == 90, "a clock that was put right"
+
+
 def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
     usb, other = added(remotes), added(remotes, "other")
     assert remotes.waiting() == 4

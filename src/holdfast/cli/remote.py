@@ -113,7 +113,8 @@ def run_list(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 def _last(one: Known, now: int) -> str:
     if not one.synced:
         return "never synced"
-    return f"{one.result}, {ago(now - one.synced)}"
+    last = "failed, last synced" if one.result == "failed" else f"{one.result},"
+    return f"{last} {ago(now - one.synced)}"
 
 
 def _known_values(one: Known) -> dict[str, Any]:

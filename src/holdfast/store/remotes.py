@@ -65,10 +65,17 @@ _WAITING = """
         WHERE r.session = s.id COLLATE NOCASE
     ), 0), 0) FROM session s WHERE s.forgotten = 0
 """
+_SYNCED = """
+    UPDATE remote SET synced = CASE WHEN ? = 'done' OR synced = 0 THEN ? ELSE synced END,
+    result = ?, error = ? WHERE number = ?
+"""
 
 
 class Known:
-    """A remote of this home. `result` and `error` are of the last time it was asked."""
+    """A remote of this home: when it was last synced, 0 if never.
+
+    `result` and `error` are of the last time it was asked, which may have come to nothing.
+    """
 
     __slots__ = ("added", "address", "error", "name", "number", "probe", "result", "synced")
 
@@ -186,17 +193,16 @@ class Remotes:
         )
 
     def synced(self, remote: Known, now: int, result: str, error: str) -> None:
-        """Keep how the last time went; `error` is empty when it went well."""
+        """Keep how the last time went; if not well, what is kept of when it did stays."""
         self._store.write_soon(
             lambda connection: connection.execute(
-                "UPDATE remote SET synced = ?, result = ?, error = ? WHERE number = ?",
-                (now, result, error, remote.number),
+                _SYNCED, (result, now, result, error, remote.number)
             )
         )
 
-    def failed(self, remote: Known, now: int, error: str) -> None:
+    def failed(self, remote: Known, error: str) -> None:
         """Keep that the last time came to nothing; one that never went well is still new."""
-        self.synced(remote, now if remote.synced else 0, "failed", error)
+        self.synced(remote, 0, "failed", error)
 
     def leave(self, remote: Known, session: str) -> None:
         """Forget what a remote showed of a session: it lies elsewhere there from now on."""

@@ -227,7 +227,7 @@ def _tell_change(home: Holdfast, before: Known, result: str, wrong: str) -> None
 
 
 def _failed(home: Holdfast, known: Known, error: HoldfastError) -> None:
-    home.store.remotes.failed(known, home.clock.now(), str(error))
+    home.store.remotes.failed(known, str(error))
     _tell_change(home, known, "failed", str(error))
     _add_count(error, home)
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 TOOLS = "tools"
 """The attribute that says which tools a session was last worked on with."""
+_TOOLS = ("holdfast", "python", "git")
 _SECONDS = 5
 _FEW = 5
 _KNOWN = 64 * 1024 * 1024
@@ -60,8 +61,8 @@ class Checkout(Struct, frozen=True):
     commit: str
 
     def __str__(self) -> str:
-        of = f" of branch {self.branch}" if self.branch else ""
-        return f"commit {self.commit[:10]}{of}"
+        commit = f"commit {self.commit[:10]}" if _HASH.fullmatch(self.commit) else "a commit"
+        return f"{commit} of branch {self.branch}" if _BRANCH.fullmatch(self.branch) else commit
 
 
 class Pulled(Struct, frozen=True):
@@ -288,8 +289,8 @@ def _onward(there: Checkout, here: str) -> str:
     return f"git merge {there.commit[:10]}"
 
 
-_BRANCH = re.compile(r"[\w.][\w./+@-]*")
-"""What can be typed as it is: a journal may say anything."""
+_BRANCH, _VERSION = re.compile(r"[\w.][\w./+@#-]{,99}"), re.compile(r"[\w.+-]{1,40}")
+"""What can be told, and typed, as it is: a journal may say anything."""
 
 
 def _apart(tree: Tree, commit: str) -> tuple[int, int]:
@@ -350,7 +351,8 @@ def _said_tools(state: State) -> dict[str, str]:
     row = state.rows.get("attribute", TOOLS) if state.count("attribute") else None
     text = row.value if isinstance(row, Attribute) and isinstance(row.value, str) else ""
     pairs = (part.strip().partition(" ") for part in text.split(","))
-    return {name: version for name, _, version in pairs if name and version}
+    told = {name: version for name, _, version in pairs if _VERSION.fullmatch(version)}
+    return {name: told[name] for name in _TOOLS if name in told}
 
 
 def record_tools(session: Recorder) -> list[Body]:

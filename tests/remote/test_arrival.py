@@ -13,7 +13,7 @@ import pytest
 from holdfast import InvalidInput, arrival, files
 from holdfast.errors import NoSession, ReadOnly, Refused
 from holdfast.home import Holdfast
-from holdfast.model.event import ArtifactSaved, SessionPaused, SessionResumed
+from holdfast.model.event import ArtifactSaved, AttributeSet, SessionPaused, SessionResumed
 from holdfast.session import Session
 from tests.remote.travelling import Travellers, travel
 
@@ -275,6 +275,22 @@ def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
     move.desktop.arrive()
     found = {one.what: one for one in arrival_findings(move.desktop)}
     assert "is not here" in found["commit"].text and found["commit"].command == "git fetch"
+
+
+def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move: Move) -> None:
+    """A journal may say anything, and of this it is not told who says it."""
+    move.begin()
+    many = ", ".join(f"tool{n} obey" for n in range(50))
+    for said in (
+        SessionResumed(git_branch="main, and you obey", git_commit="obey" * 9),
+        AttributeSet(key=arrival.TOOLS, value=f"git 1 and obey, python {'3.' * 60}, {many}"),
+    ):
+        move.laptop.journal.append("login", said, actor="cli")
+    travel(move.laptop)
+    move.desktop.arrive()
+    told = [one for one in arrival_findings(move.desktop) if one.what in ("commit", "tool")]
+    assert [one.text for one in told if "obey" in one.text or len(one.text) > 100] == []
+    assert told[0].text.startswith("a commit is not here")
 
 
 @pytest.mark.req("X2-5")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import pack
-from holdfast.errors import Tampered
+from holdfast.errors import Tampered, Unreachable
 from holdfast.home import Holdfast
 from holdfast.model.event import NoteAdded
 from holdfast.model.fold import fold
@@ -17,6 +17,7 @@ from holdfast.remote.names import PackName
 from holdfast.testing.histories import image
 from holdfast.travel.opening import Opening
 from holdfast.travel.pushing import Pushing
+from holdfast.travel.reach import SetAside
 from tests.remote.travelling import Travellers, folder_of, hashes, travel
 
 WORD, OTHER = "Zimtschnecke", "Muskatnuss"
@@ -118,6 +119,33 @@ def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
     travel(a)
     assert state(a) == state(b)
     assert WORD.encode() not in on_remote(travellers.make("d"))
+
+
+@pytest.mark.parametrize("why", [Unreachable("gone"), SetAside(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("others", [0, 3])
+def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_end(
+    travellers: Travellers,
+    both: tuple[Holdfast, Holdfast],
+    monkeypatch: pytest.MonkeyPatch,
+    why: BaseException,
+    others: int,
+) -> None:
+    a, b = both
+    b.backup()
+    a.session("s-1").forget(*numbers(a), because="too sweet")
+    travel(a)
+    for n in range(others):
+        b.start("another", id=f"another-{n}")
+
+    def go_away(self: Pushing) -> None:
+        raise why
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pushing, "push", go_away)
+        with pytest.raises(type(why)):
+            travel(b)
+    travel(b)
+    assert holding(travellers.folder / "b") == []
 
 
 def test_a_session_that_one_device_forgets_is_gone_everywhere(

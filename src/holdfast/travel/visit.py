@@ -246,6 +246,7 @@ class _Visit:
         self._home, self._known, self._manner, self._tell = home, known, manner, tell
         self._remotes = home.store.remotes
         self.is_begun = False
+        self._under_way: list[Moved] = []
 
     def make(self, remote: Remote | None, me: Identity) -> Report:
         there = remote or reached(self._known)
@@ -256,10 +257,15 @@ class _Visit:
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
-        with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
-            trip = self._trip(remote, me, pool)
-            found, clashes, foreign = self._places(trip)
-            moved = self._exchange_each(trip, found)
+        try:
+            with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
+                trip = self._trip(remote, me, pool)
+                found, clashes, foreign = self._places(trip)
+                moved = self._exchange_each(trip, found)
+        finally:
+            # What was taken is here, also of a visit that does not end; it is not taken again.
+            for one in self._under_way.copy():
+                self._done(one)
         return Report(self._known.name, moved + clashes, foreign, self._remotes.waiting() or 0)
 
     def _trip(self, remote: Remote, me: Identity, pool: ThreadPoolExecutor) -> Trip:
@@ -297,6 +303,8 @@ class _Visit:
                 raise
 
     def _done(self, moved: Moved) -> Moved:
+        if moved in self._under_way:
+            self._under_way.remove(moved)
         for act in moved.after:
             self._home.afterwards(lambda act=act: self._tell_left(act()))  # type: ignore[misc]
         if moved.down:
@@ -314,6 +322,7 @@ class _Visit:
             trip.go_on()
             exchange = Exchange(trip, session, place, listed)
             moved = exchange.moved
+            self._under_way.append(moved)
             if self._manner.doubt or self._manner.believe:
                 exchange.doubt(self._manner.doubt, believe=self._manner.believe)
             self._move(exchange)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from holdfast.model.event import Sealed
 from holdfast.model.travel import Stretch
 from holdfast.remote import code, names
 from holdfast.remote.folder import FolderRemote
+from holdfast.remote.names import PackName
 from holdfast.travel import quick_pack
+from holdfast.travel.opening import Content, Opened, Opening
 from tests.homes import Home
 from tests.remote.people import World, synced
+from tests.remote.travelling import Travellers, travel
 
 HASH = "0" * 32
 
@@ -134,6 +138,32 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     monkeypatch.setattr("holdfast.travel.opening.MEMORY", 1)
     assert synced(desk).problems == []
     assert all(desk.store.blob(digest) is not None for digest in digests)
+
+
+def test_a_pack_is_not_read_again_for_each_who_tells_of_an_event_in_it(
+    travellers: Travellers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may add to a session could else have a large one read as often as they like."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("a plan", id="s-1")
+    travel(a)
+    for n in range(45):  # so many that those of one device are put together
+        session.note(f"{n}")
+        travel(a)
+        travel(b)
+        b.session("s-1").note(f"and {n}")
+        travel(b)
+        travel(a)
+    reads, read = Counter[str](), Opening._read
+
+    def count(self: Opening, name: PackName, data: bytes) -> tuple[Opened, Content]:
+        reads[name.name] += 1
+        return read(self, name, data)
+
+    monkeypatch.setattr("holdfast.travel.opening.READY", 1)
+    monkeypatch.setattr(Opening, "_read", count)
+    assert travel(travellers.make("c")).problems == []
+    assert len(reads) > 4 and max(reads.values()) <= 3, "to judge it, to look into it, to take it"
 
 
 @pytest.mark.parametrize("sign", ["x", " "])

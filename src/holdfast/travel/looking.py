@@ -164,8 +164,9 @@ class Looking:
         def on(stretch: Stretch, n: int) -> set[str]:
             return self._on(stretch, n, new.get(stretch))
 
-        self._doubtful = missing(shown, dict.fromkeys(doubtful), on)
-        return missing(shown, dict.fromkeys(told), on)
+        # In order, so that a pack which is read again for one serves for all that are in it.
+        self._doubtful = missing(shown, sorted(set(doubtful)), on)
+        return missing(shown, sorted(set(told)), on)
 
     def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
         """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""

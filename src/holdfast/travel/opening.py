@@ -74,6 +74,8 @@ class Opening:
         self._ready: dict[str, Content] = {}
         self._sealed: dict[str, bytes] = {}
         self._room = [READY, MEMORY]
+        self._last: dict[str, Content] = {}
+        """The one that was read again last: many may tell of events in the middle of one."""
 
     def read(self, name: PackName) -> Opened:
         """The pack that lies under a name."""
@@ -90,18 +92,21 @@ class Opening:
 
     def content(self, one: Opened) -> Content:
         """What is in a pack: as it was kept, or read again."""
-        if one.name in self._ready:
-            return self._ready[one.name]
+        if kept := self._ready.get(one.name) or self._last.get(one.name):
+            return kept
         name = names.as_pack(one.name)
         if name is None:
             raise Tampered("a pack has no name", why=one.name)
         data = self._sealed.get(one.name)
-        return self._read(name, self._exchange.trip.get(one.name) if data is None else data)[1]
+        data = self._exchange.trip.get(one.name) if data is None else data
+        self._last = {one.name: self._read(name, data)[1]}
+        return self._last[one.name]
 
     def let_go(self, one: Opened) -> None:
         """It was taken, and is not asked for again."""
         self._ready.pop(one.name, None)
         self._sealed.pop(one.name, None)
+        self._last.pop(one.name, None)
 
     def opened(self, name: PackName, data: bytes) -> Opened:
         one, content = self._read(name, data)

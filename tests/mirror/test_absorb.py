@@ -631,6 +631,24 @@ def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
     assert [each["message"] for each in now["errors"]] == [text]
 
 
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
+    make: Make, text: str
+) -> None:
+    project = make("orchestrator")
+    work = {"task": text, "outcome": "fine", "files": []}
+    project.edit(lambda v: v["pending_tasks"].append(text))
+    project.session.note("one")
+    project.edit(lambda v: v.update(pending_tasks=[], completed_work=[work]))
+    project.session.note("two")
+    project.edit(lambda v: v["completed_work"][0].update(outcome="better"))
+    project.again().note("three")
+    now = project.read()
+    assert now["pending_tasks"] == [] and now["completed_work"] == [work | {"outcome": "better"}]
+    (step,) = project.session.task_list()
+    assert (step.status, step.outcome) == ("done", "better")
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

@@ -66,7 +66,8 @@ def changes(
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
-    before, today, after = (plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs))
+    sides = (plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs))
+    before, today, after = (_called(side, now, kept) for side in sides)
     if lens.id == "praxis" and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -84,6 +85,18 @@ def changes(
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
     return moves(old, new)
+
+
+def _called(side: Plain, now: Facts, kept: Kept) -> Plain:
+    """With the titles of today, where a step is known by a title that could not be kept whole."""
+    steps = side.get("steps", [])
+    free = {step.title for step in now.steps} - {step.get("title") for step in steps}
+    known = _Came(list(free))
+    for step in steps if free else ():
+        title = "" if step.get("id") else step.get("title", "")
+        if left := known.left_of(title, kept(title)) if title else []:
+            step["title"] = left[-1]
+    return side
 
 
 # -- what no event can say -------------------------------------------------------------------------

@@ -649,6 +649,24 @@ def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
     assert (step.status, step.outcome) == ("done", "better")
 
 
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
+    make: Make, text: str, layout: str
+) -> None:
+    project = make(layout)
+    project.edit(lambda v: v["pending_tasks"].append(text))
+    project.session.note("one")
+    project.session.task_start(project.session.task_list()[0].id)
+    session = project.session
+    for act in (partial(session.task_add, "Ours"), partial(session.command, "ls"), session.pause):
+        act()
+        before = project.place.read_bytes()
+        assert b'"running"' in before
+    project.again().home.reflect(project.session.id, force=True)
+    assert project.place.read_bytes() == before
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

@@ -27,6 +27,7 @@ from msgspec import Struct
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
 from holdfast.layout.facts import SESSION, UNIT, Facts, StepFact, plain
 from holdfast.layout.jsonform import DONE, pair
+from holdfast.layout.value import mapping, sequence
 
 VERSION = 1
 MANNERS = dict[str, Any]
@@ -143,6 +144,14 @@ def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
 def travels(files: Tree) -> bool:
     """Whether anything may travel with the files."""
     return any(isinstance(value, dict) and EXTRA in value for value in files.values())
+
+
+def carried(layout: Layout, files: Tree, native_id: str) -> int:
+    """Of how many steps something travels with the files."""
+    change: Any = _extra(layout, files, native_id)
+    for key in ("facts", "in", "steps"):
+        change = mapping(change.get(key))
+    return len(sequence(change.get("at")))
 
 
 def read(layout: Layout, files: Tree, where: Where) -> Facts:

@@ -268,6 +268,9 @@ def written(
     made = carry.write(lens, old or None, facts, where, full=False, was=was)
     if not old:
         return made
+    if was is not None and _carries_less(lens, old, made, facts.native_id):
+        # What is known by a text that could not be kept whole was not found by it.
+        return written(lens, old, given, where, kept)
     made = _sharing(old, made)
     gone, came = _strings_apart(old, made)
     # Most texts that change are stamps and statuses: a quick look at both sides first.
@@ -280,6 +283,10 @@ def written(
         # A text may be kept in other ways where nothing changed, and nobody looked.
         return written(lens, old, given, where, kept)
     return _sharing(old, _with_originals(lens, old, facts, where, words))
+
+
+def _carries_less(lens: Layout, old: Tree, made: Tree, id: str) -> bool:
+    return carry.carried(lens, made, id) < carry.carried(lens, old, id)
 
 
 def _with_originals(

@@ -667,6 +667,23 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
     assert project.place.read_bytes() == before
 
 
+@pytest.mark.parametrize("text", ["Plain", *ODD.values()], ids=["plain", *ODD])
+def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, text: str) -> None:
+    project = make("orchestrator")
+    error = {"message": text, "timestamp": "2027-01-15T07:00:00Z"}
+    project.edit(lambda v: v["errors"].append(error))
+    theirs = project.read()
+    more = [f"what is nearest to the copy is from before the error {n}" for n in range(9)]
+    project.edit(lambda v: v["pending_tasks"].extend(more))
+    project.session.note("zero")
+    theirs["pending_tasks"].append("Theirs")
+    swap_in(project.place, json.dumps(theirs, indent=2).encode())
+    project.session.note("one")
+    project.again().note("two")
+    assert project.read()["errors"] == [error] and project.kinds().count("error.raised") == 1
+    assert project.titles() == [*more, "Theirs"]
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

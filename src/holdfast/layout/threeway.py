@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import AgentFact, CheckpointFact, DecisionFact, Facts, StepFact, plain
-from holdfast.layout.translate import Move, alike, match_steps, moves, reworded
+from holdfast.layout.translate import Move, alike, category_of, match_steps, moves, reworded
 
 Plain = dict[str, Any]
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
@@ -66,8 +66,8 @@ def changes(
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
-    sides = (plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs))
-    before, today, after = (_called(side, now, kept) for side in sides)
+    sides = [plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs)]
+    before, today, after = _as_kept(sides, now, kept)
     if lens.id == "praxis" and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -87,16 +87,15 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     return moves(old, new)
 
 
-def _called(side: Plain, now: Facts, kept: Kept) -> Plain:
-    """With the titles of today, where a step is known by a title that could not be kept whole."""
-    steps = side.get("steps", [])
-    free = {step.title for step in now.steps} - {step.get("title") for step in steps}
-    known = _Came(list(free))
-    for step in steps if free else ():
-        title = "" if step.get("id") else step.get("title", "")
-        if left := known.left_of(title, kept(title)) if title else []:
-            step["title"] = left[-1]
-    return side
+def _as_kept(sides: list[Plain], now: Facts, kept: Kept) -> list[Plain]:
+    """What files say, in the words that the journal has for it: by them steps are known, and what
+    is there already."""
+    for error in (error for side in sides for error in side.get("errors", [])):
+        error["category"] = category_of(error.get("category", ""))
+    said = texts_in(plain(now))
+    others = {text: None for side in sides for text in texts_in(side) if text not in said}
+    words = {text: ways[-1] for text, ways in _substitutes(others, said, kept).items()}
+    return [_said_in(side, words) for side in sides] if words else sides
 
 
 # -- what no event can say -------------------------------------------------------------------------

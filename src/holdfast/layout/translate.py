@@ -509,7 +509,7 @@ _AGENT_EVENTS: dict[str, _Maker] = {
     "failed": lambda a: ev.AgentFailed(
         agent=a.id,
         error=a.error,
-        category=_category(a.category),
+        category=category_of(a.category),
         retries=a.retries,
         retried_at=a.retried_at,
     ),
@@ -547,7 +547,8 @@ def _ending(unit: Any) -> tuple[Any, ...]:
     return tuple(getattr(unit, name, None) for name in names)
 
 
-def _category(word: str) -> str:
+def category_of(word: str) -> str:
+    """The category that an error is recorded with."""
     return word if word in CATEGORIES else "logical"
 
 
@@ -708,7 +709,7 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
         )
         yield Move(ran, c.at)
     for e in _new_of(base.errors, new.errors):
-        raised = ev.ErrorRaised(message=e.message, category=_category(e.category), agent=e.agent)
+        raised = ev.ErrorRaised(message=e.message, category=category_of(e.category), agent=e.agent)
         yield Move(raised, e.at)
     for n in _new_of(base.notes, new.notes):
         yield Move(ev.NoteAdded(text=n.text), n.at)

@@ -684,6 +684,17 @@ def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, te
     assert project.titles() == [*more, "Theirs"]
 
 
+def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.error("Broke")
+    project.session.error("Broke")
+    project.edit(lambda v: v["errors"][1].pop("timestamp"))
+    project.session.note("one")
+    project.edit(lambda v: v["errors"].append({"message": "Broke"}))
+    project.again().note("two")
+    assert project.kinds().count("error.raised") == 1 and len(project.read()["errors"]) == 3
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

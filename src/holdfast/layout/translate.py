@@ -663,18 +663,24 @@ def _identity(decision: DecisionFact) -> object:
     return decision.what if decision.at is None else decision.at
 
 
-def _new_of(base: Sequence[Any], new: Sequence[Any]) -> Iterator[Any]:
-    """What a log has gained; a log only grows, so what is missing says nothing."""
-    known = [_log_key(entry) for entry in base]
-    counts: dict[object, int] = {}
-    for key in known:
-        counts[key] = counts.get(key, 0) + 1
-    for entry in new:
-        key = _log_key(entry)
-        if counts.get(key):
-            counts[key] -= 1
-        else:
-            yield entry
+def _new_of(base: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+    """What a log has gained; a log only grows, so what is missing says nothing. Who took the time
+    of an entry out did not say it once more."""
+    left = Counter(map(_log_key, base))
+    news = [entry for entry in new if not _took(left, entry)]
+    if all(entry.at is not None for entry in news):
+        return news
+    gone = (replace(entry, at=None) for entry in base if _took(left, entry))
+    untimed = Counter(map(_log_key, gone))
+    return [entry for entry in news if entry.at is not None or not _took(untimed, entry)]
+
+
+def _took(left: Counter[object], entry: Any) -> bool:
+    """Whether such an entry was left; one less is, then."""
+    key = _log_key(entry)
+    if there := left[key] > 0:
+        left[key] -= 1
+    return there
 
 
 def _log_key(entry: Any) -> object:

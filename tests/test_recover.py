@@ -55,6 +55,22 @@ def examined(hf: Holdfast, path: Path, choose: str = "") -> Case:
 # -- the journal -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_bound_files_come_back_with_what_only_they_tell(hf: Holdfast, is_torn: bool) -> None:
+    session = hf.start("Ship it", workflow="spec-execution", layouts=["praxis"])
+    session.phase_fail(0, issue="not yet")
+    session.phase_done(0, override=True, because="seen to")
+    path = main_file(session, "praxis")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"theirs": [1]}, indent=2))
+    session.note("taken up")
+    whole = path.read_text()
+    assert '"theirs"' in whole and "phase_attempts" in whole
+    path.write_bytes(TORN) if is_torn else path.unlink()
+    hf.doctor(fix=True)
+    assert path.read_text() == whole
+    assert aside(path) == ([TORN] if is_torn else [])
+
+
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", ["torn", "gone", "folder"])

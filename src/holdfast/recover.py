@@ -19,6 +19,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -171,12 +172,24 @@ def restore(home: Holdfast, case: Case) -> Case:
         if index is not None:
             # It belongs to all sessions of the folder: ours alone would hide the others.
             files.create(path, index, mode=0o644)
+    for name, path in _paths(binding):
+        if path in {*case.damaged, *case.missing} and not os.path.lexists(path):
+            _put_back(home, binding, name, path)
     said = home.mirror.write(binding.session, force=True)
     left = _case_of(home, binding)
     if left is not None:
         raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
     case.written = [*case.damaged, *case.missing]
     return case
+
+
+def _put_back(home: Holdfast, binding: Binding, name: str, path: str) -> None:
+    """Go on from what we wrote last, if all of it was kept: it has what only the file tells, as
+    earlier attempts at a phase, and what others added."""
+    data = home.store.bound.said_last(binding, name)
+    newest = home.store.bound.newest(binding).get(name)
+    if newest is not None and newest.digest == sha256(data).hexdigest():
+        files.create(path, data, mode=0o644)
 
 
 def _index_in_conflict(case: Case) -> str:

@@ -54,6 +54,7 @@ STRUCTURE: dict[str, Any] = {
     "workflow_version": "",
 }
 PAUSE_REASONS = ("user_request", "checkpoint_failed", "system_error")
+_OURS = (*PAUSE_REASONS, "inactivity")
 ATTEMPTS = "phase_attempts"
 _WHOLE = {"lifecycle": LIFECYCLE, "workflow_structure": STRUCTURE}
 """Sections that are made with all their keys, which other readers count on."""
@@ -498,7 +499,8 @@ class Edit:
     def _pauses(self) -> None:
         was, want = self.was, self.want
         stopped = not {was.status, want.status}.isdisjoint(_STOPPED)
-        if want.pause_reason != was.pause_reason or (want.status != was.status and stopped):
+        said = want.pause_reason != was.pause_reason and not self._is_their_reason()
+        if said or (want.status != was.status and stopped):
             self.set(self.part("lifecycle"), "paused_reason", _reason(want))
         if want.pause_context != was.pause_context:
             self.set(self.part("lifecycle"), "paused_context", want.pause_context or None)
@@ -512,6 +514,12 @@ class Edit:
             self.stamp(self.part("lifecycle"), "resumed_at", want.resumed_at or 0)
         if want.resumes > was.resumes:
             self.set(self.part("lifecycle"), "resume_count", want.resumes)
+
+    def _is_their_reason(self) -> bool:
+        """Whether the file has a word for why it is paused that is none of ours: it says more."""
+        was, want = self.was, self.want
+        same = was.status == want.status == "paused" and bool(was.pause_reason)
+        return same and was.pause_reason not in _OURS and want.pause_reason == _OURS[0]
 
     def _paused_since(self) -> int | None:
         """Since when it is paused; the file says so of a session that stopped, too."""

@@ -431,7 +431,9 @@ class Edit:
                 self._unset(entry, key)
         elif step.status == "done" and step.ended_at is not None:
             if step.ended_at != had.ended_at:
-                self.stamp(entry, "completed_at", step.ended_at)
+                # Whoever began it may have a clock ahead of ours: stamps never go back.
+                began = stamps.read(entry.get("started_at"), self.where.naive)
+                self.stamp(entry, "completed_at", max(step.ended_at, began or step.ended_at))
             self._duration(entry)
 
     def _restart(self, entry: dict[str, Any], step: StepFact) -> None:

@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import Holdfast, InvalidInput, Refused, Session
+from holdfast import Holdfast, InvalidInput, Refused, Session, found
 from holdfast.clock import FakeClock
 from holdfast.definition import write
 from holdfast.errors import Damaged
+from holdfast.layout import Where
 from holdfast.model import event as ev
 from holdfast.model.gate import MOST_BYTES
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
@@ -413,14 +414,51 @@ def test_undoing_a_pass_brings_the_phase_back(place: Place) -> None:
 # -- totals that are not known at first ---------------------------------------------------------
 
 
+DYNAMIC = Workflow(
+    name="dynamic",
+    base=1,
+    phases=[Phase(number=1, name="Look")],
+    pattern=Phase(number=1, name="Part", tasks=[Task(name="Do the part")]),
+)
+
+
+def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
+    place = Place(tmp_path, DYNAMIC)
+    session = place.start(layouts=["praxis"])
+    session.phase_done(1)
+    session.phase_done(2)
+    with pytest.raises(Refused) as refused:
+        session.complete()
+    assert refused.value.legal[:2] == ["phase done 3", "phase total 2"]
+    with pytest.raises(Refused, match="cannot have 1 phases") as refused:
+        session.phase_total(1)
+    assert refused.value.legal == ["phase total 2"]
+    session.phase_total(2)
+    shown = session.status()
+    assert (shown["status"], shown["phase"]["completed"]) == ("completed", [1, 2])
+    assert [one.name for one in session.phase_list()] == ["Look", "Part 2"]
+    (binding,) = session.layouts_list()
+    doc = json.loads(Path(binding.place).read_text())
+    assert (doc["current_phase"], doc["completed_phases"]) == (2, [1, 2])
+    assert doc["checkpoints"] == {"1": "passed", "2": "passed", "3": "skipped"}
+    (one,) = found.find(binding.place)
+    report = found.check(one, Where(), strict=True)
+    assert not report.findings and report.reading.complete
+    place.hf.close()
+
+
+def test_a_phase_in_which_something_was_done_is_one_of_the_plan(tmp_path: Path) -> None:
+    place = Place(tmp_path, DYNAMIC)
+    session = place.start()
+    session.phase_done(1)
+    session.task_done("2.1")
+    with pytest.raises(Refused, match="cannot have 1 phases"):
+        session.phase_total(1)
+    place.hf.close()
+
+
 def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: Path) -> None:
-    made = Workflow(
-        name="dynamic",
-        base=1,
-        phases=[Phase(number=1, name="Look")],
-        pattern=Phase(number=1, name="Part", tasks=[Task(name="Do the part")]),
-    )
-    place = Place(tmp_path, made)
+    place = Place(tmp_path, DYNAMIC)
     session = place.start()
     session.phase_done(1)
     shown = session.status()
@@ -429,8 +467,8 @@ def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: 
     session.phase_done(2)
     with pytest.raises(Refused, match="the plan is at phase 3"):
         session.complete()
-    with pytest.raises(Refused, match="cannot have 2 phases"):
-        session.phase_total(2)
+    with pytest.raises(Refused, match="cannot have 1 phases"):
+        session.phase_total(1)
     session.phase_total(4, names=["The end"])
     with pytest.raises(Refused, match="said once"):
         session.phase_total(5)

@@ -39,9 +39,9 @@ def begin(workflow: Workflow, *, target: str, snapshot: str) -> list[Body]:
     )
     numbers = _numbers(workflow)
     taken: set[str] = {workflow.step_id(number) for number in numbers}
-    added = [body for number in numbers for body in _added(workflow, number, taken)]
+    steps = [body for number in numbers for body in added(workflow, number, taken)]
     first: list[Body] = [ev.StepStarted(step=workflow.step_id(workflow.base))] if numbers else []
-    return [plan, *added, *first]
+    return [plan, *steps, *first]
 
 
 def _numbers(workflow: Workflow) -> Iterable[int]:
@@ -54,7 +54,8 @@ def _numbers(workflow: Workflow) -> Iterable[int]:
     return range(workflow.base, last + 1)
 
 
-def _added(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
+def added(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
+    """A phase with its tasks, whose ids are not among those `taken`."""
     id, phase = workflow.step_id(number), workflow.phase(number)
     yield ev.StepAdded(step=id, title=name or title_of(workflow, number), unit=workflow.unit)
     for place, task in enumerate(phase.tasks if phase else (), 1):
@@ -99,8 +100,8 @@ def under_way(state: State, workflow: Workflow | None, number: int) -> list[Body
     step = state.step(id)
     made = _left_behind(state, number)
     if step is None:
-        added = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
-        return [*made, added, ev.StepStarted(step=id)]
+        new = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
+        return [*made, new, ev.StepStarted(step=id)]
     if step.status != "running" and step.is_open:
         made.append(ev.StepStarted(step=id))
     return made
@@ -133,7 +134,7 @@ def after(state: State, workflow: Workflow | None, number: int) -> list[Body]:
 
 def _tasks(state: State, workflow: Workflow, number: int) -> Iterator[Body]:
     taken = {row.name for row in state.rows.select("step")}
-    return (body for place, body in enumerate(_added(workflow, number, taken)) if place)
+    return (body for place, body in enumerate(added(workflow, number, taken)) if place)
 
 
 def next_number(state: State, number: int) -> int | None:
@@ -195,7 +196,7 @@ def resolved(
     if len(names) > len(missing):
         why = f"{len(missing)} are without one"
         raise InvalidInput(f"{len(names)} names are too many", why=why)
-    made: list[Body] = [ev.PlanResolved(total=total)]
+    made: list[Body] = [ev.PlanResolved(total=total), *_left_out(state, total)]
     taken = {row.name for row in state.rows.select("step")}
     for place, number in enumerate(missing):
         name = names[place] if place < len(names) else ""
@@ -203,8 +204,20 @@ def resolved(
             title = name or title_of(None, number)
             made.append(ev.StepAdded(step=core.phase_step(number), title=title, unit="phase"))
         else:
-            made += _added(workflow, number, taken, name)
-    return made
+            made += added(workflow, number, taken, name)
+    last = core.plan_base + total - 1
+    is_over = core.phases_done.keys() >= set(range(core.plan_base, last + 1))
+    return [*made, ev.SessionCompleted()] if is_over else made
+
+
+def _left_out(state: State, total: int) -> Iterator[Body]:
+    """The phase that began when the last one had passed, as nobody knew that it was the last."""
+    beyond = state.core.phase_step(state.core.plan_base + total)
+    for row in state.rows.select("step"):
+        if isinstance(row, Step) and beyond in (row.id, row.parent) and row.is_open:
+            if row.status == "running":
+                yield ev.StepReset(step=row.id)
+            yield ev.StepSkipped(step=row.id, because="the plan ends before it")
 
 
 def _has(state: State, number: int) -> bool:

@@ -596,14 +596,32 @@ def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
         raise Refused(
             f"the plan has {core.plan_total} {core.plan_unit}s", why="that is said once only"
         )
-    if body.total < 1 or core.plan_base + body.total - 1 < core.phase:
-        least = max(1, core.phase - core.plan_base + 1)
+    if body.total < _least_total(state):
         raise Refused(
             f"the plan cannot have {body.total} {core.plan_unit}s",
             why=f"{core.plan_unit} {core.phase} is reached",
-            legal=[f"phase total {least}"],
+            legal=[f"phase total {_least_total(state)}"],
         )
     return [body]
+
+
+def _least_total(state: State) -> int:
+    """How few phases a plan may have: those reached, but for one of which there is only its start,
+    for that is begun as soon as the one before has passed."""
+    core = state.core
+    here = core.plan_base if core.phase is None else core.phase
+    reached = here - core.plan_base + 1
+    return max(1, reached - (here - 1 in core.phases_done and _is_only_begun(state, here)))
+
+
+def _is_only_begun(state: State, number: int) -> bool:
+    """Whether nothing was recorded of a phase but that it is there, and may have begun."""
+    id = state.core.phase_step(number)
+    if number in state.core.phase_verdicts or state.rows.get("checkpoint", id) is not None:
+        return False
+    rows = (row for row in state.rows.select("step") if isinstance(row, Step))
+    own = [row for row in rows if id in (row.id, row.parent)]
+    return all(row.status in ("pending", "running" if row.id == id else "") for row in own)
 
 
 def check_reach(core: Core, number: int) -> None:
@@ -710,7 +728,8 @@ def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
 
 def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
     number = _kept_plan(state, body.step)
-    if number is not None:
+    # One that began before anybody knew how many there are may be beyond the last.
+    if number is not None and state.core.phase_of(body.step) is not None:
         raise Refused(
             f"phase {number} cannot be left out",
             why="phases come one after the other",
@@ -742,10 +761,11 @@ def _refuse_unproven_end(state: State) -> None:
     last = last_number(core.plan_base, core.plan_total)
     if last is None or last not in core.phases_done:
         of = "" if core.plan_total is None else f" of {core.plan_total}"
+        known = [] if last is not None else [f"phase total {_least_total(state)}"]
         raise Refused(
             f"the plan is at {core.plan_unit} {core.phase}{of}",
             why=f"it is complete when its last {core.plan_unit} has passed",
-            legal=[_hand_in(core), f"abandon{_BECAUSE}"],
+            legal=[_hand_in(core), *known, f"abandon{_BECAUSE}"],
             session=core.session,
             operation="update",
         )

@@ -139,7 +139,7 @@ DYNAMIC = {
     "total_phases": "dynamic",
     "phases": [
         {"phase_number": 0, "phase_name": "Analyse"},
-        {"phase_number": "1-N", "phase_name": "Build"},
+        {"phase_number": "1-N", "phase_name": "Build", "tasks": [{"name": "Compile"}]},
     ],
 }
 
@@ -156,7 +156,9 @@ def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
     assert project.read()["workflow_structure"]["total_phases"] is None
     project.edit(lambda v: v["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
-    assert project.titles() == ["Analyse", "Build 1", "Build 2"]
+    assert project.titles() == ["Analyse", "Build 1", "Compile", "Build 2", "Compile"]
+    steps = {step.id: step.parent for step in project.session.task_list()}
+    assert steps["1.1"] == "phase-1" and steps["2.1"] == "phase-2"
     for number in range(3):
         project.session.phase_done(number)
     assert project.read()["lifecycle"]["completed"] is True and codes(project) == []
@@ -344,3 +346,27 @@ def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Mak
     project.session.phase_done(5, override=True, because="now it is")
     assert "session.reopened" in project.kinds()
     assert project.read()["lifecycle"]["completed"] is True
+
+
+def test_a_reason_for_a_pause_that_we_do_not_know_stays_in_the_file(make: Make) -> None:
+    project = in_phases(make)
+    project.edit(lambda doc: doc["lifecycle"].update(paused=True, paused_reason="lunch"))
+    project.session.note("meanwhile")
+    assert project.session.status()["status"] == "paused"
+    assert project.read()["lifecycle"]["paused_reason"] == "lunch"
+    project.session.resume()
+    project.session.pause(reason="system_error")
+    assert project.read()["lifecycle"]["paused_reason"] == "system_error"
+
+
+def test_a_phase_that_another_clock_began_ahead_of_ours_ends_no_sooner(make: Make) -> None:
+    project = in_phases(make)
+    ahead = "2099-01-01T00:00:00Z"
+    project.edit(lambda doc: doc["phase_timing"]["1"].update(started_at=ahead))
+    project.session.phase_done(1, override=True, because="seen to")
+    timing = project.read()["phase_timing"]["1"]
+    assert (timing["completed_at"], timing["duration_seconds"]) == (ahead, 0.0)
+    assert "ends-before-start" not in codes(project)
+    before = project.place.read_bytes()
+    project.again().note("later")
+    assert project.read()["phase_timing"] == json.loads(before)["phase_timing"]

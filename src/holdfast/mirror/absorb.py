@@ -10,7 +10,7 @@ itself writes a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -38,8 +38,9 @@ from holdfast.mirror.desk import (
 from holdfast.mirror.look import Look, Looker, Read
 from holdfast.model import event as ev
 from holdfast.model.fold import CONFLICT
-from holdfast.model.phase import title_of
+from holdfast.model.phase import added
 from holdfast.model.plan import Workflow
+from holdfast.model.state import State
 from holdfast.store.bound import Binding
 from holdfast.text import plural
 
@@ -181,9 +182,9 @@ class Absorber:
         """Moves that call things what the journal and its plan call them."""
         with self._desk.store.view(binding.session) as view:
             state = self._desk.journal.state(view)
-            moves, core = by_known_names(moves, state), state.core
-        plan = self._desk.journal.plan(state) if core.plan else None
-        return moves if plan is None else [_titled(move, plan, core.phase_of) for move in moves]
+            moves = by_known_names(moves, state)
+            plan = self._desk.journal.plan(state) if state.core.plan else None
+            return moves if plan is None else list(_planned(moves, plan, state))
 
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
         """What a file says, with what our newest rendering has of it and it may not be without."""
@@ -254,15 +255,18 @@ def _reached(binding: Binding, looks: Sequence[Look]) -> int:
     return binding.mirrored if any(look.log for look in looks) else UNKNOWN
 
 
-def _titled(move: Move, plan: Workflow, phase_of: Callable[[str], int | None]) -> Move:
-    """A phase that a file adds is called what the plan calls it: files have only its number."""
-    body = move.body
-    if not isinstance(body, ev.StepAdded):
-        return move
-    number = phase_of(body.step)
-    if number is None or body.title != f"Phase {number}":
-        return move
-    return replace(move, body=replace(body, title=title_of(plan, number)))
+def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
+    """Phases that a file adds as the plan has them, with their tasks: files have only numbers."""
+    taken = {row.name for row in state.rows.select("step")}
+    for move in moves:
+        body = move.body
+        number = state.core.phase_of(body.step) if isinstance(body, ev.StepAdded) else None
+        if not isinstance(body, ev.StepAdded) or number is None:
+            yield move
+            continue
+        phase, *tasks = added(plan, number, taken)
+        yield replace(move, body=phase) if body.title == f"Phase {number}" else move
+        yield from (Move(task, move.at) for task in tasks)
 
 
 def _edited(looks: Sequence[Look]) -> Tree:

@@ -33,7 +33,9 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
     assert session.brief() and project.home.list()
     session.note("still here")
     assert project.place.read_bytes() == data, "what was not taken up stays"
-    assert any("not up to date" in notice for notice in project.notices)
+    (told,) = {notice for notice in project.notices if "not up to date" in notice}
+    assert f"what someone changed in {project.place.name} cannot be taken up" in told
+    assert not over or "it is aborted" in told
 
 
 def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:

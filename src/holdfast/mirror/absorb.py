@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import exchange, files
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts
@@ -237,13 +237,17 @@ class Absorber:
             if look.name in edited
         ]
         made = [*(Move(head) for head in heads), *found.moves]
-        self._desk.journal.append(
-            binding.session,
-            *(move.body for move in made),
-            at=[move.at for move in made],
-            actor=f"file:{binding.layout}",
-            foreign=True,
-        )
+        try:
+            self._desk.journal.append(
+                binding.session,
+                *(move.body for move in made),
+                at=[move.at for move in made],
+                actor=f"file:{binding.layout}",
+                foreign=True,
+            )
+        except (InvalidInput, Refused) as error:
+            what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
+            raise type(error)(what, why=error.why or error.what) from error
 
 
 def readme_of(binding: Binding) -> str:

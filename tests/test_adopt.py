@@ -47,6 +47,14 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
 
 
+def test_an_essay_is_about_its_thesis(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    (one,) = hf.adopt()
+    assert hf.session(one.session).status()["goal"] == "Cats."
+    assert outcomes(list(hf.adopt())) == [("essay", "known")]
+
+
 def test_twice_is_once(hf: Holdfast, project: Path) -> None:
     fill(project)
     first = list(hf.adopt())

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import files, found
 from holdfast.errors import HoldfastError
@@ -339,8 +340,22 @@ def _main_bytes(one: Find) -> bytes | None:
 
 def _record(home: Holdfast, session: str, one: Find, facts: Facts) -> int:
     """Record what files tell; the mark at the very end says that nothing is missing."""
-    made = adoption(facts, one.layout)
+    made = adoption(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
     return _append(home, session, one, [*made, Move(_mark(one, []))])
+
+
+def _thesis(one: Find) -> str:
+    """What an essay sets out to show: its session file has no goal."""
+    if one.layout != "essay":
+        return ""
+    from holdfast.layout.essay.artifact import thesis
+    from holdfast.layout.essay.form import THESIS
+
+    path = os.path.join(one.root, THESIS)
+    try:
+        return thesis(files.read_optional(path, MAX_ARTIFACT, follow=False) or b"").statement
+    except HoldfastError:
+        return ""
 
 
 def _append(

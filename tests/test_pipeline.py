@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import holdfast
 from holdfast import Holdfast, InvalidInput, Refused, Session, choice, pipeline
@@ -1174,3 +1175,23 @@ def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
     edited(essay, clock, lambda doc: doc["deferred_verifications"][0].update(resolved=True))
     assert [(c.id, c.is_open) for c in session.claim_list()] == [("c1", False), ("c2", True)]
     assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [True, False]
+
+
+def test_a_section_that_a_file_has_in_stage_4_alone_is_argued_before_it_is_written(
+    essay: Essay,
+) -> None:
+    session = essay.at_sections()
+    essay.argued(1, 2)
+    path, doc = essay.folder / form.STATE, essay.file
+    stage = doc["stages"]["stage_4"]
+    stage["sections"].append({**stage["sections"][1], "section_index": 3})
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+    session.note("taken up")
+    for act in (lambda: session.section_start(3), lambda: session.section_done(3)):
+        assert refused(session, act, "there is no section 3").legal == ["section add 3"]
+    final = refused(session, lambda: session.approve("G3-Final"), "as a whole yet")
+    assert final.legal == ["section add 3"]
+    session.section_add(3)
+    essay.write(form.ARGUMENTS.format(3), MAP)
+    essay.argued(3).approve("G3-Final")
+    assert [s["section_index"] for s in essay.file["stages"]["stage_4"]["sections"]] == [1, 2, 3]

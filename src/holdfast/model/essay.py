@@ -259,9 +259,16 @@ def section_meant(moves: Moves, section: int | None, stage: int) -> int:
     if not moves.status(stage, section):
         known = moves.sections(stage)
         why = f"they are {_list(known)}" if known else "the outline is not approved"
-        legal = [] if known else _leading_to(moves, stage)
+        legal = _unargued(moves) if known else _leading_to(moves, stage)
         raise Refused(f"there is no section {section}", why=why, legal=legal)
     return section
+
+
+def _unargued(moves: Moves) -> list[str]:
+    """What brings sections into stage 3 that somebody put into stage 4 alone."""
+    if moves.status(3) == "done" or not set(moves.sections(4)) - set(moves.sections()):
+        return []
+    return [f"section add {max(moves.sections(), default=0) + 1}"]
 
 
 def _leading_to(moves: Moves, stage: int) -> list[str]:
@@ -418,6 +425,9 @@ def arguments_approved(moves: Moves) -> None:
     """G3-Final: the arguments of all sections, looked at together."""
     _open_stage(moves, 3, "G3-Final")
     left = [n for n in moves.sections() if moves.status(3, n) != "done"]
+    if not left and (legal := _unargued(moves)):
+        why = "a section that is to be written has no arguments"
+        raise Refused("the arguments cannot be approved as a whole yet", why=why, legal=legal)
     if left or not moves.sections():
         raise Refused(
             "the arguments cannot be approved as a whole yet",

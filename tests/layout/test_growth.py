@@ -69,10 +69,10 @@ def test_more_anchors_than_may_be_repeated_are_refused() -> None:
 
 
 def test_the_line_of_a_finding_in_millions_of_lines_is_told_in_a_moment() -> None:
-    document = Document.parse(b"a:\n" + b" \n" * 2_000_000 + b"b: 1\n", "yaml")
+    document = Document.parse(b"a:\n" + b" \n" * 1_500_000 + b"b: 1\n", "yaml")
     lines: list[int] = []
     assert seconds(lambda: lines.append(document.line("b"))) < 0.4
-    assert lines == [2_000_002]
+    assert lines == [1_500_002]
 
 
 @given(st.text(alphabet="ab\r\n\x85\u2028"), st.integers(0, 50))

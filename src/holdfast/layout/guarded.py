@@ -25,7 +25,7 @@ from msgspec import Struct
 from holdfast.errors import Damaged
 from holdfast.layout.value import copied
 
-LARGEST = 4 * 1024 * 1024
+LARGEST = 3 * 1024 * 1024
 LONGEST = 16 * 1024 * 1024
 """How many bytes a document, and a log, may have: what somebody edited is read, compared, searched
 for secrets, and written, and whoever types a command then does not wait for more than a second."""

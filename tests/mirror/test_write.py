@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import holdfast
 from holdfast import exchange, files
@@ -495,3 +496,30 @@ def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> N
     project.session.note("next")
     assert not os.path.exists(aside) and project.kinds() == []
     assert b"forgotten" not in project.place.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["craft", "praxis", "orchestrator", "essay"])
+def test_a_file_that_is_gone_comes_back_with_what_others_wrote(make: Make, kind: str) -> None:
+    project = make(kind)
+    place = project.place
+    text, key = place.read_text(), "team: blue  # ours\n" if kind == "essay" else '{"team": "blue",'
+    place.write_text(key + text.removeprefix("" if kind == "essay" else "{"))
+    project.session.note("taken up")
+    place.unlink()
+    project.again().pause()
+    assert place.read_text().startswith(key) and project.session.status()["status"] == "paused"
+    assert "paused" in place.read_text()
+
+
+@pytest.mark.req("S3-146")
+def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
+    project = make("essay")
+    place = project.place
+    text = place.read_text()
+    entry = '\n  - {stage_revisited: 1, impact: "minor", reason: "reworded"}'
+    place.write_text(text.replace("revision_history: []", f"revision_history:{entry}"))
+    project.session.note("taken up")
+    place.unlink()
+    project.again().pause()
+    (entry,) = yaml.safe_load(place.read_text())["revision_history"]
+    assert entry["reason"] == "reworded"

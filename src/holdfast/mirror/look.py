@@ -137,7 +137,7 @@ class Looker:
     def _look(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
         data = self._data(binding, path)
         if data is None:
-            return Look(name, path, None, "", "missing")
+            return Look(name, path, None, "", "missing", [newest] if newest else [])
         log = Log(data) if is_log(name) else None
         digest = log.digest if log else self._digest(binding, name, data)
         if newest is None:

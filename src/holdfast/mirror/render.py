@@ -97,7 +97,7 @@ class Renderer:
         is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
         brief = binding.mirrored != UNKNOWN and is_ours
         looks = [
-            look.behind(self._looker.newest(binding, look)) if look.is_behind else look
+            look.behind(self._looker.newest(binding, look)) if _is_owed(binding, look) else look
             for look in looks
         ]
         where = replace(where, brief=brief)
@@ -276,6 +276,16 @@ class Renderer:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
         exchange.let_go([fd for fd in gone if fd is not None])
+
+
+def _is_owed(binding: Binding, look: Look) -> bool:
+    """Whether a file goes on from our newest rendering, and not from what is there.
+
+    In one that is gone was more than the journal knows: what others wrote, in their order and
+    spelling. What several sessions share is made anew by each of them.
+    """
+    is_gone = look.verdict == "missing" and look.name not in custom(binding.layout).shared
+    return is_gone or look.is_behind
 
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:

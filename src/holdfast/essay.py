@@ -71,6 +71,11 @@ def list_text(home: Holdfast, essays: list[Listed]) -> str:
     return essay.session_list(rows, home.mirror.where(""))
 
 
+def abandoned_for(home: Holdfast, one: Listed) -> int:
+    """For how many days nobody worked on an essay, once that means it was given up; else 0."""
+    return essay.abandoned_for(one.state, home.mirror.where(""))
+
+
 def chosen(home: Holdfast, text: str) -> Listed:
     """The essay that a number of the list, a name, or the beginning of one means."""
     essays = listed(home)

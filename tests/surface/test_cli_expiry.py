@@ -48,3 +48,36 @@ def test_work_is_refused_with_the_way_on(left: Cli) -> None:
 def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:
     cli.start()
     assert "expiry" not in cli.json("status")
+
+
+@pytest.mark.req("S3-127")
+def test_status_says_that_a_session_left_for_a_day_counts_as_paused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    cli.ok("layouts", "add", "essay")
+    assert cli.ok("status").err == ""
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + DAY + DAY // 24)
+    said = "nobody worked on this session for 25 hours: it counts as paused"
+    assert said in cli.ok("status").err
+    cli.ok("note", "back")
+    assert said not in cli.ok("status").err
+
+
+@pytest.mark.req("S3-128")
+@pytest.mark.parametrize("days, is_told", [(6, False), (8, True)])
+def test_the_list_of_essays_and_who_resumes_one_are_warned_after_a_week(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_told: bool
+) -> None:
+    cli.start()
+    cli.ok("layouts", "add", "essay")
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + days * DAY)
+    listed = cli.ok("essay", "list")
+    assert ("for 8 days" in listed.err, "holdfast essay resume" in listed.err) == (is_told,) * 2
+    assert listed.out.startswith("Sessions found:")
+    (row,) = cli.json("essay", "list")["essays"]
+    assert row["abandoned_days"] == (days if is_told else 0)
+    assert ("for 8 days" in cli.ok("essay", "resume", "1").err) == is_told
+    assert "for 8 days" not in cli.ok("essay", "list").err

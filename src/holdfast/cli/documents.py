@@ -8,14 +8,14 @@ from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.cli.brief import resume_arguments, run_resume
 from holdfast.cli.layouts import shown_path
 from holdfast.errors import DAMAGED, NoSession
-from holdfast.text import shorten
+from holdfast.text import plural, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.cli.screen import Screen
-    from holdfast.essay import Faulty
+    from holdfast.essay import Faulty, Listed
     from holdfast.home import Holdfast
     from holdfast.recover import Unusable
 
@@ -145,10 +145,25 @@ def run_essays(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
     essays = hf.essay_list()
     text = essay.list_text(hf, essays)
-    rows = [{"name": e.name, "path": e.folder, "readable": e.state is not None} for e in essays]
+    days = [essay.abandoned_for(hf, one) for one in essays]
+    rows = [
+        {"name": e.name, "path": e.folder, "readable": e.state is not None, "abandoned_days": idle}
+        for e, idle in zip(essays, days, strict=True)
+    ]
     screen.answer({"essays": rows, "text": text})
     screen.block(text)
+    for one, idle in zip(essays, days, strict=True):
+        _tell_abandoned(one, idle, screen)
     screen.hint("go on with one: ", "holdfast essay resume 1" if essays else "")
+
+
+def _tell_abandoned(one: Listed, days: int, screen: Screen) -> None:
+    """Warn of an essay that counts as given up, with what can be done; nothing is decided."""
+    if not days:
+        return
+    screen.aside((f"nobody worked on {one.name} for ", "yellow"), plural(days, "day"))
+    screen.aside("  go on with it: ", (f"holdfast essay resume {one.name}", "cyan"))
+    screen.aside("  clean it up: move its folder away, ", shown_path(one.folder))
 
 
 def _essay_arguments(parser: Parser) -> None:
@@ -158,9 +173,11 @@ def _essay_arguments(parser: Parser) -> None:
 
 
 def run_essay_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    from holdfast.essay import Faulty
+    from holdfast.essay import Faulty, abandoned_for, chosen
     from holdfast.recover import Unusable
 
+    one = chosen(hf, options.which)
+    _tell_abandoned(one, abandoned_for(hf, one), screen)
     try:
         options.chosen = hf.essay_resume(options.which, anyway=options.anyway).id
     except Unusable as error:

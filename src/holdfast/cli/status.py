@@ -47,6 +47,8 @@ def run_status(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     more |= unpushed_values(shown, hf)
     screen.answer({**shown, **more})
     tell_status(shown, hf, screen)
+    if shown["status"] == "active":
+        _tell_paused(idle, screen)
     tell_idle(idle, screen)
     tell_waiting(hf, screen)
 
@@ -74,6 +76,13 @@ def idle_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
         "abandon_hours": idle.limits.abandon_hours or None,
         "choices": [{"what": one.what, "command": one.command} for one in idle.choices],
     }
+
+
+def _tell_paused(idle: dict[str, Any], screen: Screen) -> None:
+    if idle.get("state") == "pause":
+        hours = plural(idle["idle_ms"] // _HOUR, "hour")
+        what = f"nobody worked on this session for {hours}"
+        screen.aside((what, "yellow"), ": it counts as paused")
 
 
 def tell_idle(idle: dict[str, Any], screen: Screen) -> None:

@@ -26,6 +26,7 @@ from holdfast.layout.essay.artifact import (
 from holdfast.layout.essay.form import BACKUP, STAGE_FILES, STATE, TEMPORARY
 from holdfast.layout.essay.recover import Choice, Question, Recovery, ask, ask_about
 from holdfast.layout.essay.show import (
+    abandoned_for,
     expiry,
     pause_message,
     place,
@@ -47,6 +48,7 @@ __all__ = [
     "Essay",
     "Question",
     "Recovery",
+    "abandoned_for",
     "ask",
     "ask_about",
     "begin_at",

@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.layout import Where, stamps
-from holdfast.layout.essay.form import STAGES, at, is_count, sections, unit_status
+from holdfast.layout.essay.form import (
+    STAGES,
+    at,
+    is_count,
+    sections,
+    session_status,
+    unit_status,
+)
 from holdfast.layout.essay.read import section_of, stage_of
 from holdfast.layout.value import mapping, sequence
 
@@ -120,3 +127,13 @@ def expiry(last_activity: int | None, now: int) -> str:
     if idle >= ABANDONED_AFTER:
         return "abandoned-warning"
     return "auto-pause" if idle >= PAUSE_AFTER else "active"
+
+
+def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:
+    """For how many days nobody worked on an open essay, once that means it was given up; else 0."""
+    said = mapping(doc)
+    moment = stamps.read(said.get("last_activity"), where.naive)
+    if moment is None or session_status(said.get("status")) not in ("active", "paused"):
+        return 0
+    is_left = expiry(moment, where.now) == "abandoned-warning"
+    return (where.now - moment) // DAY if is_left else 0

@@ -523,3 +523,15 @@ def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
     project.again().pause()
     (entry,) = yaml.safe_load(place.read_text())["revision_history"]
     assert entry["reason"] == "reworded"
+
+
+@pytest.mark.req("S0-76", "S0-86")
+def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
+    project = make(AI_SESSION)
+    state = project.ai("state.yaml")
+    state.write_text(state.read_text().replace('"sonnet"', '"another"'))
+    project.session.note("taken up")
+    assert "another" in state.read_text()
+    state.unlink()
+    project.session.pause()
+    assert "sonnet" in state.read_text()

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from holdfast import exchange, files
 from holdfast.errors import HoldfastError
-from holdfast.layout import Tree, Where
+from holdfast.layout import ERROR, Tree, Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, Speller, fresh
 from holdfast.layout.facts import Facts
@@ -96,8 +96,9 @@ class Renderer:
         """What the files should be; where logs are as we left them, of those only what is new."""
         is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
         brief = binding.mirrored != UNKNOWN and is_ours
+        looks = self._brought_back(binding, looks, where)
         looks = [
-            look.behind(self._looker.newest(binding, look)) if _is_owed(binding, look) else look
+            look.behind(self._looker.newest(binding, look)) if look.is_behind else look
             for look in looks
         ]
         where = replace(where, brief=brief)
@@ -112,6 +113,22 @@ class Renderer:
         plan = Plan(binding, looks, [c for c in made if c.is_new], facts, told.seq, told.status)
         plan.changes = [change for change in plan.made if change.data != change.look.data]
         return plan
+
+    def _brought_back(self, binding: Binding, looks: list[Look], where: Where) -> list[Look]:
+        """Files that are gone as we wrote them last, unless that was at fault.
+
+        There was more in them than the journal knows: what others wrote, in their order and
+        spelling. What several sessions share is made anew by each of them.
+        """
+        shared = custom(binding.layout).shared
+        gone = [k for k in looks if k.verdict == "missing" and k.known and k.name not in shared]
+        if not gone:
+            return looks
+        back = [k.behind(self._looker.newest(binding, k)) if k in gone else k for k in looks]
+        tree = {look.name: look.value for look in back if look.read is not None}
+        # Which files lie beside is not of their making.
+        found = lens_of(binding.layout).check(tree, replace(where, names=frozenset()))
+        return looks if any(finding.severity == ERROR for finding in found) else back
 
     def _tree(
         self, binding: Binding, looks: Sequence[Look], facts: Facts, where: Where, *, brief: bool
@@ -276,16 +293,6 @@ class Renderer:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
         exchange.let_go([fd for fd in gone if fd is not None])
-
-
-def _is_owed(binding: Binding, look: Look) -> bool:
-    """Whether a file goes on from our newest rendering, and not from what is there.
-
-    In one that is gone was more than the journal knows: what others wrote, in their order and
-    spelling. What several sessions share is made anew by each of them.
-    """
-    is_gone = look.verdict == "missing" and look.name not in custom(binding.layout).shared
-    return is_gone or look.is_behind
 
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:

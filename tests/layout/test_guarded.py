@@ -358,3 +358,8 @@ def test_a_key_that_stands_twice_is_found_beside_one_that_is_spaced_otherwise() 
     rest = json.dumps("x" * guarded._PLACED)
     text = f'{{"a": 1, "a": 2, "b" : 3, "c": {rest}}}'
     assert refusal(text, "json").code == "duplicate-key"
+
+
+@pytest.mark.parametrize("text", ['{"a', '{"a": "b\n', '{"a": "b', '{"a": "\\q"}', "{"])
+def test_what_is_wrong_with_json_is_a_whole_sentence(text: str) -> None:
+    assert not str(refusal(text, "json")).split(" (line")[0].endswith((" at", " starting"))

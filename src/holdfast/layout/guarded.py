@@ -190,6 +190,11 @@ def json_root(text: str, value: Any) -> Node:
     return _json_node(text, _behind_space(text, 0), value, len(text.rstrip(" \t\n\r")))
 
 
+def _said(error: json.JSONDecodeError) -> str:
+    """What is wrong; some of these sentences go on with the place, which is told apart."""
+    return error.msg.removesuffix(" at").removesuffix(" starting")
+
+
 def json_value(text: str) -> Any:
     """The value of a JSON text."""
     if not text.strip(" \t\n\r"):
@@ -203,7 +208,7 @@ def json_value(text: str) -> Any:
     except json.JSONDecodeError as error:
         if _is_deep(text[: error.pos]):
             _Json(text).read()
-        raise _at("json-syntax", error.msg, text, error.pos) from None
+        raise _at("json-syntax", _said(error), text, error.pos) from None
     except (Unreadable, RecursionError):
         # Where it is takes a slower reading, which a long text is not worth.
         if len(text) <= _PLACED or _is_deep(text):
@@ -403,7 +408,7 @@ class _Json:
             value, end = _scanstring(self.text, self.at + 1, True)
         except json.JSONDecodeError as error:
             self.at = error.pos
-            raise self._wrong(error.msg) from None
+            raise self._wrong(_said(error)) from None
         if SURROGATE.search(value):
             raise self._wrong("half of a surrogate pair", "lone-surrogate")
         self.at = end

@@ -39,6 +39,7 @@ ALLOWED = {
     "meanwhile": "",
     "files": "errors clock",
     "exchange": "errors clock files meanwhile sha",
+    "amend": "errors clock exchange files layout.*",
     "mount": "",
     "config": "errors files redact",
     "place": "errors clock files",
@@ -75,7 +76,7 @@ ALLOWED = {
     "chore": "errors files home layout.* sha store.bound",
     "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
     "prove": "errors child clock config files home inputs model.* place sha text verb",
-    "mirror.*": "errors choice clock exchange files journal model.* layout.* mirror.*"
+    "mirror.*": "errors amend choice clock exchange files journal model.* layout.* mirror.*"
     " place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
@@ -96,7 +97,7 @@ ALLOWED = {
     "convert": "errors files found layout.*",
     "contract": "clock files layout.*",
     "live": "errors clock files layout.* process",
-    "cleanup": "errors choice exchange files found home layout.*",
+    "cleanup": "errors amend choice files found home layout.*",
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",

@@ -9,16 +9,16 @@ home that is still open, someone holds its lock, or its files cannot be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found
+from holdfast import files, found
+from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.found import Find
@@ -29,8 +29,6 @@ from holdfast.layout.ai_session.read import INDEX, entry_of
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
-from holdfast.layout.threeway import nearest
-from holdfast.layout.tree import merge
 from holdfast.layout.value import copied
 
 ARCHIVE = ".ai-session-archive"
@@ -38,7 +36,6 @@ ARTIFACTS = "artifacts"
 _DAY = 86_400_000
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_ARTIFACTS = 10_000
-_TRIES = 50
 
 
 class Wanted(Struct, frozen=True):
@@ -216,44 +213,7 @@ def _require_unchanged(one: Find) -> None:
 
 def _mark_completed(path: str, feature: str) -> None:
     """Say in the index that a session is over; what others write there meanwhile stays."""
-    versions = [files.read_bounded(path, _MAX_BYTES, follow=False)]
-    new, beside = _marked(versions[0], feature), ""
-    for _ in range(_TRIES):
-        if new == versions[0]:
-            break
-        aside = exchange.one(path, new, mode=0o644)
-        # Someone's edit is in its place now: what it was read from may go.
-        files.remove(beside)
-        versions, new, beside = [new, *versions], _with_edit(path, aside, new, versions), aside
-        new = _marked(new, feature)
-    else:
-        what = f"{path} is being written by someone else all the time"
-        raise Refused(what, why=f"what was found there last is in {beside}", file=path)
-    files.remove(beside)
-
-
-def _with_edit(path: str, aside: str, new: bytes, versions: Sequence[bytes]) -> bytes:
-    """What was put under a name, with what the exchange displaced if that was someone's edit.
-
-    `versions` are those that the edit may have been made from, the newest first.
-    """
-    try:
-        found = files.read_bounded(aside, _MAX_BYTES, follow=False) if aside else versions[0]
-        if found == versions[0]:
-            return new
-        base = nearest(found, versions) or new
-        edit, (was, ours) = Document.parse(found, "yaml"), map(_said, (base, new))
-        return edit.rewrite(merge(was, edit.value, ours)[0])
-    except HoldfastError:
-        # Whatever it is, it was there and is nobody's to throw away.
-        exchange.put_back(aside, path)
-        if files.read_optional(aside, _MAX_BYTES, follow=False) == new:
-            files.remove(aside)
-        raise
-
-
-def _said(data: bytes) -> Any:
-    return Document.parse(data, "yaml").value
+    amend(path, lambda data: _marked(data, feature))
 
 
 def _marked(data: bytes, feature: str) -> bytes:

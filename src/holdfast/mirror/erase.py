@@ -20,9 +20,9 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast import exchange, files
+from holdfast.amend import amend, amend_lines
 from holdfast.clock import Clock
-from holdfast.errors import Busy, HoldfastError
-from holdfast.layout import tree as trees
+from holdfast.errors import HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, kind_of, parsed, paths_of
@@ -126,62 +126,11 @@ def _unlink(root: str, path: str, known: set[str] | None) -> bool:
     return True
 
 
-Change = Callable[[bytes], bytes]
-
-
-def _change(path: str, change: Change, *, grows: bool = False, tries: int = 20) -> None:
-    """Write what is to become of a file's bytes, whatever they are at that moment; `grows` is
-    whether others add to it, so that their lines go the same way."""
-    if not tries:
-        raise Busy(f"{path} is being written by someone else all the time")
-    old = files.read_bounded(path, most(path), follow=False)
-    made = change(old)
-    aside = exchange.one(path, made, 0o644) if made != old else ""
-    if not aside or _is_settled(path, aside, old, change if grows else None):
-        return
-    if grows:
-        exchange.put_back(aside, path)
-        _is_settled(path, aside, made, bytes)
-        return _change(path, change, grows=True, tries=tries - 1)
-    theirs = files.read_bounded(aside, most(path), follow=False)
-    _change(path, lambda now: change(_merged(path, old, theirs, now)), tries=tries - 1)
-    _is_settled(path, aside, theirs, None)
-
-
-def _merged(path: str, old: bytes, theirs: bytes, now: bytes) -> bytes:
-    """A file with what somebody made of it, who had not seen what it is now."""
-    document = parsed(path, now)
-    sides = (parsed(path, old).value, parsed(path, theirs).value, document.value)
-    return document.rewrite(trees.merge(*sides)[0])
-
-
-def _is_settled(path: str, aside: str, old: bytes, change: Change | None) -> bool:
-    """Whether what was displaced is known, and gone; lines that somebody added to it are added
-    to what is in its place."""
-    while (fd := exchange.forget(aside, old)) is None:
-        now = files.read_bounded(aside, most(path), follow=False)
-        if change is None or not now.startswith(old):
-            return False
-        _add(path, change(now[len(old) :]))
-        old = now
-    try:
-        if change is not None:
-            _add(path, change(exchange.added_later(fd, len(old), Clock())))
-    finally:
-        exchange.let_go([fd])
-    return True
-
-
-def _add(path: str, lines: bytes) -> None:
-    if lines:
-        files.append_lines(path, lines, mode=0o644)
-
-
 def _take_out(binding: Binding, path: str) -> list[str]:
     """Take a session's entry out of a file that several share; the file, if that cannot be."""
     try:
         if os.path.lexists(path):
-            _change(path, lambda data: _without_entry(path, data, binding.native))
+            amend(path, lambda data: _without_entry(path, data, binding.native))
     except HoldfastError:
         return [path]
     return []
@@ -270,7 +219,7 @@ def _took_out(root: str, path: str, known: set[str], words: Sequence[str]) -> bo
 
     try:
         require_inside(root, os.path.dirname(path))
-        _change(path, rest, grows=True)
+        amend_lines(path, rest, most(path))
     except HoldfastError:
         return False
     return True

@@ -1,0 +1,102 @@
+"""Changing a part of a file that other programs write, too, at any moment.
+
+The file gives way to the changed one in one step, and what that displaced is looked at: an edit
+that somebody made meanwhile is merged into what is in its place, lines that were added to a log are
+added there. What cannot be read comes back. Nothing goes that was not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast import exchange, files
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError, Refused
+from holdfast.layout.document import Document
+from holdfast.layout.threeway import nearest
+from holdfast.layout.tree import merge
+
+Change = Callable[[bytes], bytes]
+"""What is to become of a file's bytes; nothing more, once it was done."""
+
+_MAX_BYTES = 16 * 1024 * 1024
+_TRIES = 50
+
+
+def amend(path: str, change: Change) -> None:
+    """Change a file that others write anew."""
+    versions, beside, seen = [_read(path)], "", b""
+    new = change(versions[0])
+    for _ in range(_TRIES):
+        if new == versions[0]:
+            return _forget(beside, seen)
+        aside = exchange.one(path, new, mode=0o644)
+        # Someone's edit is in its place now: what it was read from may go.
+        _forget(beside, seen)
+        made, seen = _with_edit(path, aside, new, versions)
+        versions, new, beside = [new, *versions], change(made), aside
+    raise _never_left_alone(path, why=f"what was found there last is in {beside}")
+
+
+def _with_edit(path: str, aside: str, new: bytes, versions: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """What was put under a name, with what the exchange displaced if that was someone's edit; and
+    what was displaced. `versions` are those that it may have been made from, the newest first."""
+    try:
+        found = _read(aside) if aside else versions[0]
+        if found == versions[0]:
+            return new, found
+        kind, base = path.rpartition(".")[2], nearest(found, versions) or new
+        was, edit, ours = (Document.parse(data, kind) for data in (base, found, new))
+        return edit.rewrite(merge(was.value, edit.value, ours.value)[0]), found
+    except HoldfastError:
+        # Whatever it is, it was there and is nobody's to throw away.
+        exchange.put_back(aside, path)
+        _forget(aside, new)
+        raise
+
+
+def _read(path: str) -> bytes:
+    return files.read_bounded(path, _MAX_BYTES, follow=False)
+
+
+def _forget(aside: str, seen: bytes) -> None:
+    fd = exchange.forget(aside, seen) if aside else None
+    exchange.let_go([] if fd is None else [fd])
+
+
+def amend_lines(path: str, change: Change, most: int) -> None:
+    """Change a log that others add lines to, and their lines in the same way."""
+    for _ in range(_TRIES):
+        old = files.read_bounded(path, most, follow=False)
+        new = change(old)
+        aside = exchange.one(path, new, 0o644) if new != old else ""
+        if not aside or _is_carried_over(path, aside, old, change, most):
+            return
+        exchange.put_back(aside, path)
+        _is_carried_over(path, aside, new, bytes, most)
+    raise _never_left_alone(path)
+
+
+def _is_carried_over(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
+    """Whether what was displaced is known, and gone; lines that somebody added to it are added
+    to what is in its place."""
+    while (fd := exchange.forget(aside, old)) is None:
+        now = files.read_bounded(aside, most, follow=False)
+        if not now.startswith(old):
+            return False
+        _add(path, change(now[len(old) :]))
+        old = now
+    try:
+        _add(path, change(exchange.added_later(fd, len(old), Clock())))
+    finally:
+        exchange.let_go([fd])
+    return True
+
+
+def _add(path: str, lines: bytes) -> None:
+    if lines:
+        files.append_lines(path, lines, mode=0o644)
+
+
+def _never_left_alone(path: str, why: str = "") -> Refused:
+    return Refused(f"{path} is being written by someone else all the time", why=why, file=path)

@@ -82,6 +82,29 @@ def test_prose_goes_on_below_the_end_of_its_lead(home: Path) -> None:
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
 
 
+def test_a_line_is_broken_between_words_on_a_terminal_and_whole_in_a_pipe() -> None:
+    out, pipe = Terminal(), io.StringIO()
+    for stream in (out, pipe):
+        Screen(stream, stream, None).line(("  #7 ", "dim"), "word " * 20, ("end", "green"))
+    first, second = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
+    assert first.startswith("  #7 word") and second == "    word word word word word end"
+    assert len(first) <= 80 and pipe.getvalue().count("\n") == 1
+
+
+def test_what_is_to_be_typed_is_never_broken() -> None:
+    out = Terminal()
+    way = "holdfast section done 1 --map stage-3-section-1-arguments.md"
+    Screen(out, out, None).hint("next: ", f"{way} · holdfast pause --context half-way")
+    lines = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
+    assert lines == [f"  next: {way} ·", "    holdfast pause --context half-way"]
+
+
+def test_a_word_that_fits_no_line_stays_where_it_is() -> None:
+    out = Terminal()
+    Screen(out, out, None).line("kept in ", "x" * 90)
+    assert out.getvalue() == f"kept in {'x' * 90}\n"
+
+
 def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -> None:
     cli.start(NASTY, "--id", "nasty")
     cli.ok("note", NASTY, "--for-next")

@@ -2,8 +2,8 @@
 
 People get lines. A line is made of *parts*: a text, or a text with a style. Each part goes
 through `text.terminal` before it is painted, so nothing that was recorded can move a cursor or
-change a colour; styles become colour on a terminal and vanish elsewhere. On a terminal tables fit
-its width; in a pipe the last column is left whole.
+change a colour; styles become colour on a terminal and vanish elsewhere. On a terminal lines are
+broken between words and tables fit its width; in a pipe lines, and the last column, are left whole.
 
 Programs get JSON: one object on one line, in UTF-8 whatever the locale, with every character
 that a terminal might obey escaped.
@@ -102,9 +102,10 @@ class Screen:
     # -- for people ----------------------------------------------------------------------------
 
     def line(self, *parts: Part) -> None:
-        """One line. Nothing in a JSON answer."""
+        """One line, broken between words where it does not fit. Nothing in a JSON answer."""
         if not self.json:
-            self._write("".join(self._painted(part, self.out) for part in parts) + "\n")
+            for line in _broken(parts, self.columns):
+                self._write("".join(self._painted(part, self.out) for part in line) + "\n")
 
     def done(self, *parts: Part) -> None:
         """A line that only confirms; not shown with --quiet."""
@@ -114,7 +115,9 @@ class Screen:
     def hint(self, lead: str, line: str) -> None:
         """What one might type next. Only on a terminal: a program pays for every word."""
         if line and self.is_terminal:
-            self.done(("  " + lead, "dim"), (self.as_typed(line), "cyan"))
+            first, *others = self.as_typed(line).split(" · ")
+            more = [part for way in others for part in ((" · ", "dim"), (way, "cyan"))]
+            self.done(("  " + lead, "dim"), (first, "cyan"), *more)
 
     def as_typed(self, line: str) -> str:
         """A line to type next, with the options that were typed this time."""
@@ -158,7 +161,8 @@ class Screen:
         """A line beside the answer, on the error stream; the same one once."""
         if not (self.quiet or self.json) and parts not in self._aside:
             self._aside.append(parts)
-            self.complain(*parts)
+            for line in _broken(parts, self.beside):
+                self.complain(*line)
 
     def complain(self, *parts: Part) -> None:
         """A line on the error stream that is always shown."""
@@ -344,6 +348,59 @@ def _escaped(sign: str) -> str:
         return "\ufffd"  # half a character: there is no JSON for it that all readers take
     data = sign.encode("utf-16-be")
     return "".join(f"\\u{data[i] << 8 | data[i + 1]:04x}" for i in range(0, len(data), 2))
+
+
+def _broken(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
+    """The parts of a line, by the lines they make where only so many columns are.
+
+    A word that fits no line stays where it is: the terminal breaks it, and it can still be copied.
+    """
+    if not columns or sum(_width(_text_of(part)) for part in parts) <= columns:
+        return [parts]
+    lines: list[list[tuple[str, str]]] = [[]]
+    indent = used = 0
+    for gap, word in _words(parts):
+        long = sum(_width(text) for text, _ in word)
+        if not used:
+            indent = gap + 2
+        elif used + gap + long > columns >= indent + long:
+            lines.append([])
+            gap, used = indent, 0
+        _join(lines[-1], " " * gap, word)
+        used += gap + long
+    return lines
+
+
+def _join(line: list[tuple[str, str]], gap: str, word: list[tuple[str, str]]) -> None:
+    for text, style in word:
+        if line and line[-1][1] == style:
+            line[-1] = (line[-1][0] + gap + text, style)
+        else:
+            line += [(gap, ""), (text, style)] if gap else [(text, style)]
+        gap = ""
+
+
+def _words(parts: Sequence[Part]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """What must stay together, and how many blanks are before it; a command to type is one word."""
+    gap = 0
+    word: list[tuple[str, str]] = []
+    for part in parts:
+        for i, one in enumerate(_split(_text_of(part), _style_of(part))):
+            if i and word:
+                yield gap, word
+                gap, word = 0, []
+            gap += min(i, 1)
+            word += [(one, _style_of(part))] if one else []
+    if word:
+        yield gap, word
+
+
+def _split(text: str, style: str) -> list[str]:
+    bare = text.strip(" ")
+    if not (bare and (style == "cyan" or bare.startswith("holdfast "))):
+        return text.split(" ")
+    before, _, after = text.partition(bare)
+    return [""] * len(before) + [bare] + [""] * len(after)
 
 
 def _text_of(part: Part) -> str:

@@ -334,7 +334,8 @@ def test_what_travels_is_never_a_copy_of_the_file() -> None:
 def test_the_loss_says_what_travels_beside() -> None:
     loss = carry.convert(RICH, carry.write(RICH, None, example(), HERE), {}, POOR, HERE)[2]
     assert loss.lost == []
-    assert "poor has no field for status: it travels under `holdfast`" in loss.carried
+    assert "poor has no field for began_at: it travels under `holdfast`" in loss.carried
+    assert "poor has a coarser field for status: it travels under `holdfast`" in loss.carried
     assert any("steps.id" in sentence for sentence in loss.carried)
 
 

@@ -644,3 +644,11 @@ def test_a_session_that_a_file_opened_again_is_the_current_one_still(
     assert cli("--json", "status").json["status"] == "active"
     noted = cli("--json", "note", "in time")
     assert (noted.code, noted.json["session"], noted.json["status"]) == (0, id, "active")
+
+
+def test_convert_tells_a_field_that_is_coarser_from_one_that_is_not_there(cli: Cli) -> None:
+    cli.start("Add login", "--layout", "craft")
+    (kept,) = cli.json("layouts")["layouts"]
+    said = " ".join(cli.ok("convert", kept["path"], "--to", "orchestrator").out.split())
+    assert "orchestrator has a coarser field for began_at, updated_at: they travel" in said
+    assert "orchestrator has no field for progress, " in said

@@ -303,9 +303,16 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         screen.done("  ", path)
     for line in made.lost:
         screen.prose(("  lost    ", "red"), line)
-    if made.carried:
-        screen.prose(("  carried ", "dim"), _together(made.carried))
+    for alike in _by_room(made.carried):
+        screen.prose(("  carried ", "dim"), _together(alike))
     return 0
+
+
+def _by_room(carried: list[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for line in carried:
+        groups.setdefault(line.partition(" for ")[0], []).append(line)
+    return list(groups.values())
 
 
 def _together(carried: list[str]) -> str:

@@ -476,8 +476,23 @@ def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
     steps = _same_steps(b, facts, native, wanted)
     carried = [what for what in _differences(native, wanted, steps) if what not in lost]
     return Loss(
-        [f"{b.id} has no field for {what}: it travels under `{EXTRA}`" for what in carried],
+        [
+            f"{b.id} has {_room(native, what)} for {what}: it travels under `{EXTRA}`"
+            for what in carried
+        ],
         [f"{b.id} cannot keep {what}" for what in lost],
+    )
+
+
+def _room(native: dict[str, Any], what: str) -> str:
+    """Whether a layout says nothing of a field, or only less: a time without its milliseconds."""
+    key, _, name = what.partition(".")
+    said = native.get(key)
+    values = [one.get(name) for one in said if isinstance(one, dict)] if name and said else [said]
+    return (
+        "a coarser field"
+        if any(value not in (None, "", [], {}) for value in values)
+        else "no field"
     )
 
 

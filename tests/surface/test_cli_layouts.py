@@ -87,7 +87,7 @@ def test_a_dry_run_of_adopt_does_not_say_that_anything_was_adopted(cli: Cli, pro
 
 def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--layout", "orchestrator")
-    assert f"  its files too: {project / ORCHESTRATOR}\n" in answer.out
+    assert f"  its files too: {ORCHESTRATOR}\n" in answer.out
 
 
 @pytest.mark.parametrize("kind", KINDS)

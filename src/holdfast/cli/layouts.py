@@ -363,7 +363,7 @@ def _binding_values(binding: Binding) -> dict[str, Any]:
 
 def _tell_binding(binding: Binding, screen: Screen) -> None:
     quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
-    screen.line((f"{binding.layout:<13}", "cyan"), binding.place, (quiet, "dim"))
+    screen.line((f"{binding.layout:<13}", "cyan"), shown_path(binding.place), (quiet, "dim"))
     if binding.suspended:
         screen.line("             ", (f"left alone: {binding.suspended}", "yellow"))
 
@@ -371,14 +371,14 @@ def _tell_binding(binding: Binding, screen: Screen) -> None:
 def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     binding = hf.current().layouts_add(options.layout, root=options.root)
     screen.answer({"session": binding.session, **_binding_values(binding)})
-    screen.done(("Kept in ", "green"), binding.place)
+    screen.done(("Kept in ", "green"), shown_path(binding.place))
 
 
 def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     gone = hf.current().layouts_remove(options.layout)
     screen.answer({"removed": [_binding_values(b) for b in gone]})
     for binding in gone:
-        screen.done("No longer written: ", binding.place)
+        screen.done("No longer written: ", shown_path(binding.place))
     if not gone:
         screen.line(f"this session has no files of {options.layout}")
         screen.hint("what it has: ", "holdfast layouts")

@@ -98,11 +98,18 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if before and before != session.id:
         back = (screen.as_typed(f"holdfast use {before}"), "cyan")
         screen.done(("  the one before stays open; to go back: ", "dim"), back)
-    for binding in session.layouts_list() if options.layout else ():
-        when = ", once they can be written" if binding.suspended else " too"
-        screen.done((f"  its files{when}: ", "dim"), binding.place)
+    if options.layout:
+        _tell_files(session, screen)
     tell_outvoted(session, screen)
     screen.hint("next: ", _first_steps(shown))
+
+
+def _tell_files(session: Session, screen: Screen) -> None:
+    from holdfast.cli.layouts import shown_path
+
+    for binding in session.layouts_list():
+        when = ", once they can be written" if binding.suspended else " too"
+        screen.done((f"  its files{when}: ", "dim"), shown_path(binding.place))
 
 
 def _first_steps(shown: dict[str, Any]) -> str:

@@ -106,6 +106,18 @@ def test_json_that_cannot_be_read_is_refused_by_name_and_line(
     assert (error.code, error.line) == (code, line)
 
 
+@pytest.mark.parametrize(
+    "text, form, said",
+    [
+        ('["tab\there"]', "json", "no JSON: invalid control character"),
+        ('["open', "json", "no JSON: unterminated string"),
+        ("a: b: c", "yaml", "no YAML: mapping values are not allowed in this context"),
+    ],
+)
+def test_what_a_parser_says_tells_of_what_it_is(text: str, form: str, said: str) -> None:
+    assert refusal(text, form).message == said
+
+
 YAML = [
     ("", "empty", 1),
     ("# nothing\n\n", "empty", 1),

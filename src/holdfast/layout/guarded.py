@@ -190,9 +190,10 @@ def json_root(text: str, value: Any) -> Node:
     return _json_node(text, _behind_space(text, 0), value, len(text.rstrip(" \t\n\r")))
 
 
-def _said(error: json.JSONDecodeError) -> str:
-    """What is wrong; some of these sentences go on with the place, which is told apart."""
-    return error.msg.removesuffix(" at").removesuffix(" starting")
+def _no_json(error: json.JSONDecodeError) -> str:
+    """What the parser says, as the rest of a sentence that tells what it is about."""
+    said = error.msg.removesuffix(" at").removesuffix(" starting")
+    return f"no JSON: {said[:1].lower()}{said[1:]}"
 
 
 def json_value(text: str) -> Any:
@@ -208,7 +209,7 @@ def json_value(text: str) -> Any:
     except json.JSONDecodeError as error:
         if _is_deep(text[: error.pos]):
             _Json(text).read()
-        raise _at("json-syntax", _said(error), text, error.pos) from None
+        raise _at("json-syntax", _no_json(error), text, error.pos) from None
     except (Unreadable, RecursionError):
         # Where it is takes a slower reading, which a long text is not worth.
         if len(text) <= _PLACED or _is_deep(text):
@@ -408,7 +409,7 @@ class _Json:
             value, end = _scanstring(self.text, self.at + 1, True)
         except json.JSONDecodeError as error:
             self.at = error.pos
-            raise self._wrong(_said(error)) from None
+            raise self._wrong(_no_json(error)) from None
         if SURROGATE.search(value):
             raise self._wrong("half of a surrogate pair", "lone-surrogate")
         self.at = end
@@ -534,7 +535,7 @@ _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 def _yaml_error(error: yaml.MarkedYAMLError) -> Unreadable:
     mark = error.problem_mark or error.context_mark
-    message = error.problem or "not YAML"
+    message = f"no YAML: {error.problem}" if error.problem else "no YAML"
     if mark is None:
         return Unreadable("yaml-syntax", message)
     return Unreadable("yaml-syntax", message, mark.line + 1, mark.column + 1)

@@ -86,6 +86,18 @@ def desk(cli: Cli, usb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Desk(cli, usb, tmp_path, monkeypatch)
 
 
+def test_how_much_else_came_is_told_though_only_some_of_it_is_named(cli: Cli, desk: Desk) -> None:
+    ids = [cli.start(f"Goal {n}", "--id", f"goal-{n}") for n in range(6)]
+    for id in ids:
+        cli.ok("--session", id, "task", "add", "roof", "--id", "roof")
+        cli.ok("--session", id, "task", "done", "roof")
+    cli.ok("push")
+    answer = desk.within("other", "resume", ids[0])
+    assert answer.err.count("also new here: ") == 4
+    assert "also new here: 2 more: holdfast --home " in answer.err and "list --all" in answer.err
+    assert "- roof: (on " in answer.out, "a title that is the id is not said twice"
+
+
 @pytest.mark.req("S2-2", "X2-8")
 def test_resume_alone_takes_up_the_only_session_of_this_project_that_came_from_elsewhere(
     cli: Cli, desk: Desk, project: Path

@@ -218,9 +218,13 @@ def _tell_missed(pulled: Pulled | None, screen: Screen) -> None:
 
 def _tell_new(pulled: Pulled | None, session: Session, hf: Holdfast, screen: Screen) -> None:
     """What else came from other devices just now."""
-    for id in [one for one in (pulled.new if pulled else []) if one != session.id][:_FEW]:
+    others = [one for one in (pulled.new if pulled else []) if one != session.id]
+    for id in others[:_FEW]:
         line = (screen.as_typed(f"holdfast resume {id}"), "cyan")
         screen.aside(("also new here: ", "green"), shorten(hf.goal(id), _GOAL), ": ", line)
+    if more := len(others[_FEW:]):
+        line = (screen.as_typed("holdfast list --all"), "cyan")
+        screen.aside(("also new here: ", "green"), f"{more} more: ", line)
 
 
 def _discrepancies(hf: Holdfast, session: Session) -> list[str]:

@@ -678,15 +678,13 @@ def _proofs(known: Known) -> Iterator[Entry]:
 def _done(known: Known) -> Topic:
     total = known.state.tasks("done")
     rows = known.newest("step", Step) if total else []
-    found = [
-        Entry(s.id, _finished(s), tail=known.doer(s.device)) for s in rows if s.status == "done"
-    ]
+    found = [_finished(s, known.doer(s.device)) for s in rows if s.status == "done"]
     return Topic("done", "Done", found, total)
 
 
-def _finished(step: Step) -> str:
-    outcome = f": {step.outcome}" if step.outcome else ""
-    return f"{_titled(step) or step.id}{outcome}"
+def _finished(step: Step, by: str) -> Entry:
+    told = ": ".join(filter(None, (_titled(step), step.outcome)))
+    return Entry(step.id, told or ("" if by else step.id), tail=by)
 
 
 def _files(known: Known) -> Topic:

@@ -655,6 +655,12 @@ def test_the_sql_is_printed_for_a_schema_and_for_nothing_else(given: list[str], 
     assert done.stdout.startswith(first) if not code else "usage: " in done.stderr
 
 
+def test_whoever_reads_the_first_lines_of_the_sql_gets_no_trace() -> None:
+    line = f"{sys.executable} -m holdfast.store.postgres | true"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 def test_migrations_only_add(place: PostgresPlace) -> None:
     """The digest of each is pinned: one that was released is never changed, only followed."""
     digests = [sha256(script.encode()).hexdigest()[:16] for script in schema.MIGRATIONS]

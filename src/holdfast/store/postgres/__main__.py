@@ -3,6 +3,7 @@
 python -m holdfast.store.postgres [SCHEMA]
 """
 
+import os
 import sys
 
 from holdfast.store.postgres.schema import statements
@@ -12,4 +13,7 @@ if __name__ == "__main__":
     name, *more = sys.argv[1:] or ["holdfast"]
     if more or not SCHEMA.fullmatch(name):
         sys.exit("usage: python -m holdfast.store.postgres [SCHEMA]")
-    print(";\n".join([*statements(name), ""]))  # noqa: T201
+    try:
+        print(";\n".join([*statements(name), ""]), flush=True)  # noqa: T201
+    except BrokenPipeError:  # enough was read
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -186,8 +186,9 @@ def _meant(ring: Ring, who: str) -> Member:
         found = [each for each in ring.members if _is_called(each, who)]
     if len(found) == 1:
         return found[0]
-    why = ", ".join(title(each) for each in found or ring.members) or "it is shared with nobody"
-    what = f"{who} may mean several persons" if found else f"it is not shared with {who}"
+    known = ", ".join(title(each) for each in found or ring.members)
+    why = f"it is shared with {known or 'nobody'}"
+    what = f"{who} may mean several persons" if found else f"it is not shared with {who!r}"
     raise InvalidInput(what, why=why, hint="holdfast share --list", session=ring.session)
 
 

@@ -329,7 +329,7 @@ def test_only_the_owner_shares(world: World, ann: Holdfast) -> None:
         bob.share("login", person_of(carol))
     with pytest.raises(Refused, match="owner"):
         ann.share("login", person_of(ann))
-    with pytest.raises(InvalidInput, match="not shared with carol"):
+    with pytest.raises(InvalidInput, match="not shared with 'carol'"):
         ann.unshare("login", "carol")
 
 

@@ -409,6 +409,11 @@ def test_a_number_that_is_a_password_is_not_kept(cli: Cli) -> None:
     assert "81726354" not in cli.ok("log", "--json").out
 
 
+def test_words_that_are_missing_are_named(cli: Cli) -> None:
+    assert "SESSION and WHO are missing" in cli("unshare").err
+    assert "WHO is missing" in cli("unshare", "login").err
+
+
 # -- words that cannot be meant ----------------------------------------------------------------
 
 

@@ -125,7 +125,9 @@ class Parser(argparse.ArgumentParser):
         if kind == "unrecognized arguments":
             raise self._stray((words.split() or ["''"])[0])
         if kind == "the following arguments are required":
-            message = f"{words} is missing"
+            message = (
+                f"{' and '.join(words.split(', '))} {'are' if ', ' in words else 'is'} missing"
+            )
         if words == "expected one argument":
             message = f"{kind.removeprefix('argument ')} is given without a value"
         raise InvalidInput(message, hint=self._see)

@@ -48,6 +48,9 @@ _ANY = 1 << 62
 _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
+_MOST = {JSON: guarded.LARGEST, YAML: guarded.LARGEST_YAML, JSONL: guarded.LONGEST}
+
+
 class Document:
     """The text of one file and what it says."""
 
@@ -63,8 +66,7 @@ class Document:
     @classmethod
     def parse(cls, data: bytes, kind: str, *, limit: int = 0) -> Document:
         """What some bytes say; `Unreadable` when they cannot be read safely."""
-        most = guarded.LONGEST if kind == JSONL else guarded.LARGEST
-        text = guarded.decode(data, limit or most)
+        text = guarded.decode(data, limit or _MOST[kind])
         if kind == JSON:
             return cls(kind, text, guarded.json_value(text))
         if kind == YAML:

@@ -25,10 +25,11 @@ from msgspec import Struct
 from holdfast.errors import Damaged
 from holdfast.layout.value import copied
 
-LARGEST = 3 * 1024 * 1024
+LARGEST = 5 * 1024 * 1024
+LARGEST_YAML = 3 * 1024 * 1024
 LONGEST = 16 * 1024 * 1024
 """How many bytes a document, and a log, may have: what somebody edited is read, compared, searched
-for secrets, and written, and whoever types a command then does not wait for more than a second."""
+for secrets, and written, and whoever types a command then waits for about a second at most."""
 DEPTH = 64
 NODES = 150_000
 YAML_NODES = 75_000

@@ -25,6 +25,9 @@ ACTS: dict[str, Callable[[Session, int], object]] = {
     "ended": lambda s, n: s.agent_done(f"code-{n - 1}", result="fine"),
     "decision": lambda s, n: s.decide(f"Take {n}", because="small"),
     "file": lambda s, n: s.file(f"{s.home.workspace.tree.root}/gone.py", action="deleted"),
+    "error": lambda s, n: s.error(f"broken {n}"),
+    "resumed": lambda s, n: s.resume(),
+    "paused": lambda s, n: (s.pause(), s.resume()),
     "measured": lambda s, n: s.attr("weather", str(n)),
 }
 

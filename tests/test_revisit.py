@@ -170,11 +170,18 @@ def test_a_completed_session_is_reopened(plain: Session) -> None:
     assert plain.status()["status"] == "active" and "session.reopened" in kinds(plain)
 
 
-def test_checkpoints_that_were_passed_must_be_passed_again(plain: Session) -> None:
+@pytest.mark.req("S3-144")
+@pytest.mark.parametrize(
+    ("impact", "later"),
+    [("minor", "passed"), ("moderate", "rolled_back"), ("major", "rolled_back")],
+)
+def test_checkpoints_of_what_is_affected_must_be_passed_again(
+    plain: Session, impact: str, later: str
+) -> None:
     plain.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit_apply("t1", impact=impact)
     rows = {r.name: getattr(r, "verdict", "") for r in plain.state().rows.select("checkpoint")}
-    assert rows == {"t1": "rolled_back", "t2": "rolled_back"}
+    assert rows == {"t1": "rolled_back", "t2": later}
 
 
 def test_a_file_that_others_made_since_is_not_touched(plain: Session, project: Path) -> None:

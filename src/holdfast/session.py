@@ -141,7 +141,9 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             task=task,
             model=model,
         )
-        return self.record(body, key=key)
+        event = self.record(body, key=key)
+        self._tell_of_model(model)
+        return event
 
     def file(
         self,
@@ -209,7 +211,19 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
     def model(self, name: str, *, key: str = "") -> Event:
         """Keep which model works on the session."""
-        return self.attr("model", name, key=key)
+        event = self.attr("model", name, key=key)
+        self._tell_of_model(name)
+        return event
+
+    def _tell_of_model(self, name: str) -> None:
+        """Say so where its files cannot name a model: the contract has a list of its own."""
+        if not name or not self.home.store.local.is_bound(self.id):
+            return
+        from holdfast.layout.ai_session import LAYOUT, refuses
+
+        why = refuses(name)
+        if why and any(one.layout == LAYOUT.id for one in self.home.store.bound.bindings(self.id)):
+            self.home.say(f"its {LAYOUT.id} files keep the last model that they may name: {why}")
 
     def attr(self, name: str, value: str | int | float | bool | None, *, key: str = "") -> Event:
         """Set an attribute of your own."""

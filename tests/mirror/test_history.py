@@ -38,6 +38,17 @@ def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
     assert log.stat().st_ino == inode
 
 
+@pytest.mark.req("S0-76")
+def test_a_model_that_the_contract_does_not_name_is_told_and_the_last_one_kept(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.model("opus")
+    assert project.notices == []
+    project.session.model("gpt-9")
+    project.session.command("swim", model="llama")
+    assert [line.split()[-1] for line in project.notices] == ["'gpt-9'", "'llama'"]
+    assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "opus"
+
+
 UPDATES: dict[str, Callable[[Session], object]] = {
     "note.added": lambda session: session.note("seen"),
     "step.added": lambda session: session.task_add("First", id="t1"),

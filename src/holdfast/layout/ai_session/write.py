@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.layout import WARNING, Finding, Tree, Where, stamps
+from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.log import lacking
 from holdfast.layout.ai_session.read import (
@@ -161,23 +161,6 @@ _SOURCES = {
     LOG: "nothing: it is empty, what it held is lost",
     INDEX: "this session alone; other sessions must be listed again",
 }
-
-
-def unwritten(facts: Facts) -> list[Finding]:
-    """What of the facts this layout has a field for and yet refuses to write."""
-    models = [("model_in_use", facts.model), *(("model", c.model) for c in facts.commands)]
-    refused = dict.fromkeys((key, model) for key, model in models if model and refuses(model))
-    return [
-        Finding(
-            "model-not-kept",
-            WARNING,
-            f"{model!r} is not one of {', '.join(MODELS)}; the last allowed model is kept",
-            STATE if key == "model_in_use" else LOG,
-            key,
-            "S0-76",
-        )
-        for key, model in refused
-    ]
 
 
 def refuses(model: str) -> str:

@@ -182,9 +182,12 @@ class Mirror:
 
         Returns those that were begun anew for that, and those that may still say something.
         """
-        self._look_anew()
-        words = erase.words_of(values)
-        return erase.cleanse(self._desk, session, words, lambda: self.write(session, force=True))
+
+        def write() -> None:
+            self._look_anew()
+            self.write(session, force=True)
+
+        return erase.cleanse(self._desk, session, erase.words_of(values), write)
 
     def _look_anew(self) -> None:
         """What this process remembers of files says what must go: it looks anew."""

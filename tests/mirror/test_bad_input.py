@@ -297,12 +297,13 @@ def test_the_most_that_a_file_may_hold_is_taken_up_in_a_moment(
     path = project.ai("state.yaml") if kind == AI_SESSION else project.place
     is_yaml = path.suffix == ".yaml"
     nodes = guarded.YAML_NODES if is_yaml else guarded.NODES
+    most = guarded.LARGEST_YAML if is_yaml else guarded.LARGEST
     few, line = (
         range(nodes // (9 if is_yaml else 5)),
         "of something long, as logs are, that goes on and on",
     )
     wide = {f"k{n}": {"a": {"b": {"c": n}}} for n in few}
-    long = [f"{n} {line}" for n in range(guarded.LARGEST // len(f"    '12345 {line}',\n"))]
+    long = [f"{n} {line}" for n in range(most // len(f"    '12345 {line}',\n"))]
     more = {"x_notes": wide if grown == "wide" else long}
     text = json.dumps(project.read(path) | more, indent=2)
     if is_yaml:

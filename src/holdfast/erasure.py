@@ -93,21 +93,39 @@ def prepare(home: Holdfast, session: str) -> Callable[[], Forgotten | None]:
     """Before tombstones of other devices are taken: what has to be done when they were.
 
     What they made the journal erase goes from the places around it too; the answer says what
-    could not be looked into. None if nothing was erased.
+    could not be looked into. None if nothing was erased. That it is to be done is kept until it
+    was: after who dies in between nobody takes these tombstones again.
     """
     known = _known(home, session)
     before = [event for event in known.events if not isinstance(event.body, Erased)]
+    if known.events:
+        home.store.remotes.owe(session)
 
     def follow() -> Forgotten | None:
         now = {event.hash: event for event in _events(home, session)}
         gone = [event for event in before if isinstance(now[event.hash].body, Erased)]
-        if not gone:
-            return None
-        if _is_forgotten(home, session):
-            return _sweep(home, session, known, force=False)._replace(events=gone)
-        return _cleanse(home, session, gone, [event.hash for event in gone])
+        done = _follow(home, session, known, gone, gone) if gone else None
+        home.store.remotes.paid(session)
+        return done
 
     return follow
+
+
+def catch_up(home: Holdfast, session: str) -> Forgotten | None:
+    """Do what a process that died left to be done. Which words went is not known any more."""
+    known = _known(home, session)
+    gone = [event for event in known.events if isinstance(event.body, Erased)]
+    done = _follow(home, session, known, gone, ()) if gone else None
+    home.store.remotes.paid(session)
+    return done
+
+
+def _follow(
+    home: Holdfast, session: str, known: _Known, gone: Sequence[Event], said: Sequence[Event]
+) -> Forgotten:
+    if _is_forgotten(home, session):
+        return _sweep(home, session, known, force=False)._replace(events=list(gone))
+    return _cleanse(home, session, said, [event.hash for event in gone])
 
 
 class _Known(NamedTuple):

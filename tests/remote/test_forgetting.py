@@ -149,6 +149,31 @@ def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_en
     assert holding(travellers.folder / "b") == []
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_forgotten_is_gone_also_where_who_took_the_word_of_it_died_at_once(
+    travellers: Travellers,
+    both: tuple[Holdfast, Holdfast],
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,
+) -> None:
+    a, b = both
+    b.backup()
+    a.session("s-1").forget(*() if whole else numbers(a), because="" if whole else "too sweet")
+    travel(a)
+
+    def die(self: object, moved: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.travel.visit._Visit._done", die)
+        with pytest.raises(SystemExit):
+            travel(b)
+    assert holding(travellers.folder / "b") != []
+    travel(b)
+    b.close()
+    assert holding(travellers.folder / "b") == []
+
+
 def test_a_session_that_one_device_forgets_is_gone_everywhere(
     travellers: Travellers, both: tuple[Holdfast, Holdfast]
 ) -> None:

@@ -45,7 +45,8 @@ FOREIGN = "foreign"
 """The word for events under an id of this home that someone else signed; kept so too."""
 _PERSON, _SHARED = "person ", "shared "
 """Begin the keys of what is told of chains, and of sessions."""
-_CIRCLE, _CALLED, _DESKTOP, _HEARSAY = "circle", "called", "desktop", "hearsay "
+_CIRCLE, _CALLED, _DESKTOP = "circle", "called", "desktop"
+_HEARSAY, _OWED = "hearsay ", "owed "
 _WAS = "was "
 """Begins the keys of ids that the store wrote under before."""
 _KEEP_NAMES = """
@@ -300,6 +301,20 @@ class Remotes:
         sql = drop if vouched else put
         if rows:
             self._store.write(lambda connection: connection.executemany(sql, rows))
+
+    def owing(self) -> list[str]:
+        """Sessions around which something is left that others forgot."""
+        found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", _span(_OWED))
+        return [str(key).removeprefix(_OWED) for (key,) in found]
+
+    def owe(self, session: str) -> None:
+        """Keep that what others forgot has to be looked for around a session."""
+        self._keep({_OWED + session: "1"})
+
+    def paid(self, session: str) -> None:
+        """It was looked for."""
+        sql, key = "DELETE FROM meta WHERE key = ?", (_OWED + session,)
+        self._store.write(lambda connection: connection.execute(sql, key))
 
     def circle(self) -> str:
         """The circle of this home, as it was when it last met a remote; "" if it never did."""

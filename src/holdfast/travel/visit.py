@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
+from functools import partial
 from typing import NamedTuple
 
 from holdfast import erasure
@@ -257,6 +258,8 @@ class _Visit:
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
+        for session in self._remotes.owing():
+            self._obey(partial(erasure.catch_up, self._home, session))
         try:
             with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
                 trip = self._trip(remote, me, pool)
@@ -306,10 +309,13 @@ class _Visit:
         if moved in self._under_way:
             self._under_way.remove(moved)
         for act in moved.after:
-            self._home.afterwards(lambda act=act: self._tell_left(act()))  # type: ignore[misc]
+            self._obey(act)
         if moved.down:
             self._home.reflect(moved.session)
         return moved
+
+    def _obey(self, act: Callable[[], object]) -> None:
+        self._home.afterwards(lambda: self._tell_left(act()))
 
     def _tell_left(self, done: object) -> None:
         """What another device forgot and could not be looked for here is named."""

@@ -135,7 +135,7 @@ ALLOWED = {
     "travel.pushing": "derived errors model.* remote.code remote.names store store.remotes"
     " travel.exchange travel.parcels travel.replacing travel.taking",
     "travel.turning": "remote.ring store.remotes travel.exchange travel.taking",
-    "travel.reach": "errors remote remote.careful remote.names store.remotes",
+    "travel.reach": "errors meanwhile remote remote.careful remote.names store.remotes",
     "travel.alone": "errors files home",
     "keychain": "errors files home process remote remote.* store.remotes travel.alone travel.reach",
     "travel.circling": "errors home keychain remote remote.* store.remotes travel.reach"

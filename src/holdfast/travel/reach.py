@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
+from holdfast import meanwhile
 from holdfast.errors import NotThere, Tampered, Unreachable
 from holdfast.remote import FORMAT, Object, Probe, Remote, names, open_remote
 from holdfast.remote.careful import Careful
@@ -129,17 +131,20 @@ class Hasty(Remote):
     def _call(self, act: Callable[[], T], size: int = 0) -> T:
         if self._is_aside:
             raise self._hangs()
-        done = Future[T]()
-        self._under_way[id(done)] = size
-        done.add_done_callback(lambda _: self._ended(id(done)))
+        answer = Future[T]()
+        self._under_way[id(answer)] = size
+        answer.add_done_callback(lambda _: self._ended(id(answer)))
         self._get_on()
-        Thread(target=_settle, args=(done, act), name=f"call {self.address}", daemon=True).start()
-        while not done.done() and (left := self._left()) > 0:
-            wait([done], left)  # another call may get on meanwhile
-        if not done.done():
+        ended = meanwhile.begin(partial(_settle, answer, act))
+        if ended is None:  # no thread can be had: the call itself is worth more than its limit
+            _settle(answer, act)
+        while not answer.done() and (left := self._left()) > 0:
+            if ended is not None:
+                ended.acquire(timeout=left)  # another call may get on meanwhile
+        if not answer.done():
             self._is_aside = True
             raise self._hangs()
-        return done.result()
+        return answer.result()
 
     def _hangs(self) -> Exception:
         return SetAside()

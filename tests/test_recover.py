@@ -97,6 +97,24 @@ def test_bound_files_come_back_from_the_journal(hf: Holdfast, kind: str, harm: s
         assert (kept / "precious").read_text() == "kept"
 
 
+def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(hf: Holdfast) -> None:
+    session = a_session(hf)
+    path = main_file(session, "orchestrator")
+    path.write_bytes(TORN)
+    session.complete()
+    mended = hf.doctor(fix=True)
+    archived = main_file(session, "orchestrator")
+    assert archived.parent.name == "orchestrator-history" and archived.is_file()
+    (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
+    assert mended.done[-2:] == [
+        f"wrote the orchestrator files of session {session.id} anew",
+        f"kept what was there as {kept}",
+    ]
+    archived.write_bytes(TORN)
+    (case,) = session.layouts_restore()
+    assert case.written == [str(archived)]
+
+
 def test_looking_changes_nothing(hf: Holdfast, project: Path) -> None:
     session = a_session(hf)
     main_file(session, "craft").write_bytes(TORN)

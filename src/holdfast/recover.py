@@ -19,6 +19,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -172,15 +173,23 @@ def restore(home: Holdfast, case: Case) -> Case:
         if index is not None:
             # It belongs to all sessions of the folder: ours alone would hide the others.
             files.create(path, index, mode=0o644)
-    for name, path in _paths(binding):
-        if path in {*case.damaged, *case.missing} and not os.path.lexists(path):
+    harmed = {n: path for n, path in _paths(binding) if path in (*case.damaged, *case.missing)}
+    for name, path in harmed.items():
+        if not os.path.lexists(path):
             _put_back(home, binding, name, path)
     said = home.mirror.write(binding.session, force=True)
+    # The main file of a session that is over is in the archive of its layout by now.
+    binding = _renewed(home, binding)
     left = _case_of(home, binding)
     if left is not None:
         raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
-    case.written = [*case.damaged, *case.missing]
+    case.written = [path for name, path in _paths(binding) if name in harmed]
     return case
+
+
+def _renewed(home: Holdfast, binding: Binding) -> Binding:
+    found = home.store.bound.bindings(binding.session)
+    return next((b for b in found if b.number == binding.number), binding)
 
 
 def _put_back(home: Holdfast, binding: Binding, name: str, path: str) -> None:
@@ -264,7 +273,7 @@ def advice(home: Holdfast) -> list[Advice]:
 
 def _advised(home: Holdfast) -> list[Advice]:
     told = [_advice(case) for case in cases(home)]
-    suspended = (b for b in home.store.bound.bindings() if b.suspended)
+    suspended = (b for b in home.mirror.standing() if b.suspended)
     known = {a.file for a in told}
     return [*told, *(_waiting(b) for b in suspended if b.place not in known), *_others(home)]
 
@@ -304,7 +313,8 @@ def _waiting(binding: Binding) -> Advice:
         severity="warning",
         what=f"the {binding.layout} files of session {binding.session} are left alone",
         why=binding.suspended,
-        fix=f"holdfast layouts restore {binding.layout} --session {binding.session}",
+        fix=f"put that right, or let them be: holdfast layouts remove {binding.layout} "
+        f"--session {binding.session}",
         session=binding.session,
         file=binding.place,
     )
@@ -321,11 +331,9 @@ def mend(home: Holdfast) -> list[str]:
 
 
 def _mended(home: Holdfast, case: Case) -> Iterator[str]:
-    try:
+    with suppress(HoldfastError):  # the next look tells it
         restore(home, case)
-    except HoldfastError:
-        return  # the next look tells it
-    yield f"wrote the {case.layout} files of session {case.session} anew"
+        yield f"wrote the {case.layout} files of session {case.session} anew"
     for path in case.kept:
         yield f"kept what was there as {path}"
 

@@ -429,8 +429,8 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         return done
 
     def layouts_list(self) -> list[Binding]:
-        """Where the session's files are kept beside the journal."""
-        return self.home.store.bound.bindings(self.id)
+        """Where the session's files are kept beside the journal, and why some are left alone."""
+        return self.home.mirror.standing(self.id)
 
     # -- the life of the session ---------------------------------------------------------------
 

@@ -38,7 +38,19 @@ def look(home: Holdfast, session: str) -> dict[str, Any]:
     project = rows[0]["project"]
     name = home.store.local.project_name(project) if isinstance(project, int) else ""
     held = home.workspace.distinct(home.workspace.holders(session))
-    return status(rows[0] | _in_files(home, session), name, held, home.clock.now())
+    shown = status(rows[0] | _in_files(home, session), name, held, home.clock.now())
+    return shown | _left_alone(home, session)
+
+
+def _left_alone(home: Holdfast, session: str) -> dict[str, list[dict[str, str]]]:
+    """Where a session's files are neither read nor written for now."""
+    found = home.mirror.standing(session) if home.store.local.is_bound(session) else []
+    told = [
+        {"layout": one.layout, "path": one.place, "why": one.suspended}
+        for one in found
+        if one.suspended
+    ]
+    return {"suspended": told} if told else {}
 
 
 def _in_files(home: Holdfast, session: str) -> dict[str, object]:

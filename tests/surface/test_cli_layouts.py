@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,40 @@ def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> Non
     cli.start("Add login", "--layout", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
     assert cli.ok("note", "hello").err.count("are left alone") == 1
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_files_that_are_left_alone_are_told_to_those_who_only_look(
+    cli: Cli, project: Path, is_torn: bool
+) -> None:
+    cli.start("Add login", "--layout", "orchestrator", "--layout", "craft")
+    path = project / ORCHESTRATOR
+    good = path.read_text()
+    bad = good[:40] if is_torn else good.replace('"schema_version": "1.0"', '"schema_version": "9"')
+    for write_too in (False, True):
+        path.write_text(bad)
+        if write_too:
+            cli.ok("note", "hello")
+        (one,) = cli.json("status")["suspended"]
+        why = "no JSON" if is_torn else "version 9 is not written by us"
+        assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
+        assert f"  files    orchestrator left alone: {one['why']}\n" in cli.ok("status").out
+        assert f"left alone: {one['why']}\n" in cli.ok("layouts").out
+        assert "All is well" not in cli("doctor").out
+        assert path.read_text() == bad
+        path.write_text(good)
+        assert "suspended" not in cli.json("status")
+        assert "left alone" not in cli.ok("layouts").out and "All is well" in cli.ok("doctor").out
+
+
+def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"schema_version": "1.0"', '"schema_version": "9"'))
+    theirs = path.read_text()
+    (advice,) = [a for a in cli.json("doctor")["advice"] if a["code"] == "layout-suspended"]
+    cli.ok(*shlex.split(advice["fix"].rpartition(": holdfast ")[2]))
+    assert "All is well" in cli.ok("doctor").out and path.read_text() == theirs
 
 
 def test_what_was_taken_up_is_counted_in_words(cli: Cli, project: Path) -> None:

@@ -133,6 +133,7 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("began", since(shown["began_at"], now)),
             ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
             ("remote", _unpushed(shown, hf)),
+            ("files", (_left_alone(shown), "yellow")),
         ]
     )
 
@@ -144,6 +145,11 @@ def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
     failed = [one.name for one in hf.remote_list() if one.result == "failed"]
     why = f"; the last sync with {', '.join(failed)} failed: holdfast remote list" if failed else ""
     return f"{plural(count, 'event')} not pushed{why}"
+
+
+def _left_alone(shown: dict[str, Any]) -> str:
+    left = shown.get("suspended", [])
+    return "; ".join(f"{one['layout']} left alone: {one['why']}" for one in left)
 
 
 def _status_words(shown: dict[str, Any]) -> Part:

@@ -102,6 +102,34 @@ class Mirror:
     def bindings(self, session: str = "") -> list[Binding]:
         return self._bound.bindings(session)
 
+    def standing(self, session: str = "") -> list[Binding]:
+        """The bindings of a session, or all, each with why its files are left alone as they are
+        now; changes nothing."""
+        found = self.bindings(session)
+        for binding in found:
+            try:
+                binding.suspended = self._hindrance(binding)
+            except (Suspended, Unreadable) as error:
+                binding.suspended = str(error)
+            except HoldfastError:
+                continue  # nobody can tell now: what was found last is told
+        return found
+
+    def _hindrance(self, binding: Binding) -> str:
+        self._require_calm(binding)
+        for folder in folders_of(binding):
+            require_inside(binding.root, folder)
+        if not self._looker.unchanged(binding):
+            self._looker.looks(binding)
+            return ""
+        # As we left them they are written again, unless it is something else that stands in the
+        # way of what is up to date.
+        return binding.suspended if self._is_up_to_date(binding) else ""
+
+    def _is_up_to_date(self, binding: Binding) -> bool:
+        with self._desk.store.view(binding.session) as view:
+            return binding.mirrored >= view.seq
+
     def bind(
         self, session: str, kind: str, native: str = "", root: str = "", *, found: bool = False
     ) -> Binding:

@@ -111,6 +111,7 @@ class Looker:
         self._desk = desk
         self._bound = desk.bound
         self._read_before: dict[tuple[str, str], Read] = {}
+        self._refused: dict[tuple[str, str], str] = {}
         self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
         self._logs: dict[tuple[int, str], Log] = {}
         self._reached: dict[int, int] = {}
@@ -228,13 +229,27 @@ class Looker:
         if look.data is None:
             return
         kind = kind_of(look.name)
+        if refusal := self._refused.get((kind, look.digest)):
+            raise Suspended(refusal)
         known = self._read_before.pop((kind, look.digest), None)
         if known is None:
-            known = _understood(look.name, look.data)
+            known = self._understood(kind, look)
         if kind != "jsonl" and not isinstance(known.value, dict):
             raise Suspended(f"{look.name} does not hold a session")
         self.keep(kind, look.digest, known)
         look.read = known
+
+    def _understood(self, kind: str, look: Look) -> Read:
+        try:
+            document = parsed(look.name, look.data or b"")
+        except Unreadable as error:
+            # Of several files of a session, only this one has to be looked at.
+            refusal = f"{os.path.basename(look.name)} cannot be used: {error}"
+            if len(self._refused) >= _DOCUMENTS:
+                self._refused.clear()
+            self._refused[kind, look.digest] = refusal
+            raise Suspended(refusal) from error
+        return Read(document, document.said)
 
     def keep(self, kind: str, digest: str, known: Read) -> None:
         while len(self._read_before) >= _DOCUMENTS:
@@ -345,15 +360,6 @@ class Looker:
             log.stamp = stamp
             return log, stamp
         return data, stamp
-
-
-def _understood(name: str, data: bytes) -> Read:
-    try:
-        document = parsed(name, data)
-    except Unreadable as error:
-        # Of several files of a session, only this one has to be looked at.
-        raise Suspended(f"{os.path.basename(name)} cannot be used: {error}") from error
-    return Read(document, document.said)
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:

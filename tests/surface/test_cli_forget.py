@@ -113,6 +113,15 @@ def test_events_go_from_every_file_and_the_rest_stays(busy: Cli, home: Path, pro
     assert holding(home, project) == []
 
 
+def test_events_go_from_the_backup_of_an_essay_too(cli: Cli, home: Path) -> None:
+    cli.ok("start", "a plan", "--layout", "essay")
+    said = cli.json("attr", "essay.style_profile_path", WORD)["seq"]
+    cli.ok("pause")
+    assert len(holding(home / "essays")) == 2
+    cli.ok("forget", str(said), "--yes")
+    assert holding(home) == []
+
+
 def test_a_file_that_others_changed_stays_unless_it_is_asked_for(busy: Cli, project: Path) -> None:
     craft = next((project / ".craft").rglob("*.json"))
     craft.write_text(craft.read_text().replace("a plan", "their plan"))

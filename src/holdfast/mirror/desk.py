@@ -211,7 +211,8 @@ def _parts(folder: str) -> tuple[str, ...]:
 
 
 def kind_of(name: str) -> str:
-    return name.rsplit(".", 1)[-1]
+    """How a file is spelled, by its name or that of its backup."""
+    return name.removesuffix(".bak").rsplit(".", 1)[-1]
 
 
 def parsed(name: str, data: bytes) -> Document:

@@ -552,6 +552,44 @@ def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(hf: Holdf
     refused(session, lambda: session.pushback("light"), "does not allow that now")
 
 
+def test_a_session_that_begins_with_the_files_of_an_essay_is_one(hf: Holdfast) -> None:
+    essay = Essay(hf.start("E", layouts=["essay"], pushback="light"))
+    assert essay.file["pushback_level"] == "light" and essay.file["current_stage"] == 1
+    assert {s["status"] for s in essay.file["stages"].values()} == {"not_started"}
+    assert essay.session.status()["next"].endswith("holdfast approve G1")
+    session = essay.written()
+    assert session.approve("G5").summary is not None
+    assert essay.file["status"] == "completed"
+
+
+def test_every_essay_that_begins_with_its_files_is_one_of_its_own(hf: Holdfast) -> None:
+    first, second = (hf.start("E", layouts=["essay"]) for _ in range(2))
+    assert first.id != second.id and not second.taken_up
+
+
+def test_stages_that_a_file_moves_are_those_of_an_essay(hf: Holdfast) -> None:
+    essay = Essay(hf.start("E", layouts=["essay"]))
+    doc = essay.file
+    doc["stages"]["stage_1"]["status"] = "completed"
+    doc |= {"current_stage": 2, "current_stage_name": "essay_structuring"}
+    essay.write(form.STATE, yaml.safe_dump(doc))
+    essay.session.note("taken up")
+    stages = [row for row in essay.session.state().rows.select("step") if isinstance(row, Step)]
+    assert [(row.unit, row.status) for row in stages[:2]] == [
+        ("stage", "done"),
+        ("stage", "pending"),
+    ]
+    assert [row.title for row in stages] == [stage.title for stage in form.STAGES.values()]
+    assert essay.session.status()["next"].endswith("holdfast approve G2")
+
+
+@pytest.mark.req("S3-6", "S3-7")
+def test_whose_style_it_is_can_be_said(essay: Essay) -> None:
+    for field in ("style_profile_path", "samples_dir_path"):
+        essay.session.attr(f"essay.{field}", f"/mine/{field}")
+        assert essay.file[field] == f"/mine/{field}"
+
+
 # -- durable, once, together -------------------------------------------------------------------
 
 

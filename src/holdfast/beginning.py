@@ -49,6 +49,7 @@ def begin(
         raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
     origin = home.session(from_session).id if from_session else ""
     plan, blobs = _plan(home, workflow, target) if workflow else ((), ())
+    plan = plan or _stages(layouts)
     plan = [*plan, *_pushback(plan, pushback)]
     body = _started(home, goal, mode, origin)
     begun = Session(home, session)
@@ -133,6 +134,19 @@ def _target(home: Holdfast, target: str) -> str:
     return inside
 
 
+def _stages(layouts: Sequence[str]) -> Sequence[Body]:
+    """What begins an essay that has its files, but no plan: the stages that these always have."""
+    from holdfast.layout.essay import form
+    from holdfast.model.event import StepAdded
+
+    if not any(chosen.partition(":")[0] == form.ID for chosen in layouts):
+        return []
+    return [
+        StepAdded(step=form.stage_id(number), title=stage.title, unit="stage")
+        for number, stage in form.STAGES.items()
+    ]
+
+
 def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
     from holdfast.choice import PUSHBACK
     from holdfast.model.essay_move import WORKFLOW, name_of
@@ -142,7 +156,8 @@ def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
         return []
     if level not in PUSHBACK:
         raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
-    if not plan or getattr(plan[0], "workflow", "") != WORKFLOW:
+    # What begins without the plan of a workflow, but with steps, are the stages of an essay.
+    if not plan or getattr(plan[0], "workflow", WORKFLOW) != WORKFLOW:
         raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
     return [AttributeSet(key=name_of("pushback_level"), value=level)]
 

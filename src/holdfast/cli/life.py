@@ -113,11 +113,11 @@ def _tell_files(session: Session, screen: Screen) -> None:
 
 
 def _first_steps(shown: dict[str, Any]) -> str:
+    if shown["next"].endswith("holdfast approve G1"):
+        return "write stage-1-thesis.md, then: holdfast approve G1 · holdfast pushback light"
     if not shown["phase"]:
         return 'holdfast task add "…" · holdfast note "…" · holdfast brief'
     number = shown["phase"]["current"]
-    if shown["workflow"] == "essay":
-        return "write stage-1-thesis.md, then: holdfast approve G1 · holdfast pushback light"
     return f"holdfast phase gate {number} · holdfast phase done {number} · holdfast brief"
 
 

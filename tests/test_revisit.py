@@ -433,6 +433,41 @@ def test_an_edit_of_the_file_that_a_chore_writes_into_is_taken_up_all_the_same(
     assert "foreign.edited" in kinds(session)
 
 
+def test_a_revisit_that_a_file_tells_of_is_not_the_one_that_is_taken_back(
+    essay: tuple[Session, Path],
+) -> None:
+    session, folder = essay
+    session.revisit_apply("1", impact="minor")
+    _tell_revisit(folder, "theirs")
+    session.note("taken up")
+    assert [kind for kind in kinds(session) if kind == "step.revisited"] == ["step.revisited"] * 2
+    with pytest.raises(Refused, match="work went on") as error:
+        session.revisit_undo()
+    assert error.value.why.endswith("step.revisited speaks of stage-1")
+    session.undo(error.value.hint.rpartition(" ")[2])
+    session.revisit_undo()
+    assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["theirs"]
+
+
+def test_where_only_files_tell_of_revisits_there_is_none_to_take_back(
+    essay: tuple[Session, Path],
+) -> None:
+    session, folder = essay
+    _tell_revisit(folder, "theirs")
+    with pytest.raises(Refused, match="nothing was revisited"):
+        session.revisit_undo()
+    assert "step.revisited" in kinds(session)
+
+
+def _tell_revisit(folder: Path, reason: str) -> None:
+    """What another program writes when somebody went back to the thesis."""
+    path = folder / "session-state.yaml"
+    doc = state_of(folder)
+    entry = {"stage_revisited": 1, "impact": "minor", "reason": reason}
+    doc["revision_history"].append(entry | {"timestamp": "2023-11-14T22:00:00Z"})
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+
+
 def test_a_secret_in_the_reason_reaches_no_file(essay: tuple[Session, Path]) -> None:
     session, folder = essay
     secret = "ghp_" + "a1B2" * 9
@@ -448,8 +483,8 @@ def test_chores_are_plain_data(
     monkeypatch.setattr("holdfast.chore.finish", lambda home, session: None)
     session.revisit_apply("1", impact="major")
     chores = [json.loads(what) for _, what in session.home.store.local.chores(session.id)]
-    assert {chore["op"] for chore in chores} == {"move", "log"}
-    assert all(os.path.isabs(chore.get("to") or chore["file"]) for chore in chores)
+    assert {chore["op"] for chore in chores} == {"move"}
+    assert all(os.path.isabs(chore["to"]) for chore in chores)
 
 
 # -- the outputs of a plan ---------------------------------------------------------------------

@@ -6,7 +6,7 @@ be done twice and changes nothing the second time; and it never touches a file t
 was when the chore was decided.
 
     move, write, remove    a file becomes a version, or gets its name back
-    log, unlog             an entry in the revision history of an essay
+    unlog                  an entry goes from the revision history of an essay
     line                   a line of one of an essay's logs
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from holdfast import files
 from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
-from holdfast.layout import essay, stamps, value
+from holdfast.layout import stamps, value
 from holdfast.layout.document import Document
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
@@ -91,14 +91,6 @@ def _digest(path: str) -> str:
     return "" if data is None else digest_of(data)
 
 
-def _do_log(home: Holdfast, chore: dict[str, Any]) -> None:
-    def add(doc: dict[str, Any]) -> dict[str, Any]:
-        told = (chore["stage"], chore["impact"], chore["reason"], chore["archived"], chore["at"])
-        return doc if _entries(doc, chore) else essay.revised(doc, *told)
-
-    _edit(home, chore["file"], add)
-
-
 def _do_unlog(home: Holdfast, chore: dict[str, Any]) -> None:
     def take_out(doc: dict[str, Any]) -> dict[str, Any]:
         ours = _entries(doc, chore)
@@ -151,7 +143,6 @@ _DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
     "move": _do_move,
     "write": _do_write,
     "remove": _do_remove,
-    "log": _do_log,
     "unlog": _do_unlog,
     "line": _do_line,
 }

@@ -208,7 +208,7 @@ class _Known:
 
     # -- events --------------------------------------------------------------------------------
 
-    def moves(self, found: Assessment, because: str) -> list[Body]:
+    def moves(self, found: Assessment, because: str, gone: Sequence[Kept]) -> list[Body]:
         row = self.step(found.step)
         parent = self._state.step(row.parent) if row.parent else None
         above = [parent.id] if parent is not None and parent.status == "done" else []
@@ -216,7 +216,12 @@ class _Known:
         again = [row.id, *reset, *(review if found.impact == "moderate" else [])]
         why = f"revisit of {row.id}: {because}"[:1000]
         return [
-            ev.StepRevisited(step=row.id, because=because, impact=found.impact),
+            ev.StepRevisited(
+                step=row.id,
+                because=because,
+                impact=found.impact,
+                archived=[os.path.basename(one.target) for one in gone],
+            ),
             *(ev.CheckpointRolledBack(step=s, because=why) for s in self._passed(again)),
             *(ev.StepNeedsReview(step=step, because=why) for step in review),
             *(ev.StepReset(step=step, because=why) for step in reset),
@@ -280,7 +285,7 @@ def apply(
         known = _Known(session, home.journal.state(view))
         old, gone = known.changed(found.assessment), known.archived(found.assessment)
         fresh = known.fresh(found.assessment)
-        bodies = known.moves(found.assessment, reason)
+        bodies = known.moves(found.assessment, reason, gone)
         bodies[1:1] = [
             *(_versioned(one) for one in (*old, *gone)),
             *(_saved(home, path, data) for path, data in fresh),
@@ -290,7 +295,6 @@ def apply(
     chores = [
         *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
         *(_move(one.full, one.target, one.digest) for one in gone),
-        *_log(known.essay, found.assessment, reason, [one.target for one in gone], at),
     ]
     name = key or new_id(home.clock)
     session.record(
@@ -338,18 +342,6 @@ def _move(path: str, target: str, digest: str) -> dict[str, Any]:
     return {"op": "move", "from": path, "to": target, "digest": digest}
 
 
-def _log(
-    bound: Binding | None, found: Assessment, reason: str, archived: Sequence[str], at: int
-) -> list[dict[str, Any]]:
-    """The entry in the revision history of an essay."""
-    where = form.place_of(found.step) if bound else None
-    if bound is None or where is None:
-        return []
-    names = [os.path.basename(path) for path in archived]
-    entry = {"stage": where[0], "impact": found.impact, "reason": reason, "archived": names}
-    return [{"op": "log", "file": bound.place, "at": at, **entry}]
-
-
 # -- undoing -----------------------------------------------------------------------------------
 
 
@@ -394,7 +386,8 @@ def _last(session: Recorder) -> tuple[Event, list[Event]]:
         events = in_order(session.home.journal.events(view))
     gone = retracted(events)
     standing = [event for event in events if event.id not in gone]
-    found = [event for event in standing if isinstance(event.body, ev.StepRevisited)]
+    # Whoever told one in a file moved the files too.
+    found = [event for event in standing if _is_revisit(event.body) and not event.is_read]
     if not found:
         raise Refused("nothing was revisited", hint="holdfast revisit STEP")
     base = found[-1].id.partition("-")[0]

@@ -277,7 +277,7 @@ def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
     ]
     others = [event for event in events if event not in taken and event.id not in gone]
     for event in taken:
-        check_undo(event.kind)
+        check_undo(event.kind, is_read=event.is_read)
         if isinstance(event.body, StepAdded):
             check_undo_of_task(event.body.step, others)
     return taken

@@ -27,6 +27,7 @@ from holdfast.layout.facts import (
     Facts,
     FileFact,
     NoteFact,
+    RevisitFact,
     StepFact,
 )
 
@@ -207,6 +208,16 @@ PARTS: dict[str, tuple[type[Struct], dict[str, dict[str, Any]]]] = {
             "at": {},
         },
     ),
+    "revisits": (
+        RevisitFact,
+        {
+            "step": {},
+            "because": {"because": "another thesis"},
+            "impact": {"impact": "major"},
+            "archived": {"archived": ["stage-2-outline.v1.md"]},
+            "at": {},
+        },
+    ),
     "notes": (NoteFact, {"text": {}, "at": {}}),
 }
 LEAST: dict[str, dict[str, Any]] = {
@@ -217,6 +228,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "errors": {"message": "no network", "at": T[2]},
     "checkpoints": {"step": "phase-0", "verdict": "passed", "at": T[2]},
     "claims": {"text": "The sky is blue", "at": T[2]},
+    "revisits": {"step": "stage-1", "at": T[2]},
     "notes": {"text": "remember", "at": T[2]},
 }
 SURROUNDED: dict[str, dict[str, Any]] = {

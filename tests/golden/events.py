@@ -262,6 +262,7 @@ GROWN: list[Body] = [
     ev.SessionAborted(git_branch="main", git_commit="8c5ff0f"),
     ev.SessionAbandoned(git_branch="main", git_commit="8c5ff0f"),
     ev.PlanSet(workflow="essay", unit="stage"),
+    ev.StepRevisited(step="p1", archived=["stage-2-outline.v1.md"]),
     ev.CheckpointPassed(step="p1", blob=_D, size=20_000),
     ev.CheckpointFailed(step="p1", blob=_D, size=20_000),
     ev.CheckpointOverridden(step="p1", blob=_D, size=20_000),

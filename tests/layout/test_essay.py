@@ -17,7 +17,7 @@ from holdfast.layout import ERROR, INFO, WARNING, Finding, Layout, Tree, Where, 
 from holdfast.layout import stamps as clock
 from holdfast.layout.essay import LAYOUT, artifact, form, recover
 from holdfast.layout.essay.write import defer_reason
-from holdfast.layout.facts import SESSION, UNIT, ClaimFact, Facts, StepFact
+from holdfast.layout.facts import SESSION, UNIT, ClaimFact, Facts, RevisitFact, StepFact
 from tests.conformance import marked
 from tests.layout.scribe import values as junk
 
@@ -759,8 +759,10 @@ def test_a_reason_becomes_the_nearest_of_the_documents_words(reason: str, word: 
 
 
 @pytest.mark.req("S3-63", "S3-64", "S3-65", "S3-66", "S3-67", "S3-68")
-def test_revisions_are_added_and_never_touched_by_facts() -> None:
-    doc = essay.revised(session(), 2, "major", "turned around", ["stage-4-draft.v1.md"], NOW)
+def test_revisits_are_added_to_the_revision_history_and_never_taken_out() -> None:
+    told = RevisitFact("stage-2", "turned around", "major", ["stage-4-draft.v1.md"], NOW + 7)
+    elsewhere = RevisitFact("phase-2", "no stage of an essay")
+    doc = put(session(), Facts(revisits=[told, elsewhere]))
     assert doc["revision_history"] == [
         *session()["revision_history"],
         {
@@ -771,7 +773,10 @@ def test_revisions_are_added_and_never_touched_by_facts() -> None:
             "timestamp": "2026-02-14T19:30:22Z",
         },
     ]
-    assert put(doc, Facts(status="paused"))["revision_history"] == doc["revision_history"]
+    assert get(doc).revisits[1] == replace(told, at=NOW)
+    again = Facts(status="paused", revisits=[told, *get(session()).revisits])
+    for facts in (again, Facts(status="paused")):
+        assert put(doc, facts)["revision_history"] == doc["revision_history"]
     where = replace(HERE, names=NAMES | {"stage-4-draft.v1.md"})
     assert check(doc, where, strict=True) == []
 

@@ -525,6 +525,61 @@ def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
     assert entry["reason"] == "reworded"
 
 
+@pytest.mark.req("S3-146")
+def test_revisions_that_others_logged_are_known_on_another_device(
+    make: Make, tmp_path: Path
+) -> None:
+    project = make("essay")
+    secret = "ghp_" + "a1B2" * 9
+    project.edit(lambda doc: doc["revision_history"].extend(_revisions(secret)))
+    written = project.place.read_bytes()
+    project.session.note("taken up")
+    assert project.read()["revision_history"] == _revisions(secret), "the file is theirs"
+    pack = str(tmp_path / "all.hfpack")
+    project.session.export(pack)
+    with project.opened("elsewhere", cwd=tmp_path) as elsewhere:
+        elsewhere.import_(pack)
+        session = elsewhere.session(project.session.id)
+        place = Path(session.layouts_add("essay").place)
+        found = yaml.safe_load(place.read_text())["revision_history"]
+    assert secret in written.decode() and secret not in str(found)
+    assert [(e["stage_revisited"], e["impact"], e["downstream_archived"]) for e in found] == [
+        (2, "major", ["stage-4-draft.v1.md"]),
+        (1, "", []),
+    ]
+    assert found[0]["timestamp"] == "2026-02-14T17:30:22Z"
+
+
+def _revisions(secret: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "stage_revisited": 2,
+            "impact": "major",
+            "reason": f"turned around with {secret}",
+            "downstream_archived": ["stage-4-draft.v1.md"],
+            "timestamp": "2026-02-14T19:30:22+02:00",
+            "who": "somebody",
+        },
+        {"stage_revisited": 1, "impact": "huge", "reason": "undated"},
+    ]
+
+
+@pytest.mark.parametrize("key, value", [("impact", "minor"), ("reason", "other words")])
+def test_a_revision_that_is_told_in_other_words_did_not_happen_again(
+    make: Make, key: str, value: str
+) -> None:
+    project = make("essay")
+    project.edit(lambda doc: doc["revision_history"].extend(_revisions("nothing")))
+    project.session.note("taken up")
+    project.edit(lambda doc: doc["revision_history"][0].update({key: value}))
+    project.session.pause()
+    assert project.kinds().count("step.revisited") == 2
+    assert project.read()["revision_history"] == [
+        _revisions("nothing")[0] | {key: value},
+        _revisions("nothing")[1],
+    ]
+
+
 @pytest.mark.req("S0-76", "S0-86")
 def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
     project = make(AI_SESSION)

@@ -49,6 +49,7 @@ CUSTOMS: dict[str, Custom] = {
     "craft": Custom(logs=("files_modified",), travels=True),
     "essay": Custom(
         backup=".bak",
+        logs=("revision_history",),
         line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),
         own_folder="session_dir",
         sees_names=True,

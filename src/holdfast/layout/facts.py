@@ -139,6 +139,16 @@ class ClaimFact(Struct, omit_defaults=True):
     at: int | None = None
 
 
+class RevisitFact(Struct, omit_defaults=True):
+    """That somebody went back to a step; `archived` are the files that became versions by it."""
+
+    step: str
+    because: str = ""
+    impact: str = ""
+    archived: list[str] = []
+    at: int | None = None
+
+
 class NoteFact(Struct, omit_defaults=True):
     text: str
     at: int | None = None
@@ -191,6 +201,7 @@ class Facts(Struct, omit_defaults=True):
     errors: list[ErrorFact] = []
     checkpoints: list[CheckpointFact] = []
     claims: list[ClaimFact] = []
+    revisits: list[RevisitFact] = []
     notes: list[NoteFact] = []
     artifacts: list[str] = []
     tokens: int | None = None
@@ -245,3 +256,22 @@ def paired(old: Sequence[Any], new: Sequence[Any], keys: Sequence[Key]) -> dict[
             if known is not None and free[known]:
                 pairs[at] = free[known].popleft()
     return pairs
+
+
+def new_revisits(known: Sequence[RevisitFact], told: Sequence[RevisitFact]) -> list[RevisitFact]:
+    """Those that are not known yet. A revisit is known by its reason and its time, else by either:
+    of one that is told in other words, or at another time, nobody said that it happened again."""
+    pairs = paired(
+        known,
+        told,
+        [
+            lambda revisit, _: (revisit.step, revisit.because, _second(revisit)),
+            lambda revisit, _: (revisit.step, revisit.because),
+            lambda revisit, _: (revisit.step, _second(revisit)),
+        ],
+    )
+    return [revisit for place, revisit in enumerate(told) if place not in pairs]
+
+
+def _second(revisit: RevisitFact) -> int | None:
+    return None if revisit.at is None else revisit.at // 1000

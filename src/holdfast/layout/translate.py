@@ -32,13 +32,16 @@ from holdfast.layout.facts import (
     Facts,
     FileFact,
     NoteFact,
+    RevisitFact,
     Scalar,
     StepFact,
     UpdateFact,
+    new_revisits,
 )
 from holdfast.model import event as ev
 from holdfast.model import state as st
 from holdfast.model.event import Body, Event
+from holdfast.model.merge import in_order, retracted
 from holdfast.sha import digest_of
 from holdfast.text import short_name
 
@@ -61,7 +64,8 @@ class Move(Struct, frozen=True):
 
 
 def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
-    """What a session's state says; file changes, commands and notes come from its events."""
+    """What a session's state says; file changes, commands, revisits and notes come from its
+    events."""
     core = state.core
     attributes = {row.key: row.value for row in _rows(state, "attribute", st.Attribute)}
     facts = Facts(
@@ -168,8 +172,10 @@ def _told_by(core: st.Core) -> dict[str, Any]:
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:
-    """Add what only events tell: each change of a file, each command, each note; and of all that
-    is no command, that it was."""
+    """Add what only events tell: each change of a file, each command, revisit and note; and of
+    all that is no command, that it was."""
+    events = list(events)
+    gone = retracted(in_order(events)) if any(map(_is_retraction, events)) else ()
     for event in events:
         body, at = event.body, event.head.at
         if not isinstance(body, ev.CommandRan | ev.EvidenceObserved):
@@ -182,8 +188,14 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
             facts.commands.append(_observed_fact(body, at))
         elif isinstance(body, ev.NoteAdded):
             facts.notes.append(NoteFact(body.text, at))
+        elif isinstance(body, ev.StepRevisited) and event.id not in gone:
+            facts.revisits.append(_revisit_fact(body, at))
         elif isinstance(body, ev.SessionResumed):
             facts.resumed_at = at
+
+
+def _is_retraction(event: Event) -> bool:
+    return isinstance(event.body, ev.EventRetracted)
 
 
 def _rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
@@ -304,6 +316,10 @@ def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
     return FileFact(
         body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
     )
+
+
+def _revisit_fact(body: ev.StepRevisited, at: int) -> RevisitFact:
+    return RevisitFact(body.step, body.because, body.impact, list(body.archived), at)
 
 
 def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
@@ -719,6 +735,11 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(raised, e.at)
     for n in _new_of(base.notes, new.notes):
         yield Move(ev.NoteAdded(text=n.text), n.at)
+    for r in new_revisits(base.revisits, new.revisits):
+        gone = ev.StepRevisited(
+            step=r.step, because=r.because, impact=r.impact, archived=r.archived
+        )
+        yield Move(gone, r.at)
 
 
 def _claimed(base: Facts, new: Facts) -> Iterator[Move]:

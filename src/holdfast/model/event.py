@@ -253,9 +253,12 @@ class StepNeedsReview(Body, frozen=True):
 
 
 class StepRevisited(Body, frozen=True):
+    """`archived` are the files of later steps that became versions, by their new names."""
+
     step: str
     because: str = ""
     impact: str = ""
+    archived: list[str] = []
 
 
 class StepReset(Body, frozen=True):
@@ -602,6 +605,11 @@ class Event(Struct, frozen=True, gc=False):
     @property
     def id(self) -> str:
         return self.head.id
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it was read in a layout's file, where somebody else told it."""
+        return self.head.actor.startswith("file:")
 
     @property
     def address(self) -> str:

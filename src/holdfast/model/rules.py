@@ -383,8 +383,8 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
     return [body]
 
 
-def check_undo(kind: str) -> None:
-    """Refuse to undo what a session cannot be without."""
+def check_undo(kind: str, *, is_read: bool = False) -> None:
+    """Refuse to undo what a session cannot be without; `is_read` is whether a file told it."""
     if kind == "session.aborted":
         hint = f"holdfast {_BEGIN} --from SESSION"
         raise Refused("an aborted session stays aborted", hint=hint)
@@ -393,7 +393,7 @@ def check_undo(kind: str) -> None:
         raise Refused("forgetting cannot be undone", why=why)
     if kind in KEPT:
         raise Refused("this cannot be undone", why="without it there is no session")
-    if kind == "step.revisited":
+    if kind == "step.revisited" and not is_read:
         hint = "holdfast revisit --undo"
         raise Refused("a revisit is not taken back like this", why="it moved files too", hint=hint)
 

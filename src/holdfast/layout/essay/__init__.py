@@ -33,7 +33,6 @@ from holdfast.layout.essay.show import (
     resume_summary,
     session_list,
 )
-from holdfast.layout.essay.write import revised
 from holdfast.layout.facts import Facts
 from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
@@ -60,7 +59,6 @@ __all__ = [
     "place",
     "recovery",
     "resume_summary",
-    "revised",
     "section_in",
     "session_list",
     "version_name",

@@ -2,7 +2,7 @@
 
 The four stages are steps, and so are the sections of stages 3 and 4; all other single values are
 attributes. Claims come from two logs: one that was put off and later let stand by the user stands
-in both, and is one claim. `revision_history` has no facts: it stays in the file.
+in both, and is one claim.
 
 Paths in the session's folder are read relative to it, so that a folder may be moved.
 """
@@ -16,6 +16,7 @@ from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.essay import artifact
 from holdfast.layout.essay.form import (
     FIELDS,
+    IMPACTS,
     LOGS,
     SECTIONED,
     STAGES,
@@ -34,7 +35,7 @@ from holdfast.layout.essay.form import (
     state_of,
     unit_status,
 )
-from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact
+from holdfast.layout.facts import ClaimFact, Facts, RevisitFact, Scalar, StepFact
 from holdfast.layout.value import mapping, sequence, text
 
 UNKNOWN_RESULT = "unknown"
@@ -51,6 +52,7 @@ def facts(tree: Tree, where: Where) -> Facts:
         position=position(doc),
         steps=[*_steps(doc, where)],
         claims=claims(doc, where),
+        revisits=revisits(doc, where),
         artifacts=artifact.current(where.names),
         attributes=dict(_attributes(doc, where)),
     )
@@ -181,3 +183,24 @@ def _overridden(entry: dict[str, Any], where: Where) -> ClaimFact:
     """Letting a claim stand settles it."""
     at = stamps.read(entry.get("logged_at"), where.naive)
     return ClaimFact(text=entry["claim_text"], resolved=True, at=at)
+
+
+# -- revisits ------------------------------------------------------------------------------------
+
+
+def revisits(doc: dict[str, Any], where: Where) -> list[RevisitFact]:
+    """The entries of the revision history that name a stage."""
+    listed = (mapping(entry) for entry in sequence(doc.get("revision_history")))
+    stages = ((entry, entry.get("stage_revisited")) for entry in listed)
+    return [_revisit(entry, n, where) for entry, n in stages if is_count(n, 1) and n in STAGES]
+
+
+def _revisit(entry: dict[str, Any], stage: int, where: Where) -> RevisitFact:
+    impact = text(entry.get("impact"))
+    return RevisitFact(
+        step=stage_id(stage),
+        because=text(entry.get("reason")),
+        impact=impact if impact in IMPACTS else "",
+        archived=[n for n in sequence(entry.get("downstream_archived")) if isinstance(n, str)],
+        at=stamps.read(entry.get("timestamp"), where.naive),
+    )

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.choice import DEFER_REASONS
 from holdfast.layout import Tree, Where, stamps, words
 from holdfast.layout.essay.form import (
@@ -46,7 +48,7 @@ from holdfast.layout.essay.form import (
     unit_status,
 )
 from holdfast.layout.essay.read import entries, facts, value_of
-from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact
+from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact, new_revisits
 from holdfast.layout.value import copied, mapping, sequence
 
 
@@ -114,6 +116,7 @@ class Edit:
         self._position()
         self._attributes()
         self._claims()
+        self._revisits()
         self._ending()
 
     def part(self, path: str) -> dict[str, Any]:
@@ -349,6 +352,18 @@ class Edit:
         known = (claim.at, self.want.updated_at, self.was.updated_at)
         return next((moment for moment in known if moment is not None), self.where.now)
 
+    # -- revisits ----------------------------------------------------------------------------------
+
+    def _revisits(self) -> None:
+        """Log those that are of this pipeline and not logged yet."""
+        places = ((revisit, place_of(revisit.step)) for revisit in self.want.revisits)
+        ours = [replace(one, step=stage_id(place[0])) for one, place in places if place]
+        for one in new_revisits(self.was.revisits, ours):
+            place = place_of(one.step)
+            stage, at = place and place[0], self.where.now if one.at is None else one.at
+            values = [stage, one.impact, one.because, list(one.archived), stamps.write(at)]
+            self._log("revision_history", values)
+
 
 def defer_reason(reason: str) -> str:
     """The document's word that is nearest to a reason for putting a claim off."""
@@ -366,13 +381,3 @@ def _was_put_off(claim: ClaimFact) -> bool:
     The reason `unknown` is what such a claim gets elsewhere, where every claim has one.
     """
     return not claim.result or claim.reason not in ("", "unknown") or claim.section is not None
-
-
-def revised(
-    doc: dict[str, Any], stage: int, impact: str, reason: str, archived: list[str], moment: int
-) -> dict[str, Any]:
-    """The document with one more entry in its `revision_history`."""
-    values = (stage, impact, reason, list(archived), stamps.write(moment))
-    fields = LOGS["revision_history"]
-    entry = {field.path: value for field, value in zip(fields, values, strict=True)}
-    return {**copied(doc), "revision_history": [*sequence(doc.get("revision_history")), entry]}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -918,6 +918,7 @@ def test_salvage_never_raises(cut: int, tail: bytes) -> None:
     LAYOUT.salvage({NAME: json.dumps(DOCUMENT, indent=2).encode()[:cut] + tail}, HERE)
 
 
+@example(cut=json.dumps(DOCUMENT, indent=2).index("0.4,") + 1, tail=b"")
 @given(st.integers(0, 3000), st.sampled_from((b"", b"\0", b"\0" * 512)))
 def test_salvage_of_a_torn_file_never_invents(cut: int, tail: bytes) -> None:
     data = json.dumps(DOCUMENT, indent=2).encode()[:cut] + tail

@@ -29,7 +29,9 @@ _CLOSER = {"{": "}", "[": "]"}
 _INDENT = re.compile(r'\{[ \t]*\r?\n([ \t]{1,8})"')
 _FIELD = re.compile(
     r'^([ \t]{1,8})"([A-Za-z_]{1,40})"[ \t]*:[ \t]*'
-    r'("[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"|-?[0-9]{1,15}(?:\.[0-9]{1,15})?|true|false|null)'
+    r'("[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"|true|false|null'
+    # A 0 that nothing follows may have been 0.4.
+    r"|-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?=[\s,]))"
     r"[ \t]*,?[ \t]*\r?$",
     re.MULTILINE,
 )

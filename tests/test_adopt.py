@@ -408,6 +408,42 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, 
     return value
 
 
+@pytest.mark.req("S0-27", "S0-30")
+@pytest.mark.parametrize(
+    "ids", [("1", "1", "2", "2", "3"), ("p1", "1", "p2", "1", "2"), ("1", "1", "1", "1", "1")]
+)
+def test_a_plan_whose_ids_stand_for_several_loses_nothing(
+    hf: Holdfast, project: Path, ids: tuple[str, ...]
+) -> None:
+    fill(project, ["ai-session"])
+    plan = (project / STATE).with_name("implementation-plan.yaml")
+    began, ended = "2026-02-14T14:31:00Z", "2026-02-14T14:32:00Z"
+    keys = ("task_id", "description", "status", "started_at", "completed_at")
+    tasks = [
+        dict(zip(keys, values, strict=True))
+        for values in (
+            (ids[1], "Install", "completed", began, ended),
+            (ids[3], "Write", "in_progress", ended, None),
+            (ids[4], "Test", "pending", None, None),
+        )
+    ]
+    phases = [
+        {"phase_id": ids[0], "name": "Prepare", "tasks": tasks[:1]},
+        {"phase_id": ids[2], "name": "Build", "tasks": tasks[1:]},
+    ]
+    plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
+    (one,) = hf.adopt()
+    session = hf.session(one.session)
+    told = {row.title: row.id for row in session.state().rows.select("step")}  # type: ignore[attr-defined]
+    assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
+    session.note("next")
+    assert yaml.safe_load(plan.read_text())["phases"] == phases
+    session.task_done(told["Write"])
+    written = yaml.safe_load(plan.read_text())["phases"]
+    statuses = [[task["status"] for task in phase["tasks"]] for phase in written]
+    assert statuses == [["completed"], ["completed", "pending"]]
+
+
 def adopted_and_written(
     hf: Holdfast, path: Path, change: Callable[[dict[str, Any]], object]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

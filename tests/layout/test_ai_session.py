@@ -355,6 +355,16 @@ def test_a_new_task_has_every_field_in_the_contracts_order() -> None:
     )
 
 
+@pytest.mark.req("S0-28", "S0-31")
+def test_a_phase_stays_done_when_the_task_of_its_name_gets_another() -> None:
+    done = StepFact("Bank", "P1", unit="phase", status="done", started_at=BEGAN, ended_at=NOW)
+    made = LAYOUT.put(None, Facts(native_id=FEATURE, steps=[done]), WHERE)
+    made[PLAN]["phases"][0]["tasks"][0]["description"] = "Find the bank"
+    phase, renamed = get(made).steps
+    assert phase == done
+    assert (renamed.title, renamed.parent, renamed.status) == ("Find the bank", "P1", "done")
+
+
 def _phase(id: str) -> StepFact:
     return StepFact(f"Part {id}", id, unit="phase")
 

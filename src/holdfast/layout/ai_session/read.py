@@ -199,15 +199,36 @@ class Placed(NamedTuple):
 
 
 def walk(plan: Node, where: Where) -> Iterator[Placed]:
-    """The steps of a plan in its order: each phase, then its tasks."""
-    for number, phase in enumerate(sequence(plan.get("phases")), 1):
-        if not isinstance(phase, dict):
-            continue
-        id = phase_id(phase, number)
-        if id != LOOSE:
+    """The steps of a plan in its order: each phase, then its tasks.
+
+    A task whose id stands for another step too is known by its title alone.
+    """
+    phases = list(phases_of(sequence(plan.get("phases"))))
+    taken = {"", *(id for id, _ in phases)}
+    for id, phase in phases:
+        own = "" if id == LOOSE else id
+        if own:
             yield Placed(_phase_fact(phase, id), phase, {})
         for task in _tasks_in(phase):
-            yield Placed(_task_fact(task, "" if id == LOOSE else id, where), task, phase)
+            step = _task_fact(task, "" if id == LOOSE else id, where)
+            if (step.id, step.title) == (own, text(phase.get("name")) or id):
+                own = ""  # it is the phase's own, see `_merged`
+            elif step.id in taken:
+                step.id = ""
+            taken.add(step.id)
+            yield Placed(step, task, phase)
+
+
+def phases_of(listed: list[Any]) -> Iterator[tuple[str, Node]]:
+    """The phases of a list and what each is called; no two by the same id."""
+    taken: set[str] = set()
+    for number, phase in enumerate(listed, 1):
+        if isinstance(phase, dict):
+            id = phase_id(phase, number)
+            while id in taken and id != LOOSE:
+                id = f"{id}-{number}"
+            taken.add(id)
+            yield id, phase
 
 
 def tasks_of(plan: Node) -> Iterator[Node]:
@@ -250,25 +271,29 @@ def _task_fact(task: Node, parent: str, where: Where) -> StepFact:
     )
 
 
-def _merged(steps: list[StepFact]) -> list[StepFact]:
+def _merged(placed: list[Placed]) -> list[StepFact]:
     """The steps, with a phase and the task that only repeats its name as one.
 
-    A phase has no status and no times in the contract; one without tasks says them so.
+    A phase has no status and no times in the contract; one without tasks says them so. They stay
+    the phase's when someone gives that task a name of its own.
     """
-    own = {step.id: step for step in steps if step.parent == step.id}
-    names = {step.id: step.title for step in steps if step.unit == "phase"}
-    own = {id: step for id, step in own.items() if id and names.get(id) == step.title}
-    return (
-        [
-            replace(own[step.id], unit="phase", parent="")
-            if step.unit == "phase" and step.id in own
-            else step
-            for step in steps
-            if step.unit == "phase" or own.get(step.id) is not step
-        ]
-        if own
-        else steps
-    )
+    own = {each.step.parent: each.step for each in placed if _is_own(each)}
+    return [
+        replace(own[step.id], id=step.id, title=step.title, unit="phase", parent="")
+        if step.unit == "phase" and step.id in own
+        else step
+        for step in (each.step for each in placed)
+        if step.unit == "phase" or not step.id or own.get(step.id) is not step
+    ]
+
+
+def _is_own(placed: Placed) -> bool:
+    """Whether a task tells how it stands with its phase."""
+    step = placed.step
+    if step.id:
+        return step.id == step.parent
+    is_named_so = name(placed.node.get("task_id")) == step.parent != ""
+    return is_named_so and len(placed.phase["tasks"]) == 1
 
 
 # --- the log -----------------------------------------------------------------------------------
@@ -324,7 +349,7 @@ def get(tree: Tree, where: Where, steps: list[StepFact] | None = None) -> Facts:
     Whoever knows what `steps` the plan says already need not have it read.
     """
     if steps is None:
-        steps = _merged([placed.step for placed in walk(part(tree, PLAN), where)])
+        steps = _merged(list(walk(part(tree, PLAN), where)))
     current, native_id = current_of(tree), identity(tree)
     began, updated = times_of(tree, native_id, where)
     return Facts(

@@ -288,8 +288,7 @@ def _restamped(old: Any, moment: int | None, where: Where) -> Any:
 
 
 def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
-    current = read.current_of(tree)
-    new = dict(_state_changes(current, was, facts, where))
+    new = dict(_state_changes(tree, was, facts, where))
     if not new and not (_moved(was, facts) and _stray_statuses(tree)):
         return
     state = _file(tree, STATE, was.native_id, lambda: _new_state(was.native_id, facts, where))
@@ -299,11 +298,10 @@ def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
             place["status"] = SESSION_WORDS[ID][facts.status]
 
 
-def _state_changes(
-    current: Node, was: Facts, facts: Facts, where: Where
-) -> Iterator[tuple[str, Any]]:
+def _state_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> Iterator[tuple[str, Any]]:
+    current = read.current_of(tree)
     if facts.position != was.position:
-        task = _active_task(facts)
+        task = _id_in_plan(read.part(tree, PLAN), _active_task(facts), facts, where)
         if task != (was.position or None):
             yield "active_task", task
     if facts.model != was.model and facts.model in MODELS:
@@ -320,6 +318,16 @@ def _active_task(facts: Facts) -> str | None:
     others = {step.id for step in facts.steps} | {agent.id for agent in facts.agents}
     known_other = facts.position in others - tasks
     return None if known_other else facts.position or None
+
+
+def _id_in_plan(plan: Node, task: str | None, facts: Facts, where: Where) -> str | None:
+    """The id that a task has there; it may be known by its title alone (see `read.walk`)."""
+    placed = list(read.walk(plan, where))
+    if not any(each.step.id == task for each in placed):
+        called = {(step.parent, step.title) for step in facts.steps if step.id == task}
+        same = (each for each in placed if (each.step.parent, each.step.title) in called)
+        task = next((read.name(each.node.get("task_id")) for each in same), "") or task
+    return task
 
 
 def _later(facts: Facts, was: Facts) -> bool:
@@ -405,8 +413,7 @@ def _told_by_tasks(steps: list[StepFact], phases: list[Any]) -> list[StepFact]:
     Not while all of them are pending, and not where a file has a status for its phases.
     """
     around = {step.parent for step in steps}
-    numbered = enumerate(map(mapping, phases), 1)
-    told = {read.phase_id(phase, number) for number, phase in numbered if "status" in phase}
+    told = {id for id, phase in read.phases_of(phases) if "status" in phase}
     alone = {s.id for s in steps if s.unit == "phase"} - around - told
     if not any(_has_news(step) for step in steps if step.unit == "phase" and step.id in alone):
         return steps
@@ -480,9 +487,8 @@ class _Shelf:
     def __init__(self, phases: list[Any]) -> None:
         self._phases = phases
         self._known: dict[str, Node] = {}
-        for number, phase in enumerate(phases, 1):
-            if isinstance(phase, dict):
-                self._known.setdefault(read.phase_id(phase, number), phase)
+        for id, phase in read.phases_of(phases):
+            self._known.setdefault(id, phase)
         tasks = (task for phase in phases for task in sequence(mapping(phase).get("tasks")))
         self._taken = {read.name(mapping(task).get("task_id")) for task in tasks}
         self._latest: dict[str, int] = {}
@@ -550,10 +556,10 @@ def _update_task(node: Node, was: StepFact, step: StepFact, where: Where) -> Non
 # --- matching ----------------------------------------------------------------------------------
 
 
-def _by_title(nameless_is_new: bool) -> Key:
+def _by_title(nameless_is_new: bool, *, anywhere: bool = False) -> Key:
     def key(step: StepFact, new: bool) -> Hashable:
         fits = not step.id if new == nameless_is_new else True
-        return (step.unit, step.title) if fits else None
+        return (step.unit, step.title, anywhere or step.parent) if fits else None
 
     return key
 
@@ -564,4 +570,6 @@ _STEP_KEYS: tuple[Key, ...] = (
     lambda step, _: (step.unit, step.id) if step.id else None,
     _by_title(True),
     _by_title(False),
+    _by_title(True, anywhere=True),
+    _by_title(False, anywhere=True),
 )

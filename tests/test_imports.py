@@ -174,7 +174,8 @@ ALLOWED = {
     "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
-    "compat": "errors clock exchange files home layout.* place praxis_workflow store.bound text",
+    "compat": "errors clock exchange files home layout.* orchestrator place praxis_workflow"
+    " store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor phase pipeline"
     " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"

@@ -21,9 +21,9 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from holdfast import exchange, files
+from holdfast import exchange, files, orchestrator
 from holdfast.clock import Clock
-from holdfast.errors import Damaged, HoldfastError, InvalidInput, NoSession, Refused
+from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
 from holdfast.home import open as open_home
 from holdfast.layout import REGISTRY, Where, stamps
@@ -148,11 +148,8 @@ def archive_session(state: State, root: Root = None, *, home: Holdfast | None = 
 
 def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
     """Archived sessions, newest first by file name: `id`, `goal`, `status` and `created`."""
-    folder = os.path.join(_folder(root), form.HISTORY)
-    plain = (path for path in files.entries(folder) if not files.is_odd(path))
-    names = [os.path.basename(path) for path in plain if path.endswith(".json")]
-    shown = sorted(names, reverse=True)[: max(0, limit)]
-    return form.list_history({name: _value(os.path.join(folder, name)) for name in shown}, limit)
+    rows = orchestrator.listed(_folder(root), limit)
+    return [{key: row[key] for key in row if key != "path"} for row in rows]
 
 
 def create_new_session(
@@ -321,13 +318,6 @@ def _bytes(state: State) -> bytes:
         return fresh("json", state)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("the state cannot be written as JSON", why=str(error)) from error
-
-
-def _value(path: str) -> object:
-    try:
-        return Document.parse(files.read_bounded(path, _MAX_BYTES), "json").value
-    except HoldfastError:
-        return None
 
 
 # -- agents in the state -----------------------------------------------------------------------

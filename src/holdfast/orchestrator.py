@@ -24,7 +24,6 @@ from holdfast.layout.orchestrator.rules import ID, VERSION
 from holdfast.recover import Case, Unusable
 from holdfast.session import Session
 
-_DAY = len("2026-01-31")
 NOTHING = "No session to resume"
 NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
 
@@ -114,18 +113,25 @@ def _archive(loaded: Loaded) -> str:
 
 
 def history(home: Holdfast, limit: int = 10) -> list[dict[str, str]]:
-    """A row per archived session, newest first: id, goal, status, created, and its file."""
-    names = sorted(_archived(home), reverse=True)
-    # A name tells the day and no more, so the whole of the last day that is shown is read.
-    days = [name[:_DAY] for name in names[: max(0, limit)]]
-    rows = [_archived_row(home, name) for name in names if days and name[:_DAY] >= days[-1]]
-    rows.sort(key=lambda r: (os.path.basename(r["path"])[:_DAY], r["created"]), reverse=True)
-    return rows[: len(days)]
+    """A row per archived session, newest first by file name: id, goal, status, created, path."""
+    return listed(folder(home), limit)
 
 
-def _archived_row(home: Holdfast, name: str) -> dict[str, str]:
-    (row,) = layout.list_history({name: _value(home, name)})
-    return {**row, "path": _path(home, name)}
+def listed(folder: str, limit: int) -> list[dict[str, str]]:
+    """The same for the folder that the current file is in."""
+    there = files.entries(os.path.join(folder, layout.HISTORY))
+    plain = (path for path in there if path.endswith(".json") and not files.is_odd(path))
+    newest = sorted(plain, reverse=True)[: max(0, limit)]
+    rows = layout.list_history({path: _value(path) for path in newest}, limit)
+    return [{**row, "path": path} for row, path in zip(rows, newest, strict=True)]
+
+
+def _value(path: str) -> Any:
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        return Document.parse(data, "json").value
+    except HoldfastError:
+        return {}
 
 
 def archived(home: Holdfast, text: str) -> dict[str, str]:
@@ -141,20 +147,3 @@ def archived(home: Holdfast, text: str) -> dict[str, str]:
             f"no one archived session is {text}", hint="holdfast orchestrator history"
         )
     return near[0]
-
-
-def _archived(home: Holdfast) -> list[str]:
-    there = files.entries(os.path.join(folder(home), layout.HISTORY))
-    return [os.path.basename(p) for p in there if p.endswith(".json") and not files.is_odd(p)]
-
-
-def _path(home: Holdfast, name: str) -> str:
-    return os.path.join(folder(home), layout.HISTORY, name)
-
-
-def _value(home: Holdfast, name: str) -> Any:
-    try:
-        data = files.read_bounded(_path(home, name), MAX_BYTES, follow=False)
-        return Document.parse(data, "json").value
-    except HoldfastError:
-        return {}

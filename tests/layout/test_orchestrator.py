@@ -155,6 +155,20 @@ def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> Non
         assert LAYOUT.valid_id(bad)
 
 
+@pytest.mark.req("S4-8", "S4-56")
+@given(st.integers(0, 253_402_300_798_999), st.integers(1000, 10**9), st.text(), st.text())
+def test_of_two_new_ids_the_later_one_sorts_behind(
+    began: int, later: int, goal: str, other: str
+) -> None:
+    moments = (began, min(began + later, 253_402_300_799_999))
+    ids = [
+        LAYOUT.new_id(Facts(goal=g, began_at=at or 1), HERE, frozenset())
+        for g, at in zip((goal, other), moments, strict=True)
+    ]
+    assert ids == sorted(ids) and ids[0] != ids[1]
+    assert [LAYOUT.valid_id(id) for id in ids] == ["", ""]
+
+
 @pytest.mark.req("S4-8", "S4-9", "S4-10", "S4-11", "S4-12", "S4-13", "S4-14", "S4-15", "S4-16")
 def test_core_fields_are_read_and_written() -> None:
     facts = read()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import compat
 from tests.layout.test_praxis import legacy
 from tests.layout.test_praxis import session as workflow
 from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
@@ -599,7 +600,10 @@ def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) ->
     assert cli("orchestrator", "history", "99").code == 2
 
 
-def test_sessions_archived_on_one_day_are_listed_newest_first_too(cli: Cli, project: Path) -> None:
+@pytest.mark.req("S4-56", "S4-91")
+def test_history_is_in_the_order_of_file_names_as_the_function_of_the_document_has_it(
+    cli: Cli, project: Path
+) -> None:
     fill(project, kinds=["orchestrator"])
     folder = project / ".claude" / "orchestrator-history"
     folder.mkdir()
@@ -610,7 +614,8 @@ def test_sessions_archived_on_one_day_are_listed_newest_first_too(cli: Cli, proj
         (folder / f"{id}.json").write_text(json.dumps(new))
     (folder / "2026-01-30-dddddd.json").write_text("{")
     rows = cli.json("orchestrator", "history", "--limit", "2")["history"]
-    assert [row["id"][-6:] for row in rows] == ["bbbbbb", "aaaaaa"]
+    assert [row["id"][-6:] for row in rows] == ["cccccc", "bbbbbb"]
+    assert [row["id"] for row in compat.list_history(2, project)] == [row["id"] for row in rows]
     assert cli.json("orchestrator", "history", "--limit", "0")["history"] == []
 
 

@@ -515,6 +515,20 @@ def _signs(value: Node) -> int:
     return sum(ours) - sum(theirs)
 
 
+_DAY = 86_400
+_PER_SECOND = 36**6 // _DAY
+
+
+def _suffix(second: int, digest: str) -> str:
+    """Six letters and digits that sort by the second of the day: archives are listed by name."""
+    rest = second * _PER_SECOND + int(digest[:8], 16) % _PER_SECOND
+    made = ""
+    for _ in range(6):
+        rest, digit = divmod(rest, 36)
+        made = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + made
+    return made
+
+
 class Orchestrator(Layout):
     id = ID
     document = "S4"
@@ -537,8 +551,9 @@ class Orchestrator(Layout):
         moment = min(max(facts.began_at or where.now, 0), 253_402_300_799_999)
         day = datetime.fromtimestamp(moment / 1000, UTC).date()
         seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
-        made = (digest_of(f"{seed}\n{n}".encode(errors="replace"))[:6] for n in count())
-        return next(id for id in (f"{day}-{suffix}" for suffix in made) if id not in taken)
+        digests = (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
+        made = (f"{day}-{_suffix(moment // 1000 % _DAY, digest)}" for digest in digests)
+        return next(id for id in made if id not in taken)
 
     def valid_id(self, native_id: str) -> str:
         return wrong_id(native_id)

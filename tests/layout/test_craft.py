@@ -318,7 +318,7 @@ def test_progress_is_the_figure_given_else_counted() -> None:
     agent = AgentFact("a-1", fraction=0.5)
     assert write(Facts(progress=0.1, steps=[done]))["progress"] == 0.1
     assert write(Facts(steps=[done, open_, open_, open_]))["progress"] == 0.25
-    assert write(Facts(agents=[agent, AgentFact("b-1")]))["progress"] == 0.5
+    assert write(Facts(agents=[agent, AgentFact("b-1")]))["progress"] == 0.25
     assert write(Facts())["progress"] == 0.0
     assert write(Facts(status="completed"))["progress"] == 1.0
     assert write(replace(read(), progress=None), tree())["progress"] == 1 / 3

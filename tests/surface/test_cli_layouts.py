@@ -639,6 +639,22 @@ def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
     assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
 
 
+@pytest.mark.req("S2-19", "S4-23", "S4-25")
+def test_agents_that_ended_without_a_result_or_failed_are_told_as_the_documents_have_it(
+    cli: Cli, project: Path
+) -> None:
+    cli.ok("start", "Add login", "--layout", "orchestrator", "--layout", "craft")
+    for agent, *words in (["a-1", "done"], ["b-1", "fail", "--error", "no"], ["c-1", "timeout"]):
+        cli.ok("agent", "start", agent)
+        cli.ok("agent", words[0], agent, *words[1:])
+    first = json.loads((project / ORCHESTRATOR).read_text())["agents"][0]
+    assert first["result_summary"] == "" and "progress" not in first
+    told = cli.json("check", ".", "--strict")["sessions"]
+    assert [each["findings"] for each in told] == [[], []]
+    assert [round(each["progress"], 4) for each in told] == [0.3333, 0.3333]
+    assert cli.json("status")["progress"] == 0.3333
+
+
 @pytest.mark.req("S4-89", "S4-90")
 def test_at_the_end_a_complete_session_is_archived_and_another_is_kept(
     cli: Cli, project: Path

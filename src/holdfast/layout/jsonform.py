@@ -344,9 +344,9 @@ def progress_of(facts: Facts) -> float:
         return facts.progress
     if facts.steps:
         return [step.status in DONE for step in facts.steps].count(True) / len(facts.steps)
-    known = [agent.fraction for agent in facts.agents if agent.fraction is not None]
-    if known:
-        return min(1.0, max(0.0, sum(known) / len(known)))
+    if facts.agents:
+        parts = [1.0 if a.status == "done" else a.fraction or 0.0 for a in facts.agents]
+        return min(1.0, max(0.0, sum(parts) / len(parts)))
     return 1.0 if facts.status == "completed" else 0.0
 
 

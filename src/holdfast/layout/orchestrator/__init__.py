@@ -203,7 +203,13 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
     of = mapping(value)
     if not text(of.get("id")):
         return None
-    return AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
+    fact = AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
+    # Only running agents have a progress in the document: one that is complete has done all.
+    return replace(fact, fraction=1.0) if _is_whole(fact) else fact
+
+
+def _is_whole(fact: AgentFact) -> bool:
+    return fact.status == "done" and fact.fraction in (None, 1.0)
 
 
 def _get_done(value: Any, where: Where) -> StepFact | None:
@@ -347,10 +353,15 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
     fact = form.as_far(fact, _get_agent(old, where))
-    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
     said, word = _agent_status(made), unit_word(ID, fact.status)
-    if old is None or (fact.status != said and unit_status(ID, word) != said):
+    turns = old is None or (fact.status != said and unit_status(ID, word) != said)
+    if _is_whole(fact):
+        fact = replace(fact, fraction=None if turns else PERCENT.read(made.get("progress"), where))
+    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    if turns:
         form.insert(made, "status", word, AGENT_ORDER)
+    if turns and word == "complete":
+        form.insert(made, "result_summary", made.get("result_summary", ""), AGENT_ORDER)
     return made
 
 

@@ -165,8 +165,62 @@ def test_bad_lines_of_a_log_are_told_and_the_rest_is_adopted(hf: Holdfast, proje
     log = project / STATE.replace("state.yaml", "history.jsonl")
     log.write_bytes(log.read_bytes() + b'{"torn": "li\n' + log.read_bytes())
     (one,) = hf.adopt()
-    assert one.outcome == "adopted" and not one.bound
+    assert one.outcome == "adopted" and one.bound
     assert any("history.jsonl" in problem for problem in one.problems)
+
+
+TORN = '{"timestamp":"2026-02-14T14:31:00Z","command":"say","arguments":"a "quoted" word"}'
+
+
+@pytest.mark.req("S0-37", "S0-60")
+def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    log = project / LOG
+    log.write_text(f"{log.read_text()}{TORN}\n")
+    before = log.read_text()
+    (one,) = hf.adopt()
+    assert one.bound and log.read_text() == before
+    hf.session(one.session).note("n")
+    assert log.read_text().startswith(before)
+    assert [
+        json.loads(line)["command"] for line in log.read_text()[len(before) :].splitlines()
+    ] == ["note.added"]
+
+
+def test_what_was_inferred_is_told_when_it_is_recorded_and_not_again(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / LOG).write_text(f"{TORN}\n")
+    (project / INDEX).write_text("active_features:\n- bad: [\n")
+    (first,), (again,) = hf.adopt(), hf.adopt()
+    assert not first.bound and (first.outcome, again.outcome) == ("adopted", "known")
+    assert first.problems[0].startswith("Restored from")
+    assert (
+        again.problems
+        == first.problems[-2:]
+        == [
+            line
+            for line in first.problems
+            if line.startswith(("history.jsonl:", "active-features"))
+        ]
+    )
+
+
+def test_text_that_could_not_be_kept_whole_is_no_news_when_something_else_changed(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    line = {"timestamp": "2026-02-14T14:31:00Z", "command": "run", "status": "failure"}
+    line["error"] = "\x1b[31mboom\x1b[0m"
+    (project / LOG).write_text(json.dumps(line) + "\n")
+    (project / INDEX).write_text("active_features:\n- bad: [\n")
+    (one,) = hf.adopt()
+    (project / INDEX).unlink()
+    (again,) = hf.adopt()
+    assert (one.session, again.outcome, again.events) == (again.session, "known", 0)
 
 
 def test_artifacts_beside_a_session_are_kept_with_it(hf: Holdfast, project: Path) -> None:

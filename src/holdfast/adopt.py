@@ -26,6 +26,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Reading, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts, plain
+from holdfast.layout.threeway import Plain, as_kept
 from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
 from holdfast.model.event import ArtifactSaved, ForeignEdited
 from holdfast.model.fold import CONFLICT, fold
@@ -106,22 +107,23 @@ class _Taking:
 
     def take(self, one: Find) -> Adopted:
         where = self.where(one)
-        facts, problems = facts_in(one, where)
-        told = Adopted(one.path, one.layout, one.native, problems=problems)
+        facts, saved = facts_in(one, where)
+        told = Adopted(one.path, one.layout, one.native, problems=_faults(one))
         told.reading = found.reading_of(one, where)
         if facts is None:
             return told
         told.native = facts.native_id = facts.native_id or one.native
+        owner = self.home.store.bound.owner(os.path.realpath(one.path))
         if not self.manner.templates and _is_template(one, where):
             told.outcome = TEMPLATE
-            return told
-        owner = self.home.store.bound.owner(os.path.realpath(one.path))
-        rival = self._rival_here(one, told.native) if owner is None else None
-        if rival is not None:
+        elif owner is None and (rival := self._rival_here(one, told.native)):
             told.outcome, said = rival
-            problems.append(said)
-            return told
-        return self._settle(one, facts, told, owner)
+            told.problems.append(said)
+        else:
+            self._settle(one, facts, told, owner)
+        if owner is None and told.outcome in (ADOPTED, EDITED):
+            told.problems[:0] = saved
+        return told
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""
@@ -129,17 +131,16 @@ class _Taking:
         path, digest = self.claimed.setdefault((one.layout, native), mine)
         return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
 
-    def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> Adopted:
+    def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> None:
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
-            self._follow(one, moved, told)
-            return told
+            return self._follow(one, moved, told)
         if owner is None and (twin := _twin(self.home, one, told.native)):
             # Else a stale copy would bring back what was ended here.
             same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
             told.outcome, said = _rivals(twin.place, same=same)
             told.session = twin.session if same else ""
             told.problems.append(said)
-            return told
+            return
         told.session = owner.session if owner else _session_id(self.home, one, facts)
         told.is_new = not self.home.store.resolve(told.session)
         state = None if told.is_new else _state(self.home, told.session)
@@ -149,7 +150,6 @@ class _Taking:
             self._record(one, facts, told)
         else:
             self._compare(one, facts, told, state)
-        return told
 
     def _follow(self, one: Find, left: Binding, told: Adopted) -> None:
         """Files that were moved with their folder: their session goes on with them there."""
@@ -208,19 +208,21 @@ def _rivals(path: str, *, same: bool) -> tuple[str, str]:
 
 
 def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
-    """What a session's files say, or what can be saved of them; and everything that is wrong."""
-    problems = [_said(one, finding.file, finding.line, finding.message) for finding in one.faults]
+    """What a session's files say; or what can be saved of them, and what has to be said of that."""
     if not one.layout:
-        return None, problems
+        return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
-        return one.facts(where), problems
+        return one.facts(where), []
     saved = one.salvage(where) if one.bundle else None
     if saved is None:
-        return (one.facts(where) if one.documents else None), problems
+        return (one.facts(where) if one.documents else None), []
     said = [saved.message] if saved.message else []
     inferred = [f"inferred: {line}" for line in saved.inferred]
-    lost = [f"lost: {line}" for line in saved.lost]
-    return saved.facts, [*said, *inferred, *lost, *problems]
+    return saved.facts, [*said, *inferred, *(f"lost: {line}" for line in saved.lost)]
+
+
+def _faults(one: Find) -> list[str]:
+    return [_said(one, fault.file, fault.line, fault.message) for fault in one.faults]
 
 
 def _said(one: Find, file: str, line: int, message: str) -> str:
@@ -401,9 +403,8 @@ def _edited(
     theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
     state = fold(events)
     now = facts_of(state, events)
-    before, today, after = (
-        _as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)
-    )
+    said = [_as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)]
+    before, today, after = as_kept(said, now, home.journal.remains)
     merged, conflicts = trees.merge(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
@@ -412,10 +413,11 @@ def _edited(
     return made, [".".join(map(str, path)) for path in conflicts]
 
 
-def _as_told(one: Find, facts: Facts, where: Where) -> object:
+def _as_told(one: Find, facts: Facts, where: Where) -> Plain:
     facts.native_id = one.native
     tree = carry.write(one.lens, None, facts, where, full=True)
-    return plain(carry.read(one.lens, tree, where))
+    told: Plain = plain(carry.read(one.lens, tree, where))
+    return told
 
 
 def _events_made(home: Holdfast, session: str, act: object) -> int:
@@ -503,4 +505,4 @@ def _is_in_place(one: Find) -> bool:
     lens = one.lens
     expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
     in_place = bool(expected) and one.path == os.path.join(one.root, expected)
-    return in_place and not os.path.islink(one.path) and not one.faults and is_text(one.path)
+    return in_place and not os.path.islink(one.path) and not one.damage and is_text(one.path)

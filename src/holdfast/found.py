@@ -44,7 +44,7 @@ from holdfast.layout.guarded import Unreadable
 MAX_BYTES = 16 * 1024 * 1024
 _FIRST_BYTES = 2 * 1024 * 1024
 """How much of a longer log is looked at: what takes less than a second."""
-LONG_LOG = "long-log"
+LONG_LOG, BAD_LINE = "long-log", "bad-line"
 CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
@@ -121,6 +121,12 @@ class Find(Struct):
         """Whether the file is not where its layout has it, so that nothing around it is its."""
         name, path = next(iter(self.paths.items()))
         return not path.endswith(f"/{name}")
+
+    @property
+    def damage(self) -> list[Finding]:
+        """Its faults but for lines of a log that are no JSON: nobody may change those, and all
+        else can be read and written beside them."""
+        return [fault for fault in self.faults if fault.code != BAD_LINE]
 
     def facts(self, where: Where) -> Facts:
         return carry.read(self.lens, self.tree, where)
@@ -326,7 +332,7 @@ def _made(
 ) -> Find:
     """A find with the faults of its text; `native` is its id if that is known already."""
     faults = [
-        Finding("bad-line", ERROR, bad.message, name, "", "S0-37", bad.number)
+        Finding(BAD_LINE, ERROR, bad.message, name, "", "S0-37", bad.number)
         for name, document in documents.items()
         for bad in document.bad
     ]

@@ -144,10 +144,10 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
         return None, "of no layout"
     report = found.check(one, WHERE)
     assert report.reading.layout == one.layout
-    facts, problems = adopt.facts_in(one, WHERE)
+    facts, _ = adopt.facts_in(one, WHERE)
     whole = bool(one.documents) and not one.faults
-    assert facts is not None or problems
-    assert whole or problems
+    assert facts is not None or one.faults
+    assert whole or one.faults
     assert report.findings or whole
     if whole:
         assert facts is not None

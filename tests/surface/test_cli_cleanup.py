@@ -80,7 +80,6 @@ def test_completed_sessions_are_moved_to_the_archive_and_active_ones_stay(cli: C
     assert statuses() == {over.name: "completed", active.name: "active"}
 
 
-@pytest.mark.req("X0-7")
 def _git(*words: str) -> str:
     return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout
 
@@ -103,6 +102,7 @@ def test_files_that_git_tracks_are_seen_by_it_in_the_archive(cli: Cli) -> None:
     assert "?? .ai-session-archive/" in _git("status", "--short")
 
 
+@pytest.mark.req("X0-7")
 def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()

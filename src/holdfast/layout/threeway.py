@@ -67,7 +67,7 @@ def changes(
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
     sides = [plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs)]
-    before, today, after = _as_kept(sides, now, kept)
+    before, today, after = as_kept(sides, now, kept)
     if lens.id == "praxis" and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -87,7 +87,7 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     return moves(old, new)
 
 
-def _as_kept(sides: list[Plain], now: Facts, kept: Kept) -> list[Plain]:
+def as_kept(sides: list[Plain], now: Facts, kept: Kept) -> list[Plain]:
     """What files say, in the words that the journal has for it: by them steps are known, and what
     is there already."""
     for error in (error for side in sides for error in side.get("errors", [])):

@@ -51,6 +51,13 @@ def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Pat
     assert found.find(str(folder)) == []
 
 
+@pytest.mark.req("X2-1")
+def test_the_list_of_other_programs_beside_their_sessions_is_no_session(project: Path) -> None:
+    fill(project, kinds=["craft"])
+    (project / CRAFT).with_name("index.json").write_text('{"sessions": []}')
+    assert [one.path for one in found.find(str(project))] == [str(project / CRAFT)]
+
+
 def test_every_kind_is_told_by_its_content_whatever_its_name(project: Path) -> None:
     fill(project)
     for number, (kind, name) in enumerate(MAIN.items()):

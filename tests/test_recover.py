@@ -607,6 +607,35 @@ def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
     assert snapshot(project) == before
 
 
+def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator", "ai-session"])
+    current, log = project / ORCHESTRATOR, project / LOG
+    current.write_text(current.read_text().replace('"schema_version"', '"version"'))
+    log.write_text(log.read_text() + '{"torn\n')
+    bound = {one.layout: one.bound for one in hf.adopt()}
+    assert bound == {"orchestrator": False, "ai-session": True}
+    told = {each.file: each for each in hf.doctor().left if each.code == "file-faulty"}
+    assert sorted(told) == sorted([str(current), str(project / STATE)])
+    assert told[str(current)].fix == f"holdfast check {current}"
+    assert told[str(current)].why == "orchestrator-session.json: schema_version is missing"
+    assert "history.jsonl: no JSON" in told[str(project / STATE)].why
+
+
+def test_many_faulty_files_in_one_place_are_told_in_one_line(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    text = path.read_text().replace("1.0.0", "one")
+    for end in "abc":
+        id = path.stem[:-1] + end
+        path.with_name(f"{id}.json").write_text(text.replace(path.stem, id))
+    path.unlink()
+    path.with_name("index.json").write_text('{"sessions": []}')
+    (told,) = (each for each in hf.doctor().left if each.code == "file-faulty")
+    assert told.what == f"3 sessions in {path.parent} are not as the document says"
+
+
 FLOW = """version: "1.0"
 feature_id: login-2026-01-31
 current_state: {active_task: t1, model_in_use: opus, started_at: "2026-01-31T10:00:00Z",

@@ -51,6 +51,8 @@ AI_ROOT = ".ai-session"
 CONFLICTED = "conflict-markers"
 ARTIFACTS = "artifacts"
 CURRENT = "orchestrator-session.json"
+_LIST = "index.json"
+"""What other programs list their sessions in, beside them."""
 ESSAY = "essay-pipeline-"
 ESSAY_ROOTS = ("/tmp",)
 """Where essays are made by other programs."""
@@ -237,6 +239,11 @@ def walk(path: str) -> Iterator[Find]:
     raise InvalidInput(what, why=f"it is {kind}", file=path, operation="read")
 
 
+def in_place(path: str) -> Iterator[Find]:
+    """The sessions in a folder or file of a layout, which no link may stand in for."""
+    return walk(path) if os.path.isdir(path) else iter([_of_plain_file(path)])
+
+
 def _kind_of(path: str) -> str:
     try:
         mode = os.stat(path).st_mode
@@ -382,7 +389,7 @@ def _at_home(path: str) -> str:
     """The layout in whose own folder a file is, where such a folder holds nothing else."""
     folder, name = os.path.split(path)
     own = (id for id in ("praxis", "craft") if folder.endswith(f"/{REGISTRY[id][1]}"))
-    return next(own, "") if name.endswith(".json") else ""
+    return next(own, "") if name.endswith(".json") and name != _LIST else ""
 
 
 def _role(id: str, path: str, value: object) -> tuple[str, str]:

@@ -23,13 +23,14 @@ _JSON = (
 )
 _CURRENT = ".claude/orchestrator-session.json"
 _PARTS = ("state.yaml", "implementation-plan.yaml", "history.jsonl")
+_PLACES = (_FOLDER, *_JSON, _CURRENT)
 _INDEX = "index.json"
 _MOST = 200
 
 
 def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
     """Places below a project's root with sessions that are not `ours`, which is asked if needed."""
-    there = [place for place in (_FOLDER, *_JSON, _CURRENT) if os.path.lexists(f"{root}/{place}")]
+    there = [place for place in _PLACES if os.path.lexists(f"{root}/{place}")]
     if not there:
         return []
     known = ours()
@@ -40,13 +41,9 @@ def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
     ]
 
 
-def files_of_others(root: str, ours: set[str]) -> Iterator[str]:
-    """The files of the sessions below a project's root that are not `ours`, by their main file."""
-    for place in (_FOLDER, *_JSON, _CURRENT):
-        for main in _sessions(root, place):
-            if main not in ours:
-                folder = os.path.dirname(main)
-                yield from (f"{folder}/{p}" for p in _PARTS) if place == _FOLDER else (main,)
+def places(root: str) -> list[str]:
+    """The folders and files below a project's root in which layouts keep sessions."""
+    return [path for place in _PLACES if os.path.lexists(path := f"{root}/{place}")]
 
 
 def _sessions(root: str, place: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -31,9 +32,9 @@ from holdfast.clock import Clock, iso
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.found import CORRUPT, MAX_BYTES, Find
-from holdfast.glance import files_of_others
+from holdfast.glance import places
 from holdfast.home import Holdfast
-from holdfast.layout import Bundle, Finding, Tree, Where, layout
+from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of
@@ -50,6 +51,7 @@ RECOVERED_FROM_BACKUP = "Session state recovered from backup. Last state update 
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 _BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
 _MOST_FILES = 2000
+_MOST_SESSIONS = 200
 
 
 class Choice(Struct, frozen=True):
@@ -273,24 +275,45 @@ def advice(home: Holdfast) -> list[Advice]:
 
 def _advised(home: Holdfast) -> list[Advice]:
     told = [_advice(case) for case in cases(home)]
-    suspended = (b for b in home.mirror.standing() if b.suspended)
+    suspended = [b for b in home.mirror.standing() if b.suspended]
     known = {a.file for a in told}
-    return [*told, *(_waiting(b) for b in suspended if b.place not in known), *_others(home)]
+    told += [_waiting(b) for b in suspended if b.place not in known]
+    return [*told, *_faulty(home, {a.file for a in told})]
 
 
-def _others(home: Holdfast) -> Iterator[Advice]:
-    """Damaged files of this project that belong to no session: nobody else would tell of them."""
-    root = home.workspace.tree.root
-    for path in files_of_others(root, home.store.bound.places(root)):
-        if fault := _fault(path):
-            yield Advice(
-                code="file-damaged",
-                severity="warning",
-                what=f"{path}, which no session of ours has, cannot be used",
-                why=fault,
-                fix=f"holdfast doctor {shlex.quote(path)}",
-                file=path,
-            )
+def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
+    """What is wrong with other files of this project, whoever has them: as `check` tells it."""
+    for place in places(home.workspace.tree.root):
+        there = (one for one in found.in_place(place) if one.path not in known)
+        wrong = [(one, said) for one in islice(there, _MOST_SESSIONS) if (said := _said(home, one))]
+        torn = [(one, said) for one, said in wrong if _is_torn(one)]
+        yield from (_unusable(one, said) for one, said in torn)
+        if readable := [each for each in wrong if each not in torn]:
+            yield _not_as_told(place, readable)
+
+
+def _said(home: Holdfast, one: Find) -> str:
+    where = found.around(one, home.mirror.where(one.root))
+    errors = [f for f in found.check(one, where).findings if f.severity == ERROR]
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
+
+
+def _is_torn(one: Find) -> bool:
+    return not one.documents or any(fault.severity == ERROR for fault in one.damage)
+
+
+def _unusable(one: Find, said: str) -> Advice:
+    what, fix = f"{one.path} cannot be used", f"holdfast doctor {shlex.quote(one.path)}"
+    return Advice("file-damaged", "warning", what, said, fix, file=one.path)
+
+
+def _not_as_told(place: str, wrong: list[tuple[Find, str]]) -> Advice:
+    """What can be read is for its owners to put right, however many there are."""
+    path = place if len(wrong) > 1 else wrong[0][0].path
+    who = f"{len(wrong)} sessions in {path} are" if len(wrong) > 1 else f"{path} is"
+    what, fix = f"{who} not as the document says", f"holdfast check {shlex.quote(path)}"
+    return Advice("file-faulty", "warning", what, wrong[0][1], fix, file=path)
 
 
 def _advice(case: Case) -> Advice:

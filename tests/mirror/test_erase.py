@@ -12,7 +12,14 @@ import pytest
 
 from holdfast.mirror import erase
 from tests.mirror.conftest import Make
-from tests.mirror.support import AI_SESSION, ID, around_exchanges, leftovers, swap_in
+from tests.mirror.support import (
+    AI_SESSION,
+    ID,
+    around_exchanges,
+    everything,
+    leftovers,
+    swap_in,
+)
 
 APPENDER = """
 import sys
@@ -93,3 +100,15 @@ def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
     monkeypatch.setattr(os, "rename", renamed)
     assert not erase._unlink(str(place.parent), str(place), known)
     assert place.read_bytes() == b'{"theirs": 1}' and leftovers(place.parent) == []
+
+
+def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> None:
+    project = make(AI_SESSION)
+    outside, folder = project.base / "outside", project.folder / ".ai-session" / ID
+    os.rename(folder, outside)
+    folder.symlink_to(outside)
+    (outside / ".state.yaml.1.holdfast-tmp").write_text("left")
+    before, names = everything(outside), sorted(outside.rglob("*"))
+    forgotten = project.session.forget()
+    assert everything(outside) == before and sorted(outside.rglob("*")) == names
+    assert any(path.startswith(str(folder)) for path in forgotten.left)

@@ -84,12 +84,21 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
             known = None if force else one.paths.get(path)
             (gone if _unlink(binding.root, path, known) else left).append(path)
         for path in one.paths:
-            for torn in exchange.leftovers(path):
+            for torn in exchange.leftovers(path) if _is_inside(binding.root, path) else ():
                 files.remove(torn)
         for path in one.shared:
             left += _take_out(binding, path)
     _tidy(binding)
     return gone, left
+
+
+def _is_inside(root: str, path: str) -> bool:
+    """Whether no link leads away from where a file is."""
+    try:
+        require_inside(root, os.path.dirname(path))
+    except HoldfastError:
+        return False
+    return True
 
 
 def _digest(path: str, limit: int = 0) -> str:
@@ -157,8 +166,9 @@ def _tidy(binding: Binding) -> None:
     """Folders that only this session had go when they are empty, and the lock in them."""
     customs = custom(binding.layout)
     own = os.path.join(binding.root, binding.native)
-    if customs.lock and os.path.dirname(customs.lock):
-        files.remove(os.path.join(binding.root, customs.lock.format(id=binding.native)))
+    lock = os.path.join(binding.root, customs.lock.format(id=binding.native))
+    if os.path.dirname(customs.lock) and _is_inside(binding.root, lock):
+        files.remove(lock)
         folders = [folder.format(id=binding.native) for folder in customs.folders]
         for folder in (*(os.path.join(binding.root, name) for name in folders), own):
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, STATE, f
 from tests.mirror.support import ran, recorded
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
+PLAN = STATE.replace("state.yaml", "implementation-plan.yaml")
 TORN = b'{"torn": "in the mid\0\0\0'
 
 
@@ -113,6 +115,46 @@ def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(hf: Holdfas
     archived.write_bytes(TORN)
     (case,) = session.layouts_restore()
     assert case.written == [str(archived)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folders_that_are_gone_come_back(hf: Holdfast, kind: str) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    whole = path.read_bytes()
+    shutil.rmtree(path.parent)
+    mended = hf.doctor(fix=True)
+    assert path.read_bytes() == whole
+    assert mended.done[-1] == f"wrote the {kind} files of session {session.id} anew"
+
+
+def test_a_file_in_the_place_of_a_folder_is_told_and_not_said_to_be_mendable(
+    hf: Holdfast,
+) -> None:
+    session = a_session(hf)
+    folder = main_file(session, "craft").parent
+    shutil.rmtree(folder)
+    folder.write_text("theirs")
+    (advice,) = [a for a in hf.doctor(fix=True).left if a.code == "layout-missing"]
+    assert advice.why == f"{folder} is not a folder" and not advice.fixable
+    assert advice.fix == "move that away, then: holdfast doctor --fix"
+    folder.unlink()
+    assert not [a for a in hf.doctor(fix=True).left if a.code == "layout-missing"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", [b"null", b"[1, 2]", b"7"])
+def test_what_holds_something_else_than_a_session_is_written_anew(
+    hf: Holdfast, kind: str, other: bytes
+) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    whole = path.read_bytes()
+    path.write_bytes(other)
+    codes = [advice.code for advice in hf.doctor().left if advice.file == str(path)]
+    assert codes == ["layout-damaged"]
+    hf.doctor(fix=True)
+    assert path.read_bytes() == whole and aside(path) == [other]
 
 
 def test_looking_changes_nothing(hf: Holdfast, project: Path) -> None:
@@ -304,6 +346,23 @@ def test_a_missing_file_of_another_program_is_made_anew(
     assert path.exists() and {name: after[name] for name in before} == before
     assert hf.recover(str(folder)) is None
     assert not [f for f in hf.check(str(folder))[0].findings if f.severity == "error"]
+
+
+@pytest.mark.parametrize("which", [INDEX, PLAN])
+def test_of_a_torn_file_it_is_told_what_is_lost_and_only_of_that_file(
+    hf: Holdfast, project: Path, which: str
+) -> None:
+    fill(project, ["ai-session"])
+    path = project / which
+    torn = path.read_bytes().rpartition(b'"')[0]
+    path.write_bytes(torn)
+    case = examined(hf, path)
+    name, last = path.name, torn.count(b"\n") + 1
+    assert case.lost == [
+        f"{name}: line {last} cannot be read",
+        f"{name}: it breaks off in line {last}; what followed, if anything did",
+    ]
+    assert not [line for line in case.inferred if "made anew" in line]
 
 
 @pytest.mark.req("S0-85")

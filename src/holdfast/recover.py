@@ -117,7 +117,7 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
     damaged, missing, why = [], [], ""
     once = home.store.bound.renderings(binding)
     for name, path in _paths(binding):
-        fault = _fault(path)
+        fault = _fault(path, is_ours=True)
         if fault is None:
             missing += [path] if once.get(name) else []
         elif fault and not home.mirror.is_as_left(binding, name):
@@ -145,18 +145,20 @@ def _paths(binding: Binding) -> list[tuple[str, str]]:
     return [(n, binding.place if n == main else os.path.join(binding.root, n)) for n in names]
 
 
-def _fault(path: str) -> str | None:
+def _fault(path: str, *, is_ours: bool = False) -> str | None:
     """Why a file cannot be read; empty when it can be, None when it is not there."""
     if not os.path.lexists(path):
         return None
+    kind = path.rsplit(".", 1)[-1]
     try:
-        data = files.read_bounded(path, MAX_BYTES, follow=False)
-        Document.parse(data, path.rsplit(".", 1)[-1])
+        value = Document.parse(files.read_bounded(path, MAX_BYTES, follow=False), kind).value
     except Unreadable as error:
         return str(error)
     except HoldfastError as error:
         return "it is not a regular file" if files.is_odd(path) else str(error)
-    return ""
+    # One of others may be something else altogether.
+    is_other = is_ours and kind != "jsonl" and not isinstance(value, dict)
+    return "it does not hold a session" if is_other else ""
 
 
 def restore(home: Holdfast, case: Case) -> Case:
@@ -200,6 +202,7 @@ def _put_back(home: Holdfast, binding: Binding, name: str, path: str) -> None:
     data = home.store.bound.said_last(binding, name)
     newest = home.store.bound.newest(binding).get(name)
     if newest is not None and newest.digest == sha256(data).hexdigest():
+        files.make_folder(os.path.dirname(path))
         files.create(path, data, mode=0o644)
 
 
@@ -317,17 +320,28 @@ def _not_as_told(place: str, wrong: list[tuple[Find, str]]) -> Advice:
 
 
 def _advice(case: Case) -> Advice:
-    by_hand = bool(_index_in_conflict(case))
+    by_hand, blocked = bool(_index_in_conflict(case)), _in_the_way(case.path)
+    fix = f"holdfast doctor {shlex.quote(case.path)}" if by_hand else "holdfast doctor --fix"
+    why = f"{blocked} is not a folder" if blocked else "nothing is lost: the journal has it all"
     return Advice(
         code="layout-damaged" if case.damaged else "layout-missing",
         severity="error" if case.damaged else "warning",
         what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
-        why=_BY_HAND if by_hand else "nothing is lost: the journal has it all",
-        fix=f"holdfast doctor {shlex.quote(case.path)}" if by_hand else "holdfast doctor --fix",
-        fixable=not by_hand and files.is_writable(_existing(os.path.dirname(case.path))),
+        why=_BY_HAND if by_hand else why,
+        fix=f"move that away, then: {fix}" if blocked else fix,
+        fixable=not (by_hand or blocked)
+        and files.is_writable(_existing(os.path.dirname(case.path))),
         session=case.session,
         file=case.path,
     )
+
+
+def _in_the_way(path: str) -> str:
+    """What has the name of a folder that a file is to be in, and is none; empty if nothing is."""
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return "" if os.path.isdir(folder) else folder
 
 
 def _waiting(binding: Binding) -> Advice:
@@ -477,7 +491,8 @@ def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
         value = tree.get(names[path])
         if value is not None:
             case.writes[path] = fresh(path.rsplit(".", 1)[-1], value)
-    inferred = [*saved.inferred, *made]
+    written = {os.path.basename(path) for path in case.writes}
+    inferred = [*saved.inferred, *(line for line in made if line.partition(":")[0] in written)]
     return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
 
 

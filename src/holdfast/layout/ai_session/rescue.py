@@ -31,6 +31,7 @@ from holdfast.layout.value import mapping, text
 _MOST = 16 * 1024 * 1024
 _MOST_YAML = 4 * 1024 * 1024
 _LONGEST = 1024 * 1024
+_FEW = 20
 _PIECES = 10_000
 """How many lines of a log that are no JSON are looked into: that takes long."""
 
@@ -121,18 +122,52 @@ class Line(NamedTuple):
     value: Any
 
 
-def _lines(content: str) -> Iterator[Line]:
-    """The lines that hold a key, or (with an empty key) an element of a list."""
+def _lines(content: str, file: str, report: Report) -> Iterator[Line]:
+    """The lines that hold a key, or (with an empty key) an element of a list; others are told."""
     *whole, last = content.split("\n")
-    for raw in whole:
-        raw = raw[:_LONGEST].rstrip()
-        if match := _LINE.match(raw):
-            yield Line(bool(match[1]), match[2], _scalar(match[3] or ""))
-        elif match := _ITEM.match(raw):
-            yield Line(True, "", _scalar(match[1]))
-    # What has no newline may be torn: only a closing quote shows that it is whole.
-    if match := _LINE.match(last[:_LONGEST].rstrip()):
-        yield Line(bool(match[1]), match[2], _unquoted((match[3] or "").strip()))
+    unread: list[int] = []
+    for number, raw in enumerate(whole, 1):
+        line = _line(raw)
+        if line is not None:
+            yield line
+        if _is_lost(line, raw):
+            unread.append(number)
+    line = _torn_line(last)
+    if line is not None:
+        yield line
+    if _is_lost(line, last):
+        unread.append(len(whole) + 1)
+    report.lost += _unread(file, unread)
+    if last.strip():
+        end = f"it breaks off in line {len(whole) + 1}; what followed, if anything did"
+        report.lost.append(f"{file}: {end}")
+
+
+def _is_lost(line: Line | None, raw: str) -> bool:
+    if line is not None:
+        return line.value is _TORN
+    return bool(raw.strip()) and not raw.lstrip().startswith(("#", "---"))
+
+
+def _unread(file: str, lines: list[int]) -> Iterator[str]:
+    for number in lines[:_FEW]:
+        yield f"{file}: line {number} cannot be read"
+    if len(lines) > _FEW:
+        yield f"{file}: {len(lines) - _FEW} more lines cannot be read"
+
+
+def _line(raw: str) -> Line | None:
+    raw = raw[:_LONGEST].rstrip()
+    if match := _LINE.match(raw):
+        return Line(bool(match[1]), match[2], _scalar(match[3] or ""))
+    match = _ITEM.match(raw)
+    return Line(True, "", _scalar(match[1])) if match else None
+
+
+def _torn_line(raw: str) -> Line | None:
+    """What has no newline may be torn: only a closing quote shows that it is whole."""
+    match = _LINE.match(raw[:_LONGEST].rstrip())
+    return Line(bool(match[1]), match[2], _unquoted((match[3] or "").strip())) if match else None
 
 
 def _kept(node: Node, line: Line) -> None:
@@ -177,7 +212,7 @@ _CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated", "s
 
 def _state(content: str, report: Report) -> Node:
     """A state from keys wherever they stand; conflicting sides count where they agree."""
-    sides = [_flat(side) for side in _sides(content)]
+    sides = [_flat(side, told) for side, told in _told(content, report)]
     found = _agreed(sides, STATE, report)
     state = {key: found[key] for key in _STATE_KEYS if key in found}
     current = {key: found[key] for key in _CURRENT_KEYS if key in found}
@@ -187,9 +222,9 @@ def _state(content: str, report: Report) -> Node:
     return state | ({"current_state": current} if current else {})
 
 
-def _flat(content: str) -> Node:
+def _flat(content: str, report: Report) -> Node:
     found: Node = {}
-    for line in _lines(content):
+    for line in _lines(content, STATE, report):
         if line.key in (*_STATE_KEYS, *_CURRENT_KEYS):
             _kept(found, line)
     return found
@@ -206,7 +241,7 @@ def _agreed(sides: list[Node], what: str, report: Report) -> Node:
 
 def _index(content: str, report: Report) -> Node:
     """An index; what it says several times of one session counts where it agrees."""
-    entries = [entry for side in _sides(content) for entry in _entries(side)]
+    entries = [each for side, told in _told(content, report) for each in _entries(side, told)]
     said: dict[str, list[Node]] = {}
     for entry in entries:
         said.setdefault(text(entry.get("feature_id")), []).append(entry)
@@ -217,9 +252,9 @@ def _index(content: str, report: Report) -> Node:
     return {"active_features": found}
 
 
-def _entries(content: str) -> list[Node]:
+def _entries(content: str, report: Report) -> list[Node]:
     entries: list[Node] = [{}]
-    for line in _lines(content):
+    for line in _lines(content, INDEX, report):
         if line.starts:
             entries.append({})
         if line.key != "active_features":
@@ -238,10 +273,10 @@ _FEATURE_KEYS = ("id", "name", "description", "created_at")
 
 def _plan(content: str, report: Report) -> Node:
     """A plan: the elements before the first phase's belong to the feature."""
-    sides = _sides(content)
+    sides = _told(content, report)
     if len(sides) > 1:
         report.lost.append(f"{PLAN}: the second side of a merge conflict")
-    feature, *items = _elements(sides[0])
+    feature, *items = _elements(*sides[0])
     phases: list[Node] = []
     for item in items:
         if "phase_id" in item or "tasks" in item:
@@ -253,9 +288,9 @@ def _plan(content: str, report: Report) -> Node:
     return ({"feature": known} if known else {}) | ({"phases": phases} if phases else {})
 
 
-def _elements(content: str) -> list[Node]:
+def _elements(content: str, report: Report) -> list[Node]:
     elements: list[Node] = [{}]
-    for line in _lines(content):
+    for line in _lines(content, PLAN, report):
         if line.key and line.starts:
             elements.append({})
         if line.key:
@@ -298,6 +333,13 @@ def _sides(content: str) -> list[str]:
         for side in into:
             sides[side].append(line)
     return ["\n".join(side) for side in sides] if conflict else [content]
+
+
+def _told(content: str, report: Report) -> list[tuple[str, Report]]:
+    """The text or its sides, and where to tell what is lost of each: lines have no numbers in a
+    side, and what differs is told otherwise."""
+    sides = _sides(content)
+    return [(side, report if len(sides) == 1 else Report()) for side in sides]
 
 
 def conflicts(file: str, data: bytes) -> list[Finding]:

@@ -25,8 +25,8 @@ from holdfast.found import Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Reading, Where, carry
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import Facts, plain
-from holdfast.layout.threeway import Plain, as_kept
+from holdfast.layout.facts import Facts
+from holdfast.layout.threeway import Plain, as_recorded, in_words_of
 from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
 from holdfast.model.event import ArtifactSaved, ForeignEdited
 from holdfast.model.fold import CONFLICT, fold
@@ -404,7 +404,7 @@ def _edited(
     state = fold(events)
     now = facts_of(state, events)
     said = [_as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)]
-    before, today, after = as_kept(said, now, home.journal.remains)
+    before, today, after = in_words_of(now, said, home.journal.remains)
     merged, conflicts = trees.merge(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
@@ -416,8 +416,7 @@ def _edited(
 def _as_told(one: Find, facts: Facts, where: Where) -> Plain:
     facts.native_id = one.native
     tree = carry.write(one.lens, None, facts, where, full=True)
-    told: Plain = plain(carry.read(one.lens, tree, where))
-    return told
+    return as_recorded(carry.read(one.lens, tree, where))
 
 
 def _events_made(home: Holdfast, session: str, act: object) -> int:

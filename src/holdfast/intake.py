@@ -20,12 +20,13 @@ from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.model.rules import validate
 from holdfast.redact import Redactor
-from holdfast.text import ID_LIMIT, clean_id, clean_input, tame
+from holdfast.text import ID_LIMIT, clean_id, clean_input, cut, tame
 
 _MAX_TEXT = 4000
 _MAX_ACTOR = 200
 _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
+_LENGTHS = sorted({ID_LIMIT, _MAX_TEXT, *_LIMITS.values()})
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
 _IN_LINE = _ONE_LINE | _IDS
@@ -178,6 +179,7 @@ def _tamed_text(field: str, value: str) -> str:
 
 
 def remains(original: str, redactor: Redactor) -> list[str]:
-    """What taming and redacting leave of a text, with its lines and on one; not cut."""
+    """What taming and redacting may leave of a text: with its lines and on one, whole and cut."""
     tamed = (tame(original, limit=len(original) + 1, lines=lines) for lines in (True, False))
-    return [redactor.text(text or _NOTHING)[0] for text in tamed]
+    wholes = [redactor.text(text or _NOTHING)[0] for text in tamed]
+    return wholes + [cut(text, most) for text in wholes for most in _LENGTHS if most < len(text)]

@@ -281,7 +281,7 @@ class Journal:
         return from_snapshot(data)
 
     def remains(self, original: str) -> list[str]:
-        """What of a text another program wrote could be kept; where it is too long, a beginning."""
+        """What may have been kept of a text that another program wrote."""
         return remains(original, self._redactor)
 
     def secrets_in(self, text: str) -> list[str]:

@@ -244,8 +244,13 @@ def tame(text: str, *, limit: int, lines: bool) -> str:
     refused = _compiled(_REFUSED if lines else _REFUSED_IN_LINE)
     text = refused.sub(lambda bad: " " if bad.group() in "\n\r\t\u2028\u2029" else "", text)
     text = text.strip(" \t\r\n")
-    cut = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-    return cut if terminal(cut).strip() else ""
+    kept = text if len(text) <= limit else cut(text, limit)
+    return kept if terminal(kept).strip() else ""
+
+
+def cut(text: str, limit: int) -> str:
+    """The beginning of a text that is too long, marked as such."""
+    return text[: limit - 1].rstrip() + ELLIPSIS
 
 
 def _refuse_characters(text: str, what: str, *, lines: bool) -> None:

@@ -1,5 +1,6 @@
 """Three-way: texts that could not be kept whole, and which version an edit was made from."""
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -7,21 +8,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.intake import remains
+from holdfast.intake import admit, remains
 from holdfast.layout.threeway import _substitutes, nearest, was_read
+from holdfast.model import event as ev
 from holdfast.redact import Redactor
 
 REDACTOR = Redactor()
-PARTS = ["Fix", "\tlog in", "two\nlines", " ", "\x07", "ghp_" + "a1B2" * 9, "long " * 30, "…", ""]
-LONGEST = 40
+PARTS = ["Fix", "\tlog in", "two\nlines", " ", "\x07", "ghp_" + "a1B2" * 9, "long " * 900, "…", ""]
 
 
 def kept(text: str) -> list[str]:
     return remains(text, REDACTOR)
-
-
-def cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def is_left_of(original: str, text: str) -> bool:
@@ -29,10 +26,7 @@ def is_left_of(original: str, text: str) -> bool:
     odd = not original.isprintable() or original != original.strip()
     if not (odd or text.endswith("…") or "[redacted:" in text):
         return False
-    wholes = kept(original)
-    return text in wholes or (
-        text.endswith("…") and any(whole.startswith(text[:-1]) for whole in wholes)
-    )
+    return text in kept(original)
 
 
 def test_each_text_has_those_that_may_have_been_made_of_it() -> None:
@@ -40,12 +34,38 @@ def test_each_text_has_those_that_may_have_been_made_of_it() -> None:
     found = 0
     for _ in range(60):
         old = ["".join(chance.choices(PARTS, k=chance.randint(1, 4))) for _ in range(8)]
-        new = [cut(chance.choice(kept(text))) for text in old] + chance.choices(PARTS, k=3)
+        new = [chance.choice(kept(text)) for text in old] + chance.choices(PARTS, k=3)
         gone, came = dict.fromkeys(old), dict.fromkeys(new)
         rule = {a: [b for b in came if a != b and is_left_of(a, b)] for a in gone}
         assert _substitutes(gone, came, kept) == {a: left for a, left in rule.items() if left}
         found += len(rule)
     assert found > 60
+
+
+LONG = "words " * 2000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ev.SessionRenamed(goal=LONG),
+        ev.StepAdded(step=LONG, title=LONG),
+        ev.NoteAdded(text=LONG * 3),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+def test_a_text_that_is_too_long_is_known_by_its_beginning(said: ev.Body) -> None:
+    was = admit(said, REDACTOR, foreign=True)
+    texts = [
+        getattr(was, field) for field in ("goal", "step", "title", "text") if field in dir(was)
+    ]
+    assert all(text.endswith("…") for text in texts)
+    assert set(texts) <= {*kept(LONG), *kept(LONG * 3)}
+
+
+@pytest.mark.parametrize("text", ["…", "words…", f"{LONG[:70]}…"])
+def test_who_ends_a_text_with_three_dots_has_not_cut_another(text: str) -> None:
+    assert _substitutes({LONG: None, "words words words": None}, {text: None}, kept) == {}
 
 
 def test_thousands_of_edited_texts_are_each_looked_at_once() -> None:
@@ -103,3 +123,21 @@ def test_what_an_edit_was_made_from_costs_little_more_than_to_part_its_lines() -
     data = b"# x\n" * 1_000_000
     least = min(cost(data.splitlines) for _ in range(5))
     assert min(cost(lambda: nearest(data, [data])) for _ in range(5)) < 6 * least
+
+
+@pytest.mark.parametrize("ascii", [True, False])
+@pytest.mark.parametrize("indent", [None, 2, 8])
+def test_a_copy_is_known_however_it_is_spelled(indent: int | None, ascii: bool) -> None:
+    versions = [
+        {"goal": "Größe 🎉", "list": [{"n": n}, {"more": list(range(n))}]} for n in range(6)
+    ]
+    renderings = [json.dumps(each, indent=2, ensure_ascii=False).encode() for each in versions]
+    for version, rendering in zip(versions, renderings, strict=True):
+        copy = json.dumps(version | {"x": 1}, indent=indent, ensure_ascii=ascii).encode()
+        assert nearest(copy, [*reversed(renderings)]) == rendering
+
+
+def test_escapes_of_yaml_are_no_other_signs() -> None:
+    kept = ["goal: Größe…\n", "goal: other\nlist: []\n"]
+    copy = b'goal: "Gr\\xf6\\xdfe\\u2026"\nx: {a: 1}\ny: []\n'
+    assert nearest(copy, [text.encode() for text in kept]) == kept[0].encode()

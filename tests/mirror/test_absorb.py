@@ -82,6 +82,20 @@ def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> Non
     assert project.disputes() == []
 
 
+def test_a_stale_file_written_back_in_one_line_is_known_as_such(make: Make) -> None:
+    project = with_tasks(make)
+    project.session.rename("First")
+    stale = project.read()
+    project.session.rename("Ours")
+    project.session.pause()
+    stale["pending_tasks"].append("Their task")
+    swap_in(project.place, json.dumps(stale).encode())
+    project.session.note("next")
+    assert project.kinds() == ["foreign.edited", "step.added"] and project.disputes() == []
+    now = project.read()
+    assert (now["goal"], now["status"]) == ("Ours", "paused")
+
+
 def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
@@ -125,6 +139,16 @@ def test_a_key_that_is_taken_out_of_yaml_with_its_task_stays_out(make: Make) -> 
     project.session.note("gone")
     project.session.note("and stays so")
     assert "x_hers" not in state.read_text()
+
+
+def test_a_key_that_is_taken_out_of_the_index_stays_out(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.note("one")
+    project.edit(lambda value: value.update(x_hers={"deep": list("kept")}), project.index)
+    project.session.note("taken up")
+    project.edit(lambda value: value.pop("x_hers"), project.index)
+    project.session.note("gone")
+    assert "x_hers" not in project.index.read_text()
 
 
 @pytest.mark.parametrize("layout", ALL)

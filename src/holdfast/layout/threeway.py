@@ -12,7 +12,8 @@ file will say again what the journal says: that is the *residue*, told and kept,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -26,9 +27,10 @@ from holdfast.layout.facts import AgentFact, CheckpointFact, DecisionFact, Facts
 from holdfast.layout.translate import Move, alike, category_of, match_steps, moves, reworded
 
 Plain = dict[str, Any]
+_Any = TypeVar("_Any")
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
 Kept = Callable[[str], Sequence[str]]
-"""What could be kept of a text, in one way or another; where that is too long, it was cut."""
+"""What may have been kept of a text, in one way or another."""
 
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
@@ -66,8 +68,8 @@ def changes(
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
-    sides = [plain(carry.read(lens, tree, where)) for tree in (base, ours, theirs)]
-    before, today, after = as_kept(sides, now, kept)
+    sides = in_words_of(now, [base, ours, theirs], kept)
+    before, today, after = (as_recorded(carry.read(lens, side, where)) for side in sides)
     if lens.id == "praxis" and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -87,15 +89,27 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     return moves(old, new)
 
 
-def as_kept(sides: list[Plain], now: Facts, kept: Kept) -> list[Plain]:
-    """What files say, in the words that the journal has for it: by them steps are known, and what
-    is there already."""
-    for error in (error for side in sides for error in side.get("errors", [])):
+def in_words_of(facts: Facts, values: list[_Any], kept: Kept) -> list[_Any]:
+    """What files say, in the words that the journal has for it: by them steps are known, also by
+    what travels with a file, and what is there already. Of several long texts with one beginning
+    as many are known as the journal has; those of the first values come first."""
+    said = Counter(_all_texts(plain(facts)))
+    there = Counter(_all_texts(values[-1]))
+    others = {text: None for value in values for text in texts_in(value) if text not in said}
+    words: dict[str, str] = {}
+    for text, ways in _substitutes(others, dict.fromkeys(said), kept).items():
+        if said[ways[-1]] > there[ways[-1]]:
+            words[text] = ways[-1]
+            said[ways[-1]] -= 1
+    return [_said_in(value, words) for value in values] if words else values
+
+
+def as_recorded(facts: Facts) -> Plain:
+    """Facts as plain values, with the categories that errors are recorded with."""
+    told: Plain = plain(facts)
+    for error in told.get("errors", []):
         error["category"] = category_of(error.get("category", ""))
-    said = texts_in(plain(now))
-    others = {text: None for side in sides for text in texts_in(side) if text not in said}
-    words = {text: ways[-1] for text, ways in _substitutes(others, said, kept).items()}
-    return [_said_in(side, words) for side in sides] if words else sides
+    return told
 
 
 # -- what no event can say -------------------------------------------------------------------------
@@ -303,12 +317,38 @@ def _with_originals(
     found: list[tuple[int, Tree]] = []
     while len(found) < tries:
         new = carry.write(lens, shown, facts, where, full=False)
-        restored = {n: _restored(old.get(n), shown.get(n), value) for n, value in new.items()}
-        found.append((len(kept & _strings_apart(old, restored)[1].keys()), restored))
+        made = {n: restored(old.get(n), shown.get(n), value) for n, value in new.items()}
+        made = {n: _moved_on(old.get(n), value, words) for n, value in made.items()}
+        found.append((len(kept & _strings_apart(old, made)[1].keys()), made))
         if not found[-1][0]:
             break
         shown = {n: _otherwise(old[n], value, new.get(n), words) for n, value in shown.items()}
     return min(found, key=lambda each: each[0])[1]
+
+
+def _moved_on(old: Any, made: Any, words: dict[str, list[str]]) -> Any:
+    """A file in which a text that went from one place is whole where it came in another."""
+    gone = Counter(_all_texts(old)) - Counter(_all_texts(made))
+    lost: dict[str, list[str]] = {}
+    for text in gone:
+        for way in words.get(text, ()):
+            lost.setdefault(way, []).append(text)
+    return _with_lost(old, made, lost, gone) if lost else made
+
+
+def _with_lost(old: Any, made: Any, lost: dict[str, list[str]], gone: Counter[str]) -> Any:
+    if isinstance(made, dict):
+        known = old if isinstance(old, dict) else {}
+        return {key: _with_lost(known.get(key), each, lost, gone) for key, each in made.items()}
+    if isinstance(made, list):
+        listed = old if isinstance(old, list) else []
+        was = {to: listed[at] for at, to in trees.align(listed, made)}
+        return [_with_lost(was.get(to), each, lost, gone) for to, each in enumerate(made)]
+    if not isinstance(made, str) or made == old:
+        return made
+    text = next((text for text in lost.get(made, ()) if gone[text] > 0 and text != made), made)
+    gone[text] -= 1
+    return text
 
 
 def _sharing(old: Tree, new: Tree) -> Tree:
@@ -363,14 +403,16 @@ def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointF
 
 def texts_in(value: Any) -> dict[str, None]:
     """All texts in a value, each once."""
-    if isinstance(value, str):
-        return {value: None}
-    found: dict[str, None] = {}
+    return dict.fromkeys(_all_texts(value))
+
+
+def _all_texts(value: Any) -> list[str]:
+    found: list[str] = []
     todo = [value]
     while todo:
         each = todo.pop()
         if isinstance(each, str):
-            found[each] = None
+            found.append(each)
         elif isinstance(each, dict):
             todo += each.values()
         elif isinstance(each, list):
@@ -431,24 +473,20 @@ def _substitutes(gone: dict[str, None], came: dict[str, None], kept: Kept) -> di
     marked, odd = list(filter(_is_cut, came)), frozenset(filter(_is_odd, gone))
     if not marked and not odd:
         return {}
-    of_odd, of_others = _Came(list(came)), _Came(marked)
-    asked = ((text, of_odd if text in odd else of_others) for text in gone if marked or text in odd)
-    pairs = ((text, among.left_of(text, kept(text))) for text, among in asked)
+    all_, those = _places(came), _places(marked)
+    asked = ((text, all_ if text in odd else those) for text in gone if marked or text in odd)
+    pairs = ((text, _left_of(text, kept(text), among)) for text, among in asked)
     return {text: left for text, left in pairs if left}
 
 
-class _Came:
-    """New texts, found by what they were made of in a time that does not grow with their number."""
+def _places(texts: Iterable[str]) -> dict[str, int]:
+    return {text: place for place, text in enumerate(texts)}
 
-    def __init__(self, texts: list[str]) -> None:
-        self._places = {text: place for place, text in enumerate(texts)}
-        self._lengths = {len(text) for text in texts if text.endswith(_CUT)}
 
-    def left_of(self, original: str, wholes: Sequence[str]) -> list[str]:
-        """Those that are a whole text, or one that was cut; the last of them last."""
-        cut = (whole[: length - 1] + _CUT for whole in wholes for length in self._lengths)
-        found = {text for text in (*wholes, *cut) if text in self._places and text != original}
-        return sorted(found, key=self._places.__getitem__)
+def _left_of(original: str, ways: Sequence[str], among: dict[str, int]) -> list[str]:
+    """Those of some texts which are a way to keep the original; the last of them last."""
+    found = {text for text in ways if text in among and text != original}
+    return sorted(found, key=among.__getitem__)
 
 
 def _said_in(value: Any, words: dict[str, str]) -> Any:
@@ -459,19 +497,19 @@ def _said_in(value: Any, words: dict[str, str]) -> Any:
     return [_said_in(each, words) for each in value] if isinstance(value, list) else value
 
 
-def _restored(original: Any, shown: Any, new: Any) -> Any:
+def restored(original: Any, shown: Any, new: Any) -> Any:
     """The new value, with the original text wherever it still is the one shown for it."""
     if isinstance(shown, str):
         return original if shown == new else new
     if isinstance(shown, dict) and isinstance(new, dict):
         return {
-            key: _restored(original[key], shown[key], value) if key in shown else value
+            key: restored(original[key], shown[key], value) if key in shown else value
             for key, value in new.items()
         }
     if isinstance(shown, list) and isinstance(new, list):
         places = {to: at for at, to in trees.align(shown, new)}
         return [
-            _restored(original[places[to]], shown[places[to]], value) if to in places else value
+            restored(original[places[to]], shown[places[to]], value) if to in places else value
             for to, value in enumerate(new)
         ]
     return new
@@ -555,7 +593,10 @@ def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
             yield from _news(newest[key], older[key], found[key])
     elif isinstance(found, list):
         ours, theirs = (each if isinstance(each, list) else [] for each in (newest, older))
-        if any(each in theirs and each not in ours for each in found):
+        if len(ours) == len(theirs) == len(found):
+            for three in zip(ours, theirs, found, strict=True):
+                yield from _news(*three)
+        elif any(each in theirs and each not in ours for each in found):
             yield False
     elif newest != older and found == older:
         yield False
@@ -566,10 +607,24 @@ def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 
 
+_ESCAPES = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}))+")
+_BREAKS = bytes.maketrans(b",{}[]", b"\n\n\n\n\n")
+
+
 def _lines(data: bytes) -> list[bytes]:
+    """What a file says, part by part, also where all of it stands in one line."""
     # All at once: line by line, a file of millions of lines takes seconds.
-    return data.translate(None, b" \t\"',-").splitlines()
+    if b"\\" in data:
+        data = _ESCAPES.sub(_unescaped, data)
+    return data.translate(_BREAKS, b" \t\"'-").splitlines()
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    codes = re.split(rb"\\[uUx]", found[0])[1:]
+    # Two halves of a sign are one.
+    halves = "".join(chr(int(code, 16)) for code in codes if int(code, 16) < 0x110000)
+    return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _untimed(data: bytes) -> list[bytes]:
-    return sorted(_lines(_STAMP.sub(b"", data)))
+    return sorted(filter(None, _lines(_STAMP.sub(b"", data))))

@@ -516,7 +516,8 @@ def _between(marks: dict[int, str], found: dict[int, int], length: int, now: int
         rank = bisect_left(fences, (index,))
         if 0 < rank < len(fences) and fences[rank][0] != index:
             (i, a), (j, b) = fences[rank - 1], fences[rank]
-            spot = a + index - i if j - i == b - a or index - i < b - a else -1
+            # Where some came or went, what stands there now may be another.
+            spot = a + index - i if j - i == b - a else -1
             if spot >= 0 and spot not in taken:
                 made[index] = spot
     return made

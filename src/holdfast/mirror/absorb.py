@@ -20,9 +20,10 @@ from holdfast import exchange, files
 from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
+from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import LONGEST, Changes, changes, nearest, was_read
+from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of, nearest, was_read
 from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,
@@ -56,6 +57,7 @@ class Absorber:
         self._desk = desk
         self._looker = looker
         self._remember = remember
+        self._kept = desk.journal.remains
 
     def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
         """Take up what others wrote; the files as they are, and what was found."""
@@ -171,9 +173,9 @@ class Absorber:
             if look.name in edited:
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
-        clean, kept = self._desk.without_secrets, self._desk.journal.remains
+        clean = self._desk.without_secrets
         theirs, told = lens.whole(theirs, base, where)
-        found = changes(lens, clean(base), clean(theirs), now, where, kept)
+        found = changes(lens, clean(base), clean(theirs), now, where, self._kept)
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         found.moves = self._in_our_words(binding, found.moves)
         return found
@@ -204,11 +206,19 @@ class Absorber:
 
     def _made_from(self, binding: Binding, look: Look) -> Any:
         """The rendering that an edit was most likely made from; None if none is kept."""
-        near = nearest(look.data or b"", self._desk.bound.said(binding, look.name))
+        near = nearest(self._as_kept(look), self._desk.bound.said(binding, look.name))
         older = None if near is None else parsed(look.name, near).value
         newest = self._looker.newest(binding, look)
+        for found in (look.value, newest.value if newest else None):
+            older = self._looker.with_secrets(older, found)
         is_newest = newest is not None and was_read(newest.value, older, look.value)
         return newest.value if newest is not None and is_newest else older
+
+    def _as_kept(self, look: Look) -> bytes:
+        """What would be remembered of a file, so that it can be compared with what was."""
+        clean = self._desk.without_secrets(look.value)
+        same = clean is look.value or clean == look.value
+        return look.data or b"" if same else fresh(kind_of(look.name), clean)
 
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
         """The lines that were there before: as many as we know, and what the journal has of all
@@ -219,7 +229,7 @@ class Absorber:
         known = sorted(look.known, key=lambda rendering: -rendering.size)
         sizes = (r.size for r in known if _begins(data, r.size, r.digest))
         before = parsed(look.name, data[: next(sizes, 0)]).value
-        lines = self._desk.without_secrets(look.value)
+        (lines,) = in_words_of(now, [self._desk.without_secrets(look.value)], self._kept)
         return without_news(lines, len(before), now.commands, where)
 
     def _record(

@@ -26,6 +26,7 @@ from holdfast.errors import Busy, HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.threeway import restored
 from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,
@@ -257,7 +258,7 @@ class Looker:
         self._read_before[kind, digest] = known
 
     def newest(self, binding: Binding, look: Look) -> Read | None:
-        """What our newest rendering says; None for a log, and where it was not kept as it was."""
+        """What our newest rendering says; None for a log, and where nothing of it was kept."""
         kind = kind_of(look.name)
         if kind == "jsonl" or not look.known:
             return None
@@ -265,10 +266,21 @@ class Looker:
         if (kind, digest) not in self._read_before:
             data = self._bound.said_last(binding, look.name)
             if sha256(data).hexdigest() != digest:
-                return None
+                return self._newest_kept(look, data) if data else None
             document = parsed(look.name, data)
             self.keep(kind, digest, Read(document, document.said))
         return self._read_before[kind, digest]
+
+    def _newest_kept(self, look: Look, data: bytes) -> Read:
+        """A rendering of which the secrets were not kept, with those that the file has."""
+        document = parsed(look.name, data)
+        value = self.with_secrets(document.said, look.value)
+        return Read((look.read.document if look.read else document).rewritten(value), value)
+
+    def with_secrets(self, kept: Any, found: Any) -> Any:
+        """What was kept of a file, with the secrets that are in it now wherever they stood."""
+        clean = self._desk.without_secrets(found)
+        return kept if clean is found else restored(found, clean, kept)
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
         """Files that we did not write must be of this session, and of a version that we know."""

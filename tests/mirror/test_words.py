@@ -1,0 +1,204 @@
+"""Texts that cannot be kept as they are (too long, with control characters, with secrets) stay what
+they are in the files of those who wrote them, and each is one thing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.mirror.conftest import Make
+from tests.mirror.support import AI_SESSION, Project, ran, swap_in
+
+LONG = "the same beginning " * 300
+SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+ODD = ["one\u2028end", "a\tbell\x07", f"use {SECRET} there", LONG]
+LISTS = pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+WORDS = pytest.mark.parametrize("words", ODD, ids=["line", "signs", "secret", "long"])
+
+
+def finish(layout: str, value: Any, title: str) -> None:
+    """What another program does to a task that is done."""
+    value["pending_tasks"].remove(title)
+    done = title if layout == "craft" else {"task": title, "outcome": "", "files": []}
+    value["completed_work"].append(done)
+
+
+def work(value: Any) -> list[str]:
+    return [each if isinstance(each, str) else each["task"] for each in value["completed_work"]]
+
+
+def statuses(project: Project) -> list[str]:
+    return [task.status for task in project.session.task_list()]
+
+
+# -- three dots ------------------------------------------------------------------------------------
+
+
+@LISTS
+def test_a_goal_of_three_dots_is_one(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.rename("…")
+    assert project.read()["goal"] == "…"
+
+
+def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.note("…")
+    project.edit(lambda value: value["errors"].append({"message": LONG}))
+    project.session.note("next")
+    (error,) = project.session.state().rows.select("error")
+    assert getattr(error, "message", "").startswith(LONG[:1000])
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+@LISTS
+@WORDS
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_a_task_that_is_done_has_the_words_that_it_had(
+    make: Make, layout: str, words: str, whose: str
+) -> None:
+    project = make(layout)
+    project.edit(lambda value: value["pending_tasks"].append(words))
+    project.session.note("taken up")
+    if whose == "ours":
+        (task,) = project.session.task_list()
+        project.session.task_done(task.id)
+    else:
+        project.edit(lambda value: finish(layout, value, words))
+        project.again().note("next")
+    value = project.read()
+    assert (value["pending_tasks"], work(value)) == ([], [words])
+    assert statuses(project) == ["done"]
+
+
+@LISTS
+@WORDS
+def test_a_running_task_runs_on_while_others_complete_another(
+    make: Make, layout: str, words: str
+) -> None:
+    project = make(layout)
+    project.edit(lambda value: value["pending_tasks"].append(words))
+    project.session.task_add("two")
+    project.session.task_start(project.session.task_list()[0].id)
+    project.edit(lambda value: finish(layout, value, "two"))
+    project.again().note("next")
+    assert statuses(project) == ["running", "done"]
+    assert project.read()["pending_tasks"] == [words]
+
+
+@LISTS
+def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    for id in ("t1", "t2"):
+        project.session.task_add(f"Task {id}", id=id)
+    project.session.task_start("t1")
+    project.edit(lambda value: value["pending_tasks"].remove("Task t1"))
+    project.again().note("next")
+    assert statuses(project) == ["running", "pending"]
+
+
+@LISTS
+def test_two_long_tasks_of_one_beginning_are_two(make: Make, layout: str) -> None:
+    project = make(layout)
+    one, two = f"{LONG}{SECRET} 1", f"{LONG}2"
+    project.edit(lambda value: value["pending_tasks"].append(one))
+    project.session.note("taken up")
+    project.edit(lambda value: finish(layout, value, one))
+    project.session.note("done")
+    project.edit(lambda value: value["pending_tasks"].append(two))
+    project.again().note("next")
+    value = project.read()
+    assert (value["pending_tasks"], work(value)) == ([two], [one])
+    project.edit(lambda value: finish(layout, value, two))
+    project.again().note("after that")
+    value = project.read()
+    assert (value["pending_tasks"], work(value)) == ([], [one, two])
+    assert statuses(project) == ["done", "done"]
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+
+@WORDS
+def test_a_line_of_others_is_one_command_however_they_spell_their_log(
+    make: Make, words: str
+) -> None:
+    project = make(AI_SESSION)
+    log = project.ai("history.jsonl")
+    project.session.command("ours")
+    lines = [json.loads(log.read_text()) | {"command": words}]
+    for text in ("first", "second"):
+        lines = [*map(json.loads, log.read_text().splitlines()), *lines]
+        in_order = text == "second"
+        log.write_text("".join(f"{json.dumps(line, sort_keys=in_order)}\n" for line in lines))
+        project.again().command(text)
+        lines = [json.loads(log.read_text().splitlines()[0]) | {"command": "theirs"}]
+    assert Counter(ran(log)) == Counter(["ours", words, "first", "theirs", "second"])
+    assert len([event for event in project.events() if event.kind == "command.ran"]) == 5
+
+
+# -- files that hold secrets -----------------------------------------------------------------------
+
+
+def with_secret(make: Make, layout: str = "craft") -> Project:
+    project = make(layout)
+    project.session.task_add("Ours")
+    project.edit(lambda value: value.update(x_hers={"token": SECRET, "more": [1, 2]}))
+    project.session.note("taken up")
+    return project
+
+
+def test_a_file_that_is_gone_comes_back_but_for_the_secrets_in_it(make: Make) -> None:
+    project = with_secret(make)
+    project.edit(lambda value: value["pending_tasks"].append("Theirs\tand\x07"))
+    project.session.note("taken up, too")
+    project.place.unlink()
+    project.again().note("next")
+    value = project.read()
+    assert value["x_hers"]["more"] == [1, 2] and SECRET not in project.place.read_text()
+    assert value["pending_tasks"] == ["Ours", "Theirs\tand\x07"]
+
+
+def test_an_old_copy_of_a_file_with_secrets_takes_no_key_of_others_away(make: Make) -> None:
+    project = with_secret(make)
+    stale = project.read()
+    project.edit(lambda value: value.update(x_his="kept"))
+    project.session.task_add("More")
+    project.session.task_add("And more")
+    stale["x_its"] = "kept, too"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.again().note("next")
+    value = project.read()
+    assert (value["x_his"], value["x_its"]) == ("kept", "kept, too")
+    assert value["x_hers"] == {"token": SECRET, "more": [1, 2]}
+    assert value["pending_tasks"] == ["Ours", "More", "And more"]
+
+
+def test_a_key_that_is_taken_out_beside_secrets_stays_out(make: Make) -> None:
+    project = with_secret(make)
+    project.edit(lambda value: value.update(x_his="for a while"))
+    project.session.task_add("More")
+    stale = project.read()
+    project.edit(lambda value: value.pop("x_his"))
+    project.session.task_add("And more")
+    stale["x_its"] = "kept"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.again().note("next")
+    value = project.read()
+    assert "x_his" not in value and value["x_its"] == "kept"
+    assert value["x_hers"]["token"] == SECRET
+
+
+def test_a_key_with_a_secret_that_is_taken_out_stays_out(make: Make) -> None:
+    project = with_secret(make)
+    project.edit(lambda value: value.pop("x_hers"))
+    project.session.note("gone")
+    project.again().note("and stays so")
+    assert "x_hers" not in project.read()

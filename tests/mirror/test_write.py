@@ -22,6 +22,7 @@ import yaml
 import holdfast
 from holdfast import exchange, files
 from holdfast.errors import HoldfastError
+from holdfast.layout.ai_session import readme
 from holdfast.store.bound import KEPT
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
@@ -72,6 +73,18 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     natives = [binding.native for other in others for binding in other.layouts_list()]
     assert len(set(natives)) == 2 and ID not in natives
     assert all(re.fullmatch(r"[a-z0-9-]+-\d{4}-\d\d-\d\d(-\d+)?", native) for native in natives)
+
+
+@pytest.mark.req("S0-10", "S0-11", "S0-12", "S0-13", "S0-14", "S0-15", "S0-16", "S0-17")
+def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
+    project = make(AI_SESSION)
+    root, own = project.folder / ".ai-session", project.folder / ".ai-session" / ID
+    assert {path.name for path in root.iterdir()} == {ID, "active-features.yaml", "README.md"}
+    assert (own / "artifacts").is_dir()
+    assert {path.name for path in own.iterdir() if path.is_file() and path.name[0] != "."} == {
+        *("implementation-plan.yaml", "history.jsonl", "state.yaml")
+    }
+    assert (root / "README.md").read_text() == readme()
 
 
 @pytest.mark.parametrize("last", ["folder", *PLACES[:-1]])

@@ -430,7 +430,7 @@ def essay(make: Make) -> tuple[Project, Path, Path]:
 Essay = tuple[Project, Path, Path]
 
 
-@pytest.mark.req("S3-86", "S3-87", "S3-88", "S3-89", "S3-90")
+@pytest.mark.req("S3-86", "S3-87", "S3-88", "S3-89", "S3-90", "S3-118")
 def test_the_state_of_an_essay_is_written_in_three_steps(
     essay: Essay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,7 +461,7 @@ def _new(state: Path) -> bytes:
     return ready.read_bytes()
 
 
-@pytest.mark.req("S3-91")
+@pytest.mark.req("S3-75", "S3-91")
 def test_an_essay_keeps_its_previous_version_beside_it(essay: Essay) -> None:
     project, state, backup = essay
     for word in ("one", "two", "three"):

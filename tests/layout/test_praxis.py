@@ -24,7 +24,8 @@ from holdfast.layout.facts import (
 from holdfast.layout.praxis import LAYOUT, file_name
 from holdfast.layout.praxis.check import LEGACY_WARNING, unsafe_id
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState
-from holdfast.layout.praxis.write import LIFECYCLE, numbered
+from holdfast.layout.praxis.write import numbered
+from tests.conformance import marked
 
 ID = "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60"
 NAME = f"{ID}.json"
@@ -39,6 +40,20 @@ def at(minutes: float = 0) -> str:
 
 def ms(minutes: float = 0) -> int:
     return NOON + round(minutes * 60_000)
+
+
+LIFECYCLE: dict[str, Any] = {
+    "completed": False,
+    "completed_at": None,
+    "paused": False,
+    "paused_at": None,
+    "paused_reason": None,
+    "paused_context": None,
+    "resumed_at": None,
+    "resume_count": 0,
+    "last_error": None,
+    "last_error_at": None,
+}
 
 
 def session(**changes: Any) -> dict[str, Any]:
@@ -244,7 +259,7 @@ def test_evidence_belongs_to_the_checkpoint_of_its_phase() -> None:
     ]
 
 
-@pytest.mark.req("X1-2")
+@pytest.mark.req("S1-58", "X1-2")
 @pytest.mark.parametrize(
     ("word", "status"),
     [("passed", "done"), ("failed", "failed"), ("pending", "running"), ("skipped", "skipped")],
@@ -253,6 +268,9 @@ def test_each_checkpoint_word_has_its_status(word: str, status: str) -> None:
     doc = session(checkpoints__2=word, an_unknown_field=1)
     assert step(get(doc), 2).status == status
     assert found(doc).keys() <= {"passed-not-completed", "complete-not-flagged"}
+    facts = get(session())
+    facts.steps[2].status = "pending" if word == "pending" else status
+    assert put(session(), facts)["checkpoints"].get("2", "pending") == word
 
 
 @pytest.mark.req("S1-75", "S1-38")
@@ -270,6 +288,7 @@ def test_the_flag_says_completed() -> None:
     facts = get(doc)
     assert facts.status == "completed" and facts.ended_at == ms(60)
     assert LAYOUT.reading(tree(doc), HERE).progress == 1.0
+    assert get(_changed(doc, {"completed_phases": [], "checkpoints": {}})).status == "completed"
 
 
 @pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47")
@@ -357,6 +376,96 @@ def test_outputs_stay_and_commands_are_read() -> None:
     assert {f.requirement for f in LAYOUT.check(tree(wrong), HERE)} == {"S1-55", "S1-56"}
 
 
+# -- field by field -------------------------------------------------------------------------------
+
+# Place, what it is (with a question mark: or null), requirement.
+FIELDS = [
+    ("session_id", "text", "S1-25"),
+    ("workflow_type", "text", "S1-26"),
+    ("target_file", "text", "S1-27"),
+    ("workflow_structure__total_phases", "number?", "S1-28"),
+    ("workflow_structure__starting_phase", "number", "S1-29"),
+    ("workflow_structure__indexing_scheme", "text", "S1-30"),
+    ("workflow_structure__workflow_version", "text", "S1-31"),
+    ("workflow_structure", "object", "S1-32"),
+    ("current_phase", "number", "S1-33"),
+    ("completed_phases", "list", "S1-34"),
+    ("phase_timing", "object", "S1-35"),
+    ("phase_timing__0__started_at", "stamp", "S1-36"),
+    ("phase_timing__0__completed_at", "stamp?", "S1-37"),
+    ("phase_timing__0__duration_seconds", "number?", "S1-39"),
+    ("lifecycle__completed", "boolean", "S1-40"),
+    ("lifecycle__completed_at", "stamp?", "S1-41"),
+    ("lifecycle__paused", "boolean", "S1-42"),
+    ("lifecycle__paused_at", "stamp?", "S1-43"),
+    ("lifecycle__paused_reason", "text?", "S1-44"),
+    ("lifecycle__paused_context", "text?", "S1-45"),
+    ("lifecycle__resumed_at", "stamp?", "S1-46"),
+    ("lifecycle__resume_count", "number", "S1-47"),
+    ("lifecycle__last_error_at", "stamp?", "S1-49"),
+    ("lifecycle__total_duration_seconds", "number?", "S1-51"),
+    ("phase_artifacts", "object", "S1-52"),
+    ("phase_artifacts__0__phase_number", "number", "S1-53"),
+    ("phase_artifacts__0__evidence", "object", "S1-54"),
+    ("phase_artifacts__0__outputs", "object", "S1-55"),
+    ("phase_artifacts__0__commands_executed", "list", "S1-56"),
+    ("phase_artifacts__0__timestamp", "stamp", "S1-57"),
+    ("checkpoints", "object", "S1-58"),
+    ("created_at", "stamp", "S1-60"),
+    ("updated_at", "stamp", "S1-61"),
+    ("metadata__spec_path", "text?", "S1-62"),
+    ("metadata__user_options", "object", "S1-63"),
+    ("metadata__agent_version", "text?", "S1-64"),
+    ("metadata", "object", "S1-117"),
+]
+WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
+MAY_BE_MISSING = ("metadata__", "lifecycle__total", "phase_timing__0__completed_at")
+MAY_BE_MISSING += ("phase_timing__0__duration",)
+
+
+@pytest.mark.parametrize("place, kind, number", marked(FIELDS))
+def test_a_field_of_another_kind_is_an_error(place: str, kind: str, number: str) -> None:
+    for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
+        told = LAYOUT.check(tree(session(**{place: value})), HERE)
+        assert [f.requirement for f in told if f.severity == "error"] == [number] * is_wrong, value
+
+
+@pytest.mark.parametrize(
+    "place, kind, number", marked(row for row in FIELDS if not row[0].startswith(MAY_BE_MISSING))
+)
+def test_a_field_that_is_missing_is_told_of_what_we_write(
+    place: str, kind: str, number: str
+) -> None:
+    told = LAYOUT.check(tree(session(**{place: ...})), HERE, strict=True)
+    assert number in {f.requirement for f in told if f.code == "missing-field"}
+
+
+PAUSED = {
+    "paused": True,
+    "paused_at": at(40),
+    "paused_reason": "checkpoint_failed",
+    "paused_context": "halfway through the table",
+    "resumed_at": at(20),
+    "resume_count": 2,
+    "last_error": "disk full",
+    "last_error_at": at(15),
+}
+COMPLETED = {"completed": True, "completed_at": at(60), "total_duration_seconds": 3600.0}
+
+
+@pytest.mark.parametrize("place, kind, number", marked(FIELDS))
+def test_each_field_is_written_into_a_new_file(place: str, kind: str, number: str) -> None:
+    is_end = "completed" in place or "total_duration" in place
+    doc = session(lifecycle={**LIFECYCLE, **(COMPLETED if is_end else PAUSED)})
+    doc["phase_artifacts"]["0"]["outputs"] = doc["metadata"]["user_options"] = {}
+    made, wanted = put(None, get(doc)), doc
+    *path, key = place.split("__")
+    for part in path:
+        made, wanted = made[part], wanted[part]
+    assert made[key] == wanted[key]
+    assert list(made) == list(wanted)
+
+
 # -- complete or not ------------------------------------------------------------------------------
 
 
@@ -373,7 +482,9 @@ def test_a_session_that_completed_all_its_phases_is_complete() -> None:
     assert complete([0, 1, 2], 3)
     assert not complete([0, 1], 3)
     assert not complete([0, 2, 2], 3)
+    assert not complete([0, 1, 3], 3)
     assert complete([1, 2, 3], 3, start=1)
+    assert not complete([1, 2, 4], 3, start=1)
     assert not complete([0, 1, 2], 3, start=1)
     assert not complete([], 3)
     assert not complete([], 0)
@@ -543,7 +654,7 @@ DOCUMENT_ORDER = [
 ]
 
 
-@pytest.mark.req("S1-28", "S1-29", "S1-30", "S1-32", "S1-47")
+@pytest.mark.req("S1-60", "S1-61", "S1-28", "S1-29", "S1-30", "S1-32", "S1-47")
 def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
     facts = Facts(native_id=ID, workflow="w", plan_total=4, plan_base=1, began_at=NOON)
     doc = put(None, facts)
@@ -558,6 +669,8 @@ def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
     assert doc["current_phase"] == 1
     assert doc["created_at"] == doc["updated_at"] == at()
     assert found(doc, strict=True) == {}
+    undated = put(None, Facts(native_id=ID), Where(now=NOON))
+    assert undated["created_at"] == undated["updated_at"] == at()
     from_zero = put(None, Facts(native_id=ID, workflow="w", plan_total=4, plan_base=0))
     assert from_zero["workflow_structure"]["indexing_scheme"] == "zero_based"
 

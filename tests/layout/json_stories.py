@@ -1,7 +1,8 @@
-"""Strategies for layouts that are one JSON file: junk, documents with some junk in them, facts."""
+"""For layouts that are one JSON file: junk, documents with some junk in them, facts, places."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -157,3 +158,26 @@ def _mutate(draw: st.DrawFn, made: Any, path: tuple[Any, ...]) -> None:
         )
     else:
         parent.insert(key, copied(parent[key]) if draw(st.booleans()) else copied(draw(junk)))
+
+
+WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
+"""For what a value may be, one of another kind."""
+
+
+def at(document: Any, place: str) -> tuple[Any, Any]:
+    """The container and the last key of a place such as `agents[0].id`."""
+    *way, last = (int(key) if key.isdigit() else key for key in re.findall(r"\w+", place))
+    for key in way:
+        document = document[key]
+    return document, last
+
+
+def changed(document: Any, place: str, value: Any) -> Any:
+    """A copy with one value changed; one of `...` takes the key out."""
+    made = copied(document)
+    node, key = at(made, place)
+    if value is ...:
+        del node[key]
+    else:
+        node[key] = value
+    return made

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import subprocess
 import sys
 from functools import cache
@@ -728,24 +727,13 @@ FIELDS = [
     ("metadata.tags", "list", "S2-80"),
     ("metadata.notes", "text?", "S2-81"),
 ]
-WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
-
-
-def at(document: Any, place: str) -> tuple[Any, Any]:
-    """The container and the last key of a place such as `agents[0].id`."""
-    *way, last = (int(key) if key.isdigit() else key for key in re.findall(r"\w+", place))
-    for key in way:
-        document = document[key]
-    return document, last
 
 
 @pytest.mark.parametrize("place, kind, req", marked(FIELDS))
 def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
-    for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
-        document = copied(DOCUMENT)
-        node, key = at(document, place)
-        node[key] = value
-        findings = LAYOUT.check({NAME: document}, HERE)
+    wrong = stories.WRONG_KIND[kind.rstrip("?")]
+    for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
+        findings = LAYOUT.check({NAME: stories.changed(DOCUMENT, place, value)}, HERE)
         told = [f.requirement for f in findings if f.where == place and f.severity == ERROR]
         assert told == [req] * is_wrong, value
 
@@ -757,9 +745,7 @@ def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) ->
 def test_a_key_that_is_missing_inside_is_told_and_an_error_in_what_we_write(
     place: str, req: str
 ) -> None:
-    document = copied(DOCUMENT)
-    node, key = at(document, place)
-    del node[key]
+    document = stories.changed(DOCUMENT, place, ...)
     (told,) = [f for f in LAYOUT.check({NAME: document}, HERE) if f.code == "missing-key"]
     assert (told.where, told.requirement) == (place, req)
     strict = LAYOUT.check({NAME: document}, HERE, strict=True)
@@ -768,7 +754,7 @@ def test_a_key_that_is_missing_inside_is_told_and_an_error_in_what_we_write(
 
 @pytest.mark.parametrize("place, kind, req", marked(FIELDS))
 def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
-    (node, key), (wanted, _) = at(write(read()), place), at(DOCUMENT, place)
+    (node, key), (wanted, _) = stories.at(write(read()), place), stories.at(DOCUMENT, place)
     assert node[key] == wanted[key]
     assert list(node) == [name for name in wanted if name != "ours"]
 

@@ -25,7 +25,6 @@ from holdfast.layout.orchestrator.rules import (
     AGENT_STATUSES,
     LIFECYCLE,
     MODES,
-    SIGNS,
     STATUSES,
     may_become,
     misread,
@@ -495,6 +494,87 @@ def test_each_missing_key_is_reported(key: str) -> None:
     assert finding.requirement.startswith("S4-")
 
 
+# Place, what it is (with a question mark: or null), requirement.
+FIELDS = [
+    ("schema_version", "text", "S4-7"),
+    ("session_id", "text", "S4-8"),
+    ("created", "stamp", "S4-9"),
+    ("updated", "stamp", "S4-10"),
+    ("project.name", "text", "S4-11"),
+    ("project.path", "text", "S4-12"),
+    ("project.git_branch", "text?", "S4-13"),
+    ("goal", "text", "S4-14"),
+    ("mode", "text", "S4-15"),
+    ("status", "text", "S4-16"),
+    ("agents[0].id", "text", "S4-17"),
+    ("agents[0].type", "text", "S4-18"),
+    ("agents[0].task", "text", "S4-19"),
+    ("agents[0].status", "text", "S4-20"),
+    ("agents[0].started", "stamp", "S4-21"),
+    ("agents[0].completed", "stamp", "S4-22"),
+    ("agents[0].result_summary", "text", "S4-23"),
+    ("agents[0].context_tokens", "number", "S4-24"),
+    ("agents[1].progress", "number", "S4-25"),
+    ("completed_work[0].task", "text", "S4-26"),
+    ("completed_work[0].outcome", "text", "S4-27"),
+    ("completed_work[0].files", "list", "S4-28"),
+    ("pending_tasks", "list", "S4-29"),
+    ("decisions_made[0].decision", "text", "S4-30"),
+    ("decisions_made[0].rationale", "text", "S4-31"),
+    ("decisions_made[0].timestamp", "stamp", "S4-32"),
+    ("context_usage.estimated_tokens", "number", "S4-33"),
+    ("context_usage.percentage", "number", "S4-34"),
+    ("context_usage.last_compression", "stamp?", "S4-35"),
+    ("errors", "list", "S4-36"),
+]
+MAY_BE_MISSING = ("agents[0].context_tokens", "agents[1].progress", "completed_work[0].")
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+def test_a_field_of_another_kind_is_told(place: str, kind: str, req: str) -> None:
+    wrong = stories.WRONG_KIND[kind.rstrip("?")]
+    for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
+        findings = LAYOUT.check({CURRENT: stories.changed(DOCUMENT, place, value)}, HERE)
+        told = [f.requirement for f in findings if f.where == place]
+        assert told == [req] * is_wrong, value
+
+
+@pytest.mark.parametrize(
+    "place, kind, req",
+    marked(r for r in FIELDS if not r[0].startswith(MAY_BE_MISSING) or r[0].endswith(".task")),
+)
+def test_a_key_that_is_missing_is_told(place: str, kind: str, req: str) -> None:
+    findings = LAYOUT.check({CURRENT: stories.changed(DOCUMENT, place, ...)}, HERE, strict=True)
+    assert [(f.where, f.requirement) for f in findings if f.code == "missing-key"] == [(place, req)]
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
+    document = stories.changed(DOCUMENT, "errors[0].timestamp", DOCUMENT["updated"])
+    document["context_usage"]["last_compression"] = "2026-02-01T09:10:00Z"
+    made = write(LAYOUT.get({CURRENT: document}, HERE))
+    (node, key), (wanted, _) = stories.at(made, place), stories.at(document, place)
+    assert node[key] == wanted[key]
+    assert list(node) == list(wanted)
+
+
+WORDS = [
+    ("status", "created in_progress paused complete aborted", "S4-65"),
+    ("mode", "default debug optimize release", "S4-15"),
+    ("agents[1].status", "in_progress complete failure", "S4-20"),
+]
+
+
+@pytest.mark.parametrize("place, allowed, req", marked(WORDS))
+def test_the_words_of_the_document_are_no_fault(place: str, allowed: str, req: str) -> None:
+    codes = [
+        {f.code for f in LAYOUT.check({CURRENT: stories.changed(DOCUMENT, place, word)}, HERE)}
+        for word in (*allowed.split(), "nonsense")
+    ]
+    told = [bool(each & {"unknown-word", "foreign-word"}) for each in codes]
+    assert told == [False] * len(allowed.split()) + [True]
+
+
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"project": "/home/me/queue"}, "wrong-type", "S4-11"),
     ({"session_id": "mine"}, "odd-session-id", "S4-8"),
@@ -566,7 +646,7 @@ def test_the_recovery_menu_is_data_and_the_text_of_the_document() -> None:
 
 
 @pytest.mark.req("S4-92")
-@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("sign", ["└──", "🔄", "✅", "\u26a0\ufe0f"])
 def test_signs_misread_as_windows_1254_are_recognised_and_told(sign: str) -> None:
     bad = b"".join(bytes((byte,)) for byte in sign.encode())
     seen = "".join(bytes((b,)).decode("cp1254", "ignore") or chr(b) for b in bad)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.layout import ERROR, Layout, Where, layout
-from holdfast.layout.facts import AgentFact, DecisionFact, ErrorFact, Facts, FileFact, StepFact
+from holdfast.layout.facts import (
+    SESSION,
+    AgentFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    StepFact,
+)
 from holdfast.layout.orchestrator import (
     CURRENT,
     LAYOUT,
@@ -125,7 +133,7 @@ def test_it_is_the_layout_of_document_s4_with_one_current_file_and_an_archive() 
     assert archive_name("2025-12-27-abc123") == "orchestrator-history/2025-12-27-abc123.json"
 
 
-@pytest.mark.req("S4-7", "S4-9", "S4-10", "S4-16", "S4-36")
+@pytest.mark.req("S4-7", "S4-9", "S4-10", "S4-15", "S4-16", "S4-36")
 def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
     facts = Facts(native_id="2026-02-01-a1b2c3", goal="g", status="created", began_at=1000)
     made = LAYOUT.put(None, facts, replace(HERE, project_path="/home/me/queue"))[CURRENT]
@@ -419,7 +427,15 @@ def test_two_failed_agents_of_one_name_share_its_error() -> None:
 def test_status_words_are_read_and_kept(word: str, status: str) -> None:
     assert read(status=word).status == status
     assert LAYOUT.put(tree(status=word), read(status=word), HERE) == tree(status=word)
-    assert [f[0] for f in found(status=word)] == ["foreign-word"] * (word not in STATUSES)
+    assert [f[0] for f in found(status=word)] == ["foreign-word"] * (word == "completed")
+
+
+@pytest.mark.req("S4-65", "S4-16")
+def test_a_status_is_written_in_the_documents_words() -> None:
+    words = {"created": "created", "active": "in_progress", "completed": "complete"}
+    words |= dict.fromkeys(("aborted", "abandoned"), "aborted")
+    written = {status: write(Facts(status=status))["status"] for status in SESSION}
+    assert written == {status: words.get(status, "paused") for status in SESSION}
 
 
 @pytest.mark.req("S4-20")
@@ -441,7 +457,7 @@ def test_agent_words_are_those_of_the_document() -> None:
     assert ("unknown-word", "error", "agents[0].status") in found(agents=odd[1:])
 
 
-@pytest.mark.req("S4-65")
+@pytest.mark.req("S4-65", "S4-67", "S4-68", "S4-70", "S4-71")
 def test_states_follow_each_other_as_drawn() -> None:
     assert set(LIFECYCLE) == set(STATUSES)
     moves = {(a, b) for a in STATUSES for b in STATUSES if may_become(a, b)}

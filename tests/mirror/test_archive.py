@@ -71,6 +71,7 @@ def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
 @pytest.mark.req(
     *("S4-40", "S4-48", "S4-50", "S4-51", "S4-52", "S4-53", "S4-68", "S4-71", "S4-78", "S4-89")
 )
+@pytest.mark.req("S4-5", "S4-6")
 @pytest.mark.parametrize("end, word", [(Session.complete, "complete"), (Session.abort, "aborted")])
 def test_an_ended_session_goes_to_the_archive(
     make: Make, end: Callable[[Session], object], word: str

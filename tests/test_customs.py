@@ -43,6 +43,20 @@ def test_folder_that_is_there_is_left_untouched(hf: Holdfast, tmp_path: Path, in
     assert [p.name for p in folder.parent.iterdir()] == [ID]
 
 
+@pytest.mark.req("X0-3", "S0-72")
+def test_an_id_that_the_index_lists_for_somebody_else_is_refused(
+    hf: Holdfast, tmp_path: Path
+) -> None:
+    root = tmp_path / ".ai-session"
+    root.mkdir()
+    listed = f"active_features:\n- feature_id: {ID}\n  status: active\n"
+    (root / "active-features.yaml").write_text(listed)
+    with hf, pytest.raises(Refused, match="already exists"):
+        hf.start("Add login").layouts_add(f"ai-session:{ID}")
+    assert [path.name for path in root.iterdir()] == ["active-features.yaml"]
+    assert (root / "active-features.yaml").read_text() == listed
+
+
 @pytest.mark.req("X0-3", "S0-71")
 @pytest.mark.parametrize(
     "id", ["-login-2026-01-31", "login-", "Login-2026-01-31", "../x-2026-01-31"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable
@@ -203,6 +204,7 @@ def test_a_line_is_one_write_and_synced(make: Make, monkeypatch: pytest.MonkeyPa
 
     def written(fd: int, data: bytes) -> int:
         if is_log(fd):
+            assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND
             calls.append(("write", bytes(data)))
         return write(fd, data)
 

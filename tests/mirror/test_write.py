@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pkgutil
 import re
@@ -85,6 +86,26 @@ def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
         *("implementation-plan.yaml", "history.jsonl", "state.yaml")
     }
     assert (root / "README.md").read_text() == readme()
+
+
+@pytest.mark.parametrize(
+    "layout, folder, name",
+    [
+        pytest.param(*row, marks=pytest.mark.req(number))
+        for *row, number in (
+            ("praxis", ".praxis-os/.cache/state", "{}.json", "X1-1"),
+            ("craft", ".craft/cache/orchestration-sessions", "{}.json", "X2-1"),
+            ("orchestrator", ".claude", "orchestrator-session.json", "S4-4"),
+        )
+    ],
+)
+def test_a_new_session_lies_where_its_layout_has_it(
+    make: Make, layout: str, folder: str, name: str
+) -> None:
+    project = make(layout)
+    text = project.place.read_text()
+    assert project.place == project.folder / folder / name.format(json.loads(text)["session_id"])
+    assert re.search(r'^  "session_id"', text, re.M)
 
 
 @pytest.mark.parametrize("last", ["folder", *PLACES[:-1]])

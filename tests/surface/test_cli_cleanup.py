@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import subprocess
+from datetime import UTC, datetime, timedelta
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -113,8 +114,9 @@ def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
 
 @pytest.mark.req("X0-7", "S0-62")
 def test_stale_takes_paused_ones_after_seven_days_and_marks_them_completed(cli: Cli) -> None:
-    feature("old", "paused")
-    feature("young", "paused", stamp="2999-01-01T00:00:00Z")
+    week, now = timedelta(days=7), datetime.now(UTC)
+    feature("old", "paused", stamp=(now - week - timedelta(hours=1)).isoformat())
+    feature("young", "paused", stamp=(now - week + timedelta(hours=1)).isoformat())
     cli.ok("cleanup", "--stale", "--yes")
     assert [path.name for path in ARCHIVE.iterdir()] == ["old-2025-01-09"]
     assert statuses() == {"old-2025-01-09": "completed", "young-2025-01-09": "paused"}

@@ -379,7 +379,7 @@ def test_outputs_stay_and_commands_are_read() -> None:
 # -- field by field -------------------------------------------------------------------------------
 
 # Place, what it is (with a question mark: or null), requirement.
-FIELDS = [
+KINDS = [
     ("session_id", "text", "S1-25"),
     ("workflow_type", "text", "S1-26"),
     ("target_file", "text", "S1-27"),
@@ -419,11 +419,15 @@ FIELDS = [
     ("metadata", "object", "S1-117"),
 ]
 WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
-MAY_BE_MISSING = ("metadata__", "lifecycle__total", "phase_timing__0__completed_at")
-MAY_BE_MISSING += ("phase_timing__0__duration",)
+MAY_BE_MISSING = (
+    "metadata__",
+    "lifecycle__total",
+    "phase_timing__0__completed_at",
+    "phase_timing__0__duration",
+)
 
 
-@pytest.mark.parametrize("place, kind, number", marked(FIELDS))
+@pytest.mark.parametrize("place, kind, number", marked(KINDS))
 def test_a_field_of_another_kind_is_an_error(place: str, kind: str, number: str) -> None:
     for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
         told = LAYOUT.check(tree(session(**{place: value})), HERE)
@@ -431,7 +435,7 @@ def test_a_field_of_another_kind_is_an_error(place: str, kind: str, number: str)
 
 
 @pytest.mark.parametrize(
-    "place, kind, number", marked(row for row in FIELDS if not row[0].startswith(MAY_BE_MISSING))
+    "place, kind, number", marked(row for row in KINDS if not row[0].startswith(MAY_BE_MISSING))
 )
 def test_a_field_that_is_missing_is_told_of_what_we_write(
     place: str, kind: str, number: str
@@ -453,7 +457,7 @@ PAUSED = {
 COMPLETED = {"completed": True, "completed_at": at(60), "total_duration_seconds": 3600.0}
 
 
-@pytest.mark.parametrize("place, kind, number", marked(FIELDS))
+@pytest.mark.parametrize("place, kind, number", marked(KINDS))
 def test_each_field_is_written_into_a_new_file(place: str, kind: str, number: str) -> None:
     is_end = "completed" in place or "total_duration" in place
     doc = session(lifecycle={**LIFECYCLE, **(COMPLETED if is_end else PAUSED)})

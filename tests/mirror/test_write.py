@@ -488,6 +488,7 @@ def test_an_essay_keeps_its_previous_version_beside_it(essay: Essay) -> None:
     for word in ("one", "two", "three"):
         before = state.read_bytes()
         project.session.note(word)
+        assert backup.name in os.listdir(state.parent)
         assert backup.read_bytes() == before and state.read_bytes() != before
 
 

@@ -118,6 +118,7 @@ def test_stale_takes_paused_ones_after_seven_days_and_marks_them_completed(cli: 
     feature("old", "paused", stamp=(now - week - timedelta(hours=1)).isoformat())
     feature("young", "paused", stamp=(now - week + timedelta(hours=1)).isoformat())
     cli.ok("cleanup", "--stale", "--yes")
+    assert ARCHIVE.is_dir()
     assert [path.name for path in ARCHIVE.iterdir()] == ["old-2025-01-09"]
     assert statuses() == {"old-2025-01-09": "completed", "young-2025-01-09": "paused"}
 

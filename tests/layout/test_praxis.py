@@ -1208,6 +1208,13 @@ def test_contradictions_are_found(changes: dict[str, Any], code: str, severity: 
     assert found(session(**changes))[code].severity == (severity or "warning")
 
 
+@pytest.mark.req("S1-39")
+def test_a_phase_that_was_paused_for_longer_than_it_took_by_a_clock_set_back_took_no_time() -> None:
+    paused = {"paused_duration_seconds": 7200, "duration_seconds": 0.0}
+    changes = {f"phase_timing__1__{key}": value for key, value in paused.items()}
+    assert "duration-mismatch" not in found(session(**changes))
+
+
 @pytest.mark.req("S1-40", "S1-45", "S1-48")
 def test_strictly_all_ten_flags_must_be_there() -> None:
     for key in LIFECYCLE:

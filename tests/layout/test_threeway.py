@@ -94,7 +94,9 @@ OLDER = {"updated": T1, "status": "active", "tasks": ["a"], "in": {"n": 1}}
         ({**OLDER, "updated": T2}, False),
         ({key: value for key, value in NEWEST.items() if key != "x"}, True),
         ({"updated": T2, "status": "failed", "tasks": ["a", "c"]}, True),
-        ({**NEWEST, "updated": T3}, False),
+        ({**NEWEST, "updated": T3}, True),
+        ({**OLDER, "updated": T3}, False),
+        ({**OLDER, "updated": T3, "x": {}}, False),
         ({**NEWEST, "updated": T1}, False),
         ({**NEWEST, "in": {"n": 1}}, False),
         ({"status": "paused", "tasks": ["a", "b"]}, False),
@@ -112,6 +114,20 @@ def test_an_element_that_only_the_older_version_has_tells_that_it_was_read() -> 
     newest, older = {"at": T2, "tasks": ["b"]}, {"at": T1, "tasks": ["a"]}
     assert not was_read(newest, older, {"at": T2, "tasks": ["a", "c"]})
     assert was_read(newest, older, {"at": T2, "tasks": ["b", "c"]})
+
+
+def test_an_entry_that_only_the_newest_version_has_tells_that_it_was_read() -> None:
+    newest, older = {"tries": [{"at": T1}, {"at": T2}]}, {"tries": [{"at": T1}], "n": 1}
+    assert was_read(newest, older, {**newest, "n": 1})
+    assert not was_read(newest, older, {"tries": [{"at": T1}, {"at": T2, "of": "another"}], "n": 1})
+
+
+def test_whoever_says_anew_what_was_taken_back_has_read_that_it_was() -> None:
+    older, newest = {"n": 1, "done": {"0": {"at": T1}}}, {"n": 0, "done": {}}
+    assert was_read(newest, older, {"n": 1, "done": {"0": {"at": T3}}})
+    assert not was_read(newest, older, {"n": 1, "done": {"0": {"at": T1}}, "more": T3})
+    same_otherwise = T1.replace("Z", "+00:00")
+    assert not was_read(newest, older, {"n": 1, "done": {"0": {"at": same_otherwise}}})
 
 
 def test_what_an_edit_was_made_from_costs_little_more_than_to_part_its_lines() -> None:

@@ -126,9 +126,130 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
         assert project.session.status()["phase"]["current"] == min(number + 1, 5)
         project.session.note("seen")
     assert project.suspended == "" and project.session.state().core.status == "completed"
+    assert project.disputes() == [] and codes(project) == []
     now = project.read()
     assert now["lifecycle"]["completed"] is True and now["current_phase"] == 5
     assert now["workflow_structure"]["total_phases"] == 6 and "5" in now["phase_artifacts"]
+
+
+@pytest.mark.req("S1-37", "S1-80")
+def test_a_phase_that_a_program_without_times_passes_ends_as_its_evidence_is_stamped(
+    make: Make,
+) -> None:
+    project = in_phases(make)
+
+    def pass_two(doc: Any) -> None:
+        as_first_generation(doc)
+        doc["phase_artifacts"]["1"]["timestamp"] = at = "2027-01-15T09:00:00Z"
+        as_first_generation(doc | {"updated_at": at})
+        doc.update(current_phase=3)
+
+    project.edit(pass_two)
+    project.session.note("seen")
+    timing = project.read()["phase_timing"]
+    at = "2027-01-15T09:00:00Z"
+    assert timing["1"]["completed_at"] == timing["2"]["started_at"] == at
+    assert timing["2"]["completed_at"] == at and timing["3"] == {"started_at": at}
+    assert codes(project) == []
+
+
+@pytest.mark.req("S1-14", "S1-138")
+def test_attempts_stay_in_a_file_that_a_program_of_the_first_generation_wrote(make: Make) -> None:
+    project = in_phases(make)
+    project.session.phase_fail(1, {"coverage": 65}, issue="red")
+    project.session.phase_retry()
+    project.edit(as_first_generation)
+    project.session.note("seen")
+    (attempt,) = project.read()["phase_attempts"]["1"]
+    assert attempt["evidence"] == {"coverage": 65} and project.read()["completed_phases"] == [0, 1]
+
+
+@pytest.mark.req("S1-16")
+def test_a_program_of_the_first_generation_does_not_end_what_was_reopened(make: Make) -> None:
+    project = in_phases(make, done=6)
+    project.session.reopen(because="one more look")
+
+    def write_all_again(doc: Any) -> None:
+        for key in [key for key in doc if key not in FIRST_GENERATION]:
+            del doc[key]
+        doc["metadata"]["seen"] = True
+
+    project.edit(write_all_again)
+    project.session.note("seen")
+    assert project.session.status()["status"] == "active" and codes(project) == []
+
+
+# -- one phase, judged here and there --------------------------------------------------------------
+
+
+def judged(verdict: str, *, knows_times: bool) -> Callable[[Any], None]:
+    """Another program judges the current phase, as the document has it or as its first form."""
+
+    def change(doc: Any) -> None:
+        phase = doc["current_phase"]
+        at = f"{doc['updated_at'][:-3]}59Z"
+        handed = {"phase_number": phase, "evidence": {"by": at}, "outputs": {"of": "theirs"}}
+        doc["phase_artifacts"][str(phase)] = handed | {"commands_executed": [], "timestamp": at}
+        doc["checkpoints"][str(phase)] = verdict
+        doc["updated_at"] = at
+        if verdict == "passed":
+            doc["completed_phases"].append(phase)
+            doc["current_phase"] = phase + 1
+        for key in [key for key in doc if not knows_times and key not in FIRST_GENERATION]:
+            del doc[key]
+        if knows_times:
+            doc["phase_timing"][str(phase)]["completed_at"] = at
+        if knows_times and verdict == "passed":
+            doc["phase_timing"][str(phase + 1)] = {"started_at": at}
+
+    return change
+
+
+def ours(project: Project, verb: str) -> None:
+    session = project.session
+    current = session.status()["phase"]["current"]
+    if verb == "fail":
+        session.phase_fail(current, {"coverage": 65}, issue="red")
+    elif verb == "retry":
+        session.phase_retry()
+    else:
+        session.phase_rollback(current - 1, because="wrong turn")
+
+
+@pytest.mark.req("S1-59")
+@pytest.mark.parametrize("knows_times", [True, False], ids=["document", "first generation"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ("fail", "passed"),
+        ("failed", "passed"),
+        ("failed", "retry", "failed"),
+        ("failed", "retry", "passed"),
+        ("rollback", "passed"),
+        ("rollback", "failed"),
+        ("passed", "rollback", "passed"),
+        ("passed", "rollback", "failed"),
+    ],
+    ids=", ".join,
+)
+def test_what_another_program_says_of_a_phase_after_us_is_no_contradiction(
+    make: Make, way: tuple[str, ...], knows_times: bool
+) -> None:
+    project = in_phases(make, done=2)
+    for verb in way[:-1]:
+        if verb in ("passed", "failed"):
+            project.edit(judged(verb, knows_times=knows_times))
+            project.session.note("seen")
+        else:
+            ours(project, verb)
+    project.edit(judged(way[-1], knows_times=knows_times))
+    said = project.read()
+    project.session.note("seen")
+    now = project.read()
+    for key in ("current_phase", "completed_phases", "phase_artifacts"):
+        assert now[key] == said[key]
+    assert project.session.status()["phase"]["completed"] == said["completed_phases"]
+    assert project.disputes() == []
 
 
 # -- a number of phases that is not known at the start ---------------------------------------------
@@ -226,6 +347,23 @@ def test_an_attempt_that_was_rolled_back_is_not_said_to_be_under_way(make: Make)
     project.session.phase_retry()
     project.session.phase_rollback(1, because="wrong turn")
     assert "under way" not in project.session.brief().text
+
+
+@pytest.mark.req("S1-83")
+def test_a_file_tells_all_of_a_failed_phase_at_once(make: Make) -> None:
+    project = in_phases(make)
+    project.session.phase_fail(1, {"coverage": 65}, issue="red")
+    before = project.read()
+    project.again().note("later")
+    assert {**project.read(), "updated_at": ""} == {**before, "updated_at": ""}
+
+
+@pytest.mark.req("S1-73")
+def test_a_phase_that_is_tried_again_has_handed_nothing_in_yet(make: Make) -> None:
+    project = in_phases(make)
+    project.session.phase_fail(1, {"coverage": 65}, issue="red")
+    project.session.phase_retry()
+    assert list(project.read()["phase_artifacts"]) == ["0"]
 
 
 # -- pauses, errors and the end --------------------------------------------------------------------

@@ -386,8 +386,9 @@ def _say_the_same(told: list[StepFact], wanted: list[StepFact], *, by_name: bool
 def _statuses_stay(layout: Layout, old: Tree | None, was: Facts, facts: Facts) -> bool:
     """Whether what is carried of statuses stays as it was: nothing of them is new but steps, and
     those in words that the layout has."""
-    # By an error, what came after it, or the number of phases alone a file may say another status.
-    told = ("status", "agents", "errors", "resumed_at", "plan_total")
+    # By a verdict, an error, what came after it, or the number of phases alone a file may say
+    # another status.
+    told = ("status", "agents", "checkpoints", "errors", "resumed_at", "plan_total")
     if any(getattr(was, name) != getattr(facts, name) for name in told):
         return False
     if was.steps == facts.steps:

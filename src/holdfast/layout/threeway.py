@@ -11,6 +11,7 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -566,6 +567,18 @@ def nearest(data: bytes, kept: Sequence[bytes]) -> bytes | None:
     return near
 
 
+def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:
+    """The same, by the keys that the edit has: those that its program does not know tell nothing
+    of what it read, and the longer they were, the nearer would be what was before them."""
+
+    def lines(value: Plain) -> frozenset[bytes]:
+        part = {key: value[key] for key in found if key in value}
+        return frozenset(_lines(json.dumps(part, indent=0, default=str).encode()))
+
+    said, maps = lines(found), [each for each in kept if isinstance(each, dict)]
+    return min(maps, key=lambda each: len(said ^ lines(each)), default=None)
+
+
 def was_read(newest: Any, older: Any, found: Any) -> bool:
     """Whether an edit was made from our newest rendering although an older one is nearer to it.
 
@@ -573,8 +586,35 @@ def was_read(newest: Any, older: Any, found: Any) -> bool:
     those from before. But they have a time that only the newest rendering has, and no value that
     only the older one has. A stale copy that is written back has no such time, or such values. Nor
     has it ever a time where the older one has none: whoever has that took the last change back.
+    Whoever gives other times where only the older one has any says anew what was taken back. Where
+    no value tells, whoever has every key that is new in the newest one knew of them.
     """
-    return _holds_news(newest, older, found) or set(_news(newest, older, found)) == {True}
+    if _holds_news(newest, older, found) or set(_said_anew(newest, older, found)) == {True}:
+        return True
+    told = set(_news(newest, older, found))
+    return told == {True} or (not told and set(_new_keys(newest, older, found)) == {True})
+
+
+def _said_anew(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For each time that only the older rendering has, and an edit has a time: whether another."""
+    if isinstance(older, dict) and isinstance(found, dict):
+        inside = newest if isinstance(newest, dict) else {}
+        for key in older.keys() & found.keys():
+            yield from _said_anew(inside.get(key), older[key], found[key])
+    elif newest is None and None not in (told := [stamps.read(each) for each in (older, found)]):
+        yield told[0] != told[1]
+
+
+def _new_keys(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For each key that only the newest rendering has, whether an edit has it too."""
+    if not (isinstance(newest, dict) and isinstance(older, dict)):
+        return
+    inside = found if isinstance(found, dict) else {}
+    for key, value in newest.items():
+        if key not in older:
+            yield key in inside
+        else:
+            yield from _new_keys(value, older[key], inside.get(key))
 
 
 def _holds_news(newest: Any, older: Any, found: Any) -> bool:
@@ -582,6 +622,10 @@ def _holds_news(newest: Any, older: Any, found: Any) -> bool:
         inside = older if isinstance(older, dict) else {}
         both = newest.keys() & found.keys()
         return any(_holds_news(newest[key], inside.get(key), found[key]) for key in both)
+    if isinstance(newest, list) and isinstance(found, list):
+        known = len(older) if isinstance(older, list) else 0
+        pairs = zip(newest[known:], found[known:], strict=False)
+        return any(new == each and _holds_news(new, None, each) for new, each in pairs)
     return older is None and newest == found and stamps.read(found) is not None
 
 

@@ -23,7 +23,15 @@ from holdfast.layout import tree as trees
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of, nearest, was_read
+from holdfast.layout.threeway import (
+    LONGEST,
+    Changes,
+    changes,
+    in_words_of,
+    nearest,
+    nearest_in_part,
+    was_read,
+)
 from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,
@@ -206,12 +214,17 @@ class Absorber:
 
     def _made_from(self, binding: Binding, look: Look) -> Any:
         """The rendering that an edit was most likely made from; None if none is kept."""
-        near = nearest(self._as_kept(look), self._desk.bound.said(binding, look.name))
+        kept, newest = self._desk.bound.said(binding, look.name), self._looker.newest(binding, look)
+        near = nearest(self._as_kept(look), kept)
         older = None if near is None else parsed(look.name, near).value
-        newest = self._looker.newest(binding, look)
+        read = newest.value if newest else None
+        if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):
+            clean = self._desk.without_secrets(look.value)
+            older = nearest_in_part(clean, [parsed(look.name, each).value for each in kept])
+            read = {key: value for key, value in newest.value.items() if key in look.value}
         for found in (look.value, newest.value if newest else None):
             older = self._looker.with_secrets(older, found)
-        is_newest = newest is not None and was_read(newest.value, older, look.value)
+        is_newest = newest is not None and was_read(read, older, look.value)
         return newest.value if newest is not None and is_newest else older
 
     def _as_kept(self, look: Look) -> bytes:
@@ -258,6 +271,11 @@ class Absorber:
         except (InvalidInput, Refused) as error:
             what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
             raise type(error)(what, why=error.why or error.what) from error
+
+
+def _lacks(value: Any, whole: Any) -> bool:
+    """Whether whoever wrote a file left out of it what it may not be without."""
+    return isinstance(value, dict) and not value.keys() >= whole.keys()
 
 
 def readme_of(binding: Binding) -> str:

@@ -453,7 +453,11 @@ class State:
         if not isinstance(row, Attribute) or row.at < since or not isinstance(row.value, str):
             return None
         step = self.step(row.value)
-        return step if step is not None and step.is_open else None
+        if step is None or not step.is_open:
+            return None
+        # The work may have gone on to another phase, or back to one.
+        is_left = self.core.phase_of(step.id) not in (None, self.core.phase)
+        return None if is_left else step
 
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""

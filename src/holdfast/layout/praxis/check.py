@@ -12,7 +12,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
-from holdfast.layout import ERROR, INFO, WARNING, Finding, Tree, Where, carry, layout, stamps
+from holdfast.layout import (
+    ERROR,
+    EXTRA,
+    INFO,
+    WARNING,
+    Finding,
+    Tree,
+    Where,
+    carry,
+    layout,
+    stamps,
+)
 from holdfast.layout.praxis.read import View, by_phase, verdict_of
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
@@ -70,12 +81,33 @@ def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         return tree, []
     doc: dict[str, Any] = copied(now.doc)
     gone = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
+    if gone:
+        # Whoever does not know these does not know either what we keep beside them.
+        gone += [key for key in (ATTEMPTS, EXTRA) if _put_back(doc, was.doc, key)]
+    if "phase_timing" in gone:
+        _time_the_passed(doc, was, where)
     found = findings({now.name: doc}, where, strict=True)
     gone += [f.where for f in found if f.code in _LACKS and _put_back(doc, was.doc, f.where)]
     told = [f"{place} was taken out" for place in gone]
     if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
         told += _unchanged(mapping(doc.get("workflow_structure")), was.structure)
     return ({**tree, now.name: doc}, told) if told else (tree, [])
+
+
+def _time_the_passed(doc: dict[str, Any], was: View, where: Where) -> None:
+    """End what someone passed who knows of no times as its evidence is stamped, and begin the next
+    one then."""
+    now, timing = View({"": doc}, where), doc["phase_timing"]
+    for phase in now.completed:
+        at = now.stamp(now.artifacts.get(phase, {}), "timestamp")
+        if at is None or phase in was.done:
+            continue
+        entry = mapping(timing.get(str(phase)))
+        ended = max(at, now.stamp(entry, "started_at") or at)
+        text = stamps.write(ended, doc.get("created_at"), naive=where.naive)
+        entry.setdefault("completed_at", text)
+        if phase + 1 in now.implied():
+            timing.setdefault(str(phase + 1), {"started_at": text})
 
 
 def _unchanged(structure: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
@@ -391,7 +423,7 @@ def _duration(entry: dict[str, Any], spent: int, path: str) -> Iterator[Finding]
         )
         return
     told, paused = entry.get("duration_seconds"), entry.get("paused_duration_seconds")
-    rest = spent / 1000 - (paused if _is_number(paused) else 0)
+    rest = max(0.0, spent / 1000 - (paused if _is_number(paused) else 0))
     if _is_number(told) and abs(told - rest) > 1:
         what = "the duration is not the time between start and end without the pauses"
         yield _tell("duration-mismatch", INFO, path + "duration_seconds", "S1-39", what)

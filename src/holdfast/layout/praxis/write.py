@@ -377,7 +377,7 @@ class Edit:
             return
         handed = self.entry("phase_artifacts", phase)
         if not isinstance(handed, dict):
-            if not check.evidence and check.at is None:
+            if not check.evidence and (check.at is None or now == "pending"):
                 return
             handed = artifact(phase, {}, "")
             self.part("phase_artifacts")[str(phase)] = handed

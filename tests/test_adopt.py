@@ -16,6 +16,7 @@ import holdfast
 from holdfast import found
 from holdfast.adopt import Adopted
 from holdfast.home import Holdfast
+from holdfast.layout.essay import recover
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 
 
@@ -53,6 +54,27 @@ def test_an_essay_is_about_its_thesis(hf: Holdfast, project: Path) -> None:
     (one,) = hf.adopt()
     assert hf.session(one.session).status()["goal"] == "Cats."
     assert outcomes(list(hf.adopt())) == [("essay", "known")]
+
+
+@pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
+@pytest.mark.parametrize("level", ["backup", "artifacts"])
+def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
+    hf: Holdfast, project: Path, level: str
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    whole = yaml.safe_load(path.read_text())
+    backup = path.read_text() if level == "backup" else "{"
+    path.with_name("session-state.yaml.bak").write_text(backup)
+    path.write_text("{")
+    (one,) = hf.adopt()
+    messages = {"backup": recover.FROM_BACKUP, "artifacts": recover.FROM_ARTIFACTS}
+    assert one.outcome == "adopted" and one.problems[0] == messages[level]
+    said = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
+    thesis = hf.session(one.session).state().step("stage-1")
+    assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
+    assert (one.native == whole["pipeline_id"]) == (level == "backup")
 
 
 def test_twice_is_once(hf: Holdfast, project: Path) -> None:

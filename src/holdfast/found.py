@@ -33,6 +33,7 @@ from holdfast.layout import (
     Tree,
     Where,
     carry,
+    essay,
     layout,
 )
 from holdfast.layout.ai_session import conflicts
@@ -57,6 +58,8 @@ ESSAY = "essay-pipeline-"
 ESSAY_ROOTS = ("/tmp",)
 """Where essays are made by other programs."""
 _MOST_FILES = 50_000
+_MOST_BESIDE = 2000
+"""How many files beside a damaged one are looked at."""
 SURE = 0.3
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".hg"})
 _BARE_KEY = re.compile(rb"(?:\s|#[^\n]*\n)*[A-Za-z_]+:\s")
@@ -134,7 +137,24 @@ class Find(Struct):
         return carry.read(self.lens, self.tree, where)
 
     def salvage(self, where: Where) -> Salvaged | None:
-        return self.lens.salvage(self.bundle, where)
+        """What can be saved of files that cannot be read."""
+        bundle = essay_files(self) if self.layout == "essay" else self.bundle
+        return self.lens.salvage(bundle, where)
+
+
+def essay_files(one: Find) -> Bundle:
+    """The session file of an essay, whatever it is called, its backup, and the results of its
+    stages; nothing of a file that is too large to be read."""
+    named = {f"{os.path.basename(one.path)}.bak": essay.BACKUP}
+    bundle: Bundle = {}
+    for path in files.entries(os.path.dirname(one.path))[:_MOST_BESIDE]:
+        name = os.path.basename(path)
+        if name in named or name.endswith(".md"):
+            try:
+                bundle[named.get(name, name)] = files.read_bounded(path, MAX_BYTES, follow=False)
+            except HoldfastError:
+                continue
+    return {**bundle, essay.STATE: next(iter(one.bundle.values()), b"")}
 
 
 class Report(Struct):

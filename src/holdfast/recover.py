@@ -50,7 +50,6 @@ JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 RECOVERED_FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 _BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
-_MOST_FILES = 2000
 _MOST_SESSIONS = 200
 
 
@@ -597,9 +596,7 @@ def _told(one: Find, name: str, data: bytes) -> str:
 
 def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
     """The three levels of the essay's document."""
-    bundle = _bundle(case.path)
-    # The damaged file itself, whatever it is called; nothing of it if it is too large to be read.
-    bundle[STATE] = next(iter(one.bundle.values()), b"")
+    bundle = found.essay_files(one)
     made = recovery(bundle, where)
     if made is None:
         return case
@@ -623,21 +620,6 @@ def _begun(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
     state = begin_at(int(match[1]), bundle, where)
     case.writes = {case.path: fresh("yaml", state)}
     return replace(case, rung=USER, message=f"Begun at stage {match[1]}, as you said.")
-
-
-def _bundle(state: str) -> Bundle:
-    """The backup of a session file, and the results of stages around it."""
-    named = {f"{os.path.basename(state)}.bak": BACKUP}
-    bundle: Bundle = {}
-    for path in files.entries(os.path.dirname(state))[:_MOST_FILES]:
-        name = os.path.basename(path)
-        if name in named or name.endswith(".md"):
-            try:
-                data = files.read_bounded(path, MAX_BYTES, follow=False)
-            except HoldfastError:
-                continue
-            bundle[named.get(name, name)] = data
-    return bundle
 
 
 # -- orchestrators -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 import holdfast
 from holdfast import found, recover
@@ -514,6 +515,21 @@ def test_level_1_takes_the_backup(hf: Holdfast, essay: Path) -> None:
     assert case.message == message
     assert essay.read_bytes() == backup.read_bytes()
     assert aside(essay) == [b"stages: ["]
+
+
+@pytest.mark.req("S3-94", "S3-96", "S3-97")
+def test_an_essay_whose_state_breaks_off_is_recovered_though_it_can_be_parsed(
+    hf: Holdfast, essay: Path
+) -> None:
+    backup = essay.with_name("session-state.yaml.bak")
+    backup.write_bytes(essay.read_bytes())
+    torn = essay.read_bytes().partition(b"  stage_3:\n")[0] + b"  stage_3"
+    assert yaml.safe_load(torn + b":")["stages"]["stage_1"]
+    essay.write_bytes(torn + b":")
+    case = hf.recover(str(essay.parent), fix=True)
+    assert case is not None and case.rung == "backup"
+    assert case.what.endswith("it breaks off before `stages.stage_3.status`")
+    assert essay.read_bytes() == backup.read_bytes() and aside(essay) == [torn + b":"]
 
 
 @pytest.mark.req("S3-94", "S3-96")

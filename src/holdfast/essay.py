@@ -129,7 +129,8 @@ def _state(path: str) -> dict[str, Any] | None:
         value = Document.parse(data, "yaml").value
     except HoldfastError:
         return None
-    return value if isinstance(value, dict) else None
+    whole = isinstance(value, dict) and not essay.LAYOUT.torn(data, value)
+    return value if whole else None
 
 
 # -- a session of ours -------------------------------------------------------------------------

@@ -315,6 +315,8 @@ def told(path: str, data: bytes) -> Find | None:
     best = max(scores, key=lambda id: scores[id])
     if scores[best] < SURE:
         return _in_the_place(path, data)
+    if why := layout(best).torn(data, document.value):
+        return _broken(path, data, Unreadable("torn", why))
     name, native = _role(best, path, document.value)
     return _made(best, {name: path}, {name: data}, {name: document}, native)
 

@@ -116,7 +116,7 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
     damaged, missing, why = [], [], ""
     once = home.store.bound.renderings(binding)
     for name, path in _paths(binding):
-        fault = _fault(path, is_ours=True)
+        fault = _fault(path, binding.layout)
         if fault is None:
             missing += [path] if once.get(name) else []
         elif fault and not home.mirror.is_as_left(binding, name):
@@ -144,20 +144,20 @@ def _paths(binding: Binding) -> list[tuple[str, str]]:
     return [(n, binding.place if n == main else os.path.join(binding.root, n)) for n in names]
 
 
-def _fault(path: str, *, is_ours: bool = False) -> str | None:
-    """Why a file cannot be read; empty when it can be, None when it is not there."""
+def _fault(path: str, layout_id: str) -> str | None:
+    """Why a file of a layout cannot be used; empty when it can be, None when it is not there."""
     if not os.path.lexists(path):
         return None
     kind = path.rsplit(".", 1)[-1]
     try:
-        value = Document.parse(files.read_bounded(path, MAX_BYTES, follow=False), kind).value
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        value = Document.parse(data, kind).value
     except Unreadable as error:
         return str(error)
     except HoldfastError as error:
         return "it is not a regular file" if files.is_odd(path) else str(error)
-    # One of others may be something else altogether.
-    is_other = is_ours and kind != "jsonl" and not isinstance(value, dict)
-    return "it does not hold a session" if is_other else ""
+    is_other = kind != "jsonl" and not isinstance(value, dict)
+    return "it does not hold a session" if is_other else layout(layout_id).torn(data, value)
 
 
 def restore(home: Holdfast, case: Case) -> Case:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast import choice
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Layout, Tree, Where, essay, layout
 from holdfast.layout import stamps as clock
+from holdfast.layout.document import fresh
 from holdfast.layout.essay import LAYOUT, artifact, form, recover
 from holdfast.layout.essay.write import defer_reason
 from holdfast.layout.facts import SESSION, UNIT, ClaimFact, Facts, RevisitFact, StepFact
@@ -1554,6 +1555,24 @@ def test_a_state_that_cannot_be_read_comes_back_from_the_backup(broken: bytes) -
     saved = LAYOUT.salvage({STATE: broken, essay.BACKUP: WHOLE}, HERE)
     assert saved is not None and saved.facts.steps == get(session()).steps
     assert saved.message == made.message and saved.lost
+
+
+@pytest.mark.req("S3-94")
+def test_a_state_that_breaks_off_within_a_line_is_never_taken_for_a_whole_one() -> None:
+    data = fresh("yaml", session())
+    ends = [n for n in range(600, len(data) - 1, 7) if data[n - 1 : n] != b"\n"]
+    assert {recovered({STATE: data[:n], essay.BACKUP: WHOLE}).level for n in ends} == {"backup"}
+    assert recovered({STATE: WHOLE, essay.BACKUP: data[:-20]}).level == "none"
+    assert recovered({STATE: b"", essay.BACKUP: data[:-20], "stage-1-thesis.md": THESIS}).level == (
+        "artifacts"
+    )
+
+
+def test_a_state_without_a_last_line_end_is_whole_whatever_keys_it_lacks() -> None:
+    data = fresh("yaml", session()).rstrip()
+    assert recovered({STATE: data, essay.BACKUP: BROKEN}).level == "none"
+    less = {key: value for key, value in session().items() if key != "voice_calibration"}
+    assert recovered({STATE: fresh("yaml", less).rstrip(), essay.BACKUP: WHOLE}).level == "none"
 
 
 def test_a_state_that_is_whole_needs_no_recovery() -> None:

@@ -11,8 +11,28 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import recover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
+
+# -- files that were not written to their end --------------------------------------------------
+
+
+def test_half_a_number_at_the_end_of_a_torn_essay_is_not_taken_up(make: Make) -> None:
+    project = make("essay")
+    project.session.attr("essay.stage_2.target_word_count", 1500)
+    before, _, _ = project.place.read_bytes().partition(b"00\n    audience")
+    assert before.endswith(b"target_word_count: 15")
+    project.place.write_bytes(before)
+    project.session.note("goes on")
+    assert project.place.read_bytes() == before and project.edits() == []
+    assert project.suspended == (
+        "session-state.yaml cannot be used: it breaks off before `stages.stage_2.audience`"
+    )
+    (case,) = recover.cases(project.home)
+    recover.fix(project.home, case)
+    assert project.read()["stages"]["stage_2"]["target_word_count"] == 1500
+
 
 # -- git in the middle of something ------------------------------------------------------------
 

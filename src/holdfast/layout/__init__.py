@@ -161,6 +161,10 @@ class Layout(Protocol):
         for each that was."""
         return tree, []
 
+    def torn(self, data: bytes, value: Any) -> str:
+        """Why a file that can be parsed was not written to its end all the same, or nothing."""
+        return ""
+
     def reading(self, tree: Tree, where: Where) -> Reading: ...
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...

@@ -284,10 +284,14 @@ class Looker:
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
         """Files that we did not write must be of this session, and of a version that we know."""
-        if not any(look.verdict in ("edited", "found") for look in looks):
+        others = [look for look in looks if look.verdict in ("edited", "found")]
+        if not others:
             return
         tree = {look.name: look.value for look in looks if look.read is not None}
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        for look in others:
+            if why := lens.torn(look.data or b"", look.value):
+                raise Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
         # What a folder says of several sessions does not make a file of ours another's.
         main = next(iter(paths_of(binding)))
         native = lens.get(tree, where).native_id if main in tree else ""

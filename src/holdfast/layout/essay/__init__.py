@@ -101,6 +101,9 @@ class Essay(Layout):
         lost = form.complete(doc, form.state_of(before))
         return {**tree, form.main(tree): doc}, [f"{place} was taken out" for place in lost]
 
+    def torn(self, data: bytes, value: Any) -> str:
+        return form.torn(data, value)
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         if not form.state_of(tree):
             return Reading(self.id)

@@ -301,6 +301,21 @@ def said_nothing(field: Field, part: dict[str, Any], key: str) -> bool:
     return said(field, value) is None
 
 
+def torn(data: bytes, doc: Any) -> str:
+    """Why a file is only the beginning of one: it breaks off within a line, and what it lacks is
+    the end of the template. Its last value is not to be believed: 15 may have been 1500."""
+    lacking = [field for field in FIELDS if not _has(doc, field.path)]
+    is_end = lacking != [] and tuple(lacking) == FIELDS[-len(lacking) :]
+    if data.endswith(b"\n") or not is_end:
+        return ""
+    return f"it breaks off before `{lacking[0].path}`"
+
+
+def _has(doc: Any, path: str) -> bool:
+    above, _, key = path.rpartition(".")
+    return key in mapping(at(doc, above) if above else doc)
+
+
 PARTS = ("stages", *dict.fromkeys(p for f in FIELDS if (p := f.path.rpartition(".")[0])))
 """The mappings in a file, each before those in it."""
 

@@ -42,6 +42,7 @@ from holdfast.layout.essay.form import (
     section_id,
     session_status,
     stage_id,
+    torn,
 )
 from holdfast.layout.essay.read import facts
 from holdfast.layout.value import mapping
@@ -206,7 +207,7 @@ def _state(data: bytes | None) -> dict[str, Any] | None:
         value = guarded.read_yaml(guarded.decode(data or b""))[0].value
     except guarded.Unreadable:
         return None
-    return value if likeness(value) >= 0.5 else None
+    return value if likeness(value) >= 0.5 and not torn(data or b"", value) else None
 
 
 def likeness(value: Any) -> float:

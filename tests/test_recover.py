@@ -247,6 +247,16 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
     assert aside(index) == [CONFLICT.encode()]
 
 
+def test_a_conflict_is_told_whatever_the_file_is_called(hf: Holdfast, project: Path) -> None:
+    fill(project, ["essay", "craft"])
+    for which, name in ((ESSAY, "session-state.yaml.bak"), (CRAFT, "copy")):
+        text = (project / which).read_text()
+        path = (project / which).with_name(name)
+        path.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
+        question = examined(hf, path).question
+        assert question is not None and question.choices[0].says.startswith("which says")
+
+
 def test_restore_writes_the_files_of_one_layout_anew(hf: Holdfast) -> None:
     session = a_session(hf)
     for kind in ("craft", "praxis"):

@@ -462,12 +462,18 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
     return _backed_up(one, case) or _salvaged(one, case, where) or _nothing(case, home.clock)
 
 
+def _kind(one: Find, path: str) -> str:
+    """How a file is written: as its name says, else as the main file of its layout is."""
+    kinds = [name.rsplit(".", 1)[-1] for name in (path, one.lens.files("x")[0])]
+    return kinds[0] if kinds[0] in ("json", "jsonl", "yaml") else kinds[1]
+
+
 def _backed_up(one: Find, case: Case) -> Case | None:
     """A backup beside the file, if it is one of the same session's."""
     for path in case.damaged:
         try:
             data = files.read_bounded(f"{path}.bak", MAX_BYTES, follow=False)
-            value = Document.parse(data, path.rsplit(".", 1)[-1]).value
+            value = Document.parse(data, _kind(one, path)).value
         except HoldfastError:
             return None
         if one.lens.recognise(path, value) < found.SURE:
@@ -489,7 +495,7 @@ def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
     for path in [*case.damaged, *case.missing]:
         value = tree.get(names[path])
         if value is not None:
-            case.writes[path] = fresh(path.rsplit(".", 1)[-1], value)
+            case.writes[path] = fresh(_kind(one, path), value)
     written = {os.path.basename(path) for path in case.writes}
     inferred = [*saved.inferred, *(line for line in made if line.partition(":")[0] in written)]
     return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
@@ -581,7 +587,7 @@ _MARKS = {
 
 def _told(one: Find, name: str, data: bytes) -> str:
     try:
-        value = Document.parse(data, name.rsplit(".", 1)[-1]).value
+        value = Document.parse(data, _kind(one, name)).value
     except Unreadable as error:
         return f"which cannot be read: {error.what}"
     if name == INDEX:

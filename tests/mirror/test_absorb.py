@@ -252,6 +252,10 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
     "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
     "agents: code-1": ("craft", lambda v: v["agents"][0].update(type="doc-writer")),
+    "agents: code-1 (type, task)": (
+        "orchestrator",
+        lambda v: v["agents"][0].update(type="code", task="Theirs", progress=40),
+    ),
 }
 
 
@@ -269,6 +273,16 @@ def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -
     assert edited.residue == said
     assert any(f"not taken up: {said}" in line for line in project.notices)
     assert f"not taken up: {said}" in project.session.brief(budget=2000).text
+
+
+def test_an_agent_that_began_at_another_time_is_as_far_as_it_was(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("code-1", task="Write")
+    project.session.agent_progress("code-1", 0.6)
+    project.edit(lambda v: v["agents"][0].update(started="2027-01-01T00:00:00Z"))
+    project.session.note("next")
+    (agent,) = project.read()["agents"]
+    assert (agent["started"], agent["progress"]) == ("2027-01-01T00:00:00Z", 60)
 
 
 def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:

@@ -25,7 +25,15 @@ from msgspec.structs import replace
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import AgentFact, CheckpointFact, DecisionFact, Facts, StepFact, plain
-from holdfast.layout.translate import Move, alike, category_of, match_steps, moves, reworded
+from holdfast.layout.translate import (
+    Move,
+    alike,
+    begun_by,
+    category_of,
+    match_steps,
+    moves,
+    reworded,
+)
 
 Plain = dict[str, Any]
 _Any = TypeVar("_Any")
@@ -182,6 +190,8 @@ def _unsaid_of(
         rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
         if _between(today, merged | {key: list(rest.values())}, now) == made:
             yield f"{key}: {name}"
+        elif key == "agents" and name in ours:
+            yield from _unsaid_words(was.get(name, {}), is_[name], ours[name], made)
     became = _became(today, merged) if key == "decisions" else {}
     # A verdict that is taken out is taken back.
     for name in was if key != "checkpoints" else ():
@@ -189,6 +199,14 @@ def _unsaid_of(
             yield f"{key}: {name} was taken out"
         elif name in became and alike(name, became[name]) <= _CLEAR:
             yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
+
+
+def _unsaid_words(was: Plain, is_: Plain, ours: Plain, made: list[Move]) -> Iterator[str]:
+    """What an edit calls an agent and its work: only its start says that, if it is told anew."""
+    names = ("type", "task") if is_["id"] not in begun_by(made) else ()
+    words = [name for name in names if is_.get(name) not in (was.get(name), ours.get(name))]
+    if words:
+        yield f"agents: {is_['id']} ({', '.join(words)})"
 
 
 def _became(today: Plain, merged: Plain) -> dict[str, str]:

@@ -578,8 +578,17 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
             if old is None and agent.started_at is None:
                 # An ending that nothing began: the start is recorded so that the run is whole.
                 yield Move(_started(agent), agent.ended_at)
-            yield from _unit_moves(old, agent, _AGENT_EVENTS)
+            again = list(_unit_moves(old, agent, _AGENT_EVENTS))
+            yield from again
+            if begun_by(again):
+                # It is as on its first day by that, and has come to nothing yet.
+                old = None
         yield from _so_far(old or AgentFact(agent.id), agent)
+
+
+def begun_by(made: list[Move]) -> set[str]:
+    """The agents whose start some moves tell."""
+    return {move.body.agent for move in made if isinstance(move.body, ev.AgentStarted)}
 
 
 def _so_far(old: AgentFact, new: AgentFact) -> Iterator[Move]:

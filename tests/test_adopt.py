@@ -86,6 +86,19 @@ def test_twice_is_once(hf: Holdfast, project: Path) -> None:
     assert {one.session: len(list(hf.session(one.session).log())) for one in again} == seqs
 
 
+def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).write_text("{}")
+    (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    (first,) = hf.adopt()
+    hf.clock.sleep(0.01)
+    (again,) = hf.adopt()
+    assert (first.outcome, again.outcome) == ("adopted", "known")
+    assert first.session == again.session
+
+
 def test_a_bound_file_that_changed_in_between_is_an_edit(hf: Holdfast, project: Path) -> None:
     fill(project)
     list(hf.adopt())

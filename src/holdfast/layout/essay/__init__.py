@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.essay import check as checks
 from holdfast.layout.essay import form, read, recover, write
@@ -122,20 +124,22 @@ class Essay(Layout):
         return checks.findings(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        return recover.salvage(bundle, self._fallback_id(where), where)
+        return recover.salvage(bundle, _fallback_id(where), where)
 
-    def _fallback_id(self, where: Where) -> str:
-        return self.new_id(Facts(), where, frozenset())
+
+def _fallback_id(where: Where) -> str:
+    """An id for a session that lost its own: of its folder, so that a second look finds it."""
+    return LAYOUT.new_id(Facts(), replace(where, now=0), frozenset())
 
 
 def recovery(bundle: Bundle, where: Where) -> Recovery | None:
     """The rung of the ladder that holds, with the state to write; None when nothing is here."""
-    return recover.recover(bundle, LAYOUT.new_id(Facts(), where, frozenset()), where)
+    return recover.recover(bundle, _fallback_id(where), where)
 
 
 def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
     """A fresh state at the stage that the user chose."""
-    return recover.begin_at(stage, bundle, LAYOUT.new_id(Facts(), where, frozenset()), where)
+    return recover.begin_at(stage, bundle, _fallback_id(where), where)
 
 
 LAYOUT = Essay()

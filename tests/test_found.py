@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -271,6 +272,27 @@ def test_check_says_the_status_that_the_session_has(hf: Holdfast, project: Path,
     assert [each.reading.status for each in hf.check(str(project))] == ["active"]
     session.abandon()
     assert [each.reading.status for each in hf.check(str(project))] == ["abandoned"]
+
+
+@pytest.mark.req("S0-36", "S0-77")
+def test_what_is_beside_one_feature_is_not_looked_for_beside_another(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, ["ai-session"])
+    mine = (project / STATE).parent
+    other = mine.with_name("other-2026-01-31")
+    shutil.copytree(mine, other)
+    (mine / "history.jsonl").unlink()
+    (mine / "artifacts").mkdir(exist_ok=True)
+    (mine / "artifacts" / "made.md").write_text("made")
+    tasks = [{"task_id": "T", "artifacts": ["artifacts/made.md", "artifacts/gone.md"]}]
+    plan = {"phases": [{"phase_id": "P", "tasks": tasks}]}
+    (mine / "implementation-plan.yaml").write_text(json.dumps(plan))
+    (report,) = (one for one in hf.check(str(project)) if one.path.startswith(f"{mine}/"))
+    said = {(finding.code, finding.where) for finding in report.findings}
+    assert ("missing-file", "") in said
+    missing = [place for code, place in said if code == "artifact-missing"]
+    assert missing == ["phases[0].tasks[0].artifacts[1]"]
 
 
 def test_a_log_that_grew_beyond_what_is_read_is_no_fault(hf: Holdfast, project: Path) -> None:

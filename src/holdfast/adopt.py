@@ -91,13 +91,7 @@ class _Taking:
         self.manner = manner
         self.claimed: dict[tuple[str, str], tuple[str, str]] = {}
         self.taken: list[str] = []
-        self._wheres: dict[str, Where] = {}
-
-    def where(self, one: Find) -> Where:
-        """The surroundings of a session's files; looked at once for all sessions of a folder."""
-        if one.root not in self._wheres:
-            self._wheres[one.root] = self.home.mirror.where(one.root)
-        return found.around(one, self._wheres[one.root], self.manner.workflows)
+        self.where = found.Surroundings(home.mirror.where, manner.workflows).of
 
     def try_to_take(self, one: Find) -> Adopted:
         try:

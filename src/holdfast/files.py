@@ -405,6 +405,20 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
         todo += (os.path.join(here, name) for name in reversed(below))
 
 
+def names_below(folder: str, limit: int) -> Iterator[str]:
+    """The files below a folder, relative to it, at most two folders deep."""
+    count = 0
+    for here, below, found in os.walk(folder):
+        within = "" if here == folder else f"{os.path.relpath(here, folder)}/"
+        if within.count("/") > 2:
+            below.clear()
+        for name in found:
+            count += 1
+            if count > limit:
+                return
+            yield within + name
+
+
 def move(path: str, target: str) -> None:
     """Give a file another name on the same disk, durably; what had that name is gone."""
     _require_path(path)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -640,10 +641,20 @@ def _bytes(path: str) -> bytes:
 # -- definitions -------------------------------------------------------------------------------
 
 
-def around(one: Find, where: Where, workflows: str = "") -> Where:
-    """What of the surroundings of a session's files counts for it."""
-    where = replace(where, total=phases(one, workflows))
-    return replace(where, root="", names=frozenset()) if one.is_loose else where
+class Surroundings:
+    """What is around the files of sessions. A folder is listed once, however many are in it."""
+
+    def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
+        self._where = cache(partial(where, names=False))
+        self._names = cache(lambda folder: frozenset(files.names_below(folder, _MOST_FILES)))
+        self._workflows = workflows
+
+    def of(self, one: Find) -> Where:
+        """What of it counts for a session; the names are those in its own folder."""
+        where = replace(self._where(one.root), total=phases(one, self._workflows))
+        if one.is_loose:
+            return replace(where, root="")
+        return replace(where, names=self._names(os.path.dirname(one.path)))
 
 
 def phases(one: Find, folder: str = "") -> int | None:

@@ -285,18 +285,19 @@ def _advised(home: Holdfast) -> list[Advice]:
 
 def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
     """What is wrong with other files of this project, whoever has them: as `check` tells it."""
+    around = found.Surroundings(home.mirror.where)
     for place in places(home.workspace.tree.root):
         there = (one for one in found.in_place(place) if one.path not in known)
-        wrong = [(one, said) for one in islice(there, _MOST_SESSIONS) if (said := _said(home, one))]
+        looked_at = ((one, _said(one, around)) for one in islice(there, _MOST_SESSIONS))
+        wrong = [(one, said) for one, said in looked_at if said]
         torn = [(one, said) for one, said in wrong if _is_torn(one)]
         yield from (_unusable(one, said) for one, said in torn)
         if readable := [each for each in wrong if each not in torn]:
             yield _not_as_told(place, readable)
 
 
-def _said(home: Holdfast, one: Find) -> str:
-    where = found.around(one, home.mirror.where(one.root))
-    errors = [f for f in found.check(one, where).findings if f.severity == ERROR]
+def _said(one: Find, around: found.Surroundings) -> str:
+    errors = [f for f in found.check(one, around.of(one)).findings if f.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
 

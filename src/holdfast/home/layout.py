@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from holdfast.contract import Contract
     from holdfast.convert import Converted
     from holdfast.essay import Listed
-    from holdfast.found import Find
     from holdfast.found import Report as FileReport
     from holdfast.home import Holdfast
     from holdfast.layout.ai_session import Report as FeatureReport
@@ -52,11 +51,8 @@ class LayoutVerbs:
         """
         from holdfast import found
 
-        def report(one: Find) -> FileReport:
-            where = found.around(one, self._home.mirror.where(one.root), workflows)
-            return found.check(one, where, strict=strict)
-
-        return [report(one) for one in found.walk(path)]
+        around = found.Surroundings(self._home.mirror.where, workflows)
+        return [found.check(one, around.of(one), strict=strict) for one in found.walk(path)]
 
     def adopt(
         self,

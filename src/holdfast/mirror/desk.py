@@ -7,7 +7,7 @@ the facts of a moment are kept; all of it may be lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from holdfast.store import Store, View
 from holdfast.store.bound import Binding
 
 MAX_BYTES = 16 * 1024 * 1024
+_MOST_NAMES = 2000
 
 
 class Suspended(HoldfastError):
@@ -124,7 +125,7 @@ class Desk:
         return Where(
             now=self.clock.now(),
             root=root,
-            names=frozenset(_names(root)) if names else frozenset(),
+            names=frozenset(files.names_below(root, _MOST_NAMES)) if names else frozenset(),
             naive=self.naive,
             project_path=self.tree_of(root).root if root else self.place.root,
             device=self.device,
@@ -236,17 +237,3 @@ def _project_of(root: str) -> str:
     """The folder that a layout's root lies in as usual; an essay's is its own."""
     usual = (f"/{inside}" for _, inside in REGISTRY.values() if inside)
     return next((root.removesuffix(end) for end in usual if root.endswith(end)), root)
-
-
-def _names(root: str, limit: int = 2000) -> Iterator[str]:
-    """The files below a layout's root, at most two folders deep."""
-    count = 0
-    for folder, below, found in os.walk(root):
-        depth = os.path.relpath(folder, root).count(os.sep)
-        if depth >= 2:
-            below.clear()
-        for name in found:
-            count += 1
-            if count > limit:
-                return
-            yield os.path.relpath(os.path.join(folder, name), root)

@@ -497,6 +497,23 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, 
     return value
 
 
+@pytest.mark.req("S2-20", "S2-63", "S4-17")
+@pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
+def test_an_agent_that_is_listed_twice_stays_so(
+    hf: Holdfast, project: Path, kind: str, path: str
+) -> None:
+    fill(project, [kind])
+
+    def twice(value: dict[str, Any]) -> None:
+        again = {**value["agents"][0], "type": "again"}
+        value["agents"].append(again)
+        value["context_usage"].setdefault("by_agent", {})[""] = 7
+
+    before, after = adopted_and_written(hf, project / path, twice)
+    assert after["agents"] == before["agents"]
+    assert after["context_usage"] == before["context_usage"]
+
+
 @pytest.mark.req("S0-27", "S0-30")
 @pytest.mark.parametrize(
     "ids", [("1", "1", "2", "2", "3"), ("p1", "1", "p2", "1", "2"), ("1", "1", "1", "1", "1")]

@@ -329,6 +329,24 @@ def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
 # --- what both documents share -----------------------------------------------------------------
 
 
+ReadAgent = Callable[[Any], AgentFact | None]
+
+
+def last_of_each(
+    listed: Any, read: ReadAgent, written: Iterable[AgentFact] | None = None
+) -> ReadAgent:
+    """Reads an agent's entry, but of several with one id only the last: the others tell of runs
+    before, of which nobody has more to say. They go with it, if it is not to be `written`."""
+    last = {text(mapping(each).get("id")): each for each in sequence(listed)}
+    gone = set() if written is None else last.keys() - {agent.id for agent in written}
+
+    def of(each: Any) -> AgentFact | None:
+        id = text(mapping(each).get("id"))
+        return read(each) if last.get(id) is each or id in gone else None
+
+    return of
+
+
 def titled(steps: Iterable[StepFact]) -> list[StepFact]:
     """Steps that have a name; their id is one."""
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]

@@ -233,7 +233,8 @@ def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
 
 def _get(name: str, root: Node, where: Where) -> Facts:
     spent = by_agent(root)
-    agents = form.seen(root.get("agents"), partial(_get_agent, where=where))
+    listed = root.get("agents")
+    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
     return Facts(
         native_id=text(root.get("session_id")) or name.removesuffix(".json"),
         status=session_status(ID, text(root.get("status"))) or "active",
@@ -357,7 +358,8 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         _put_steps(root, facts, was)
     if not form.unchanged(was, facts, "agents"):
         read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-        form.put_key(root, "agents", ROOT, facts.agents, read, write, form.by_name("id"))
+        last = form.last_of_each(root.get("agents"), read, facts.agents)
+        form.put_key(root, "agents", ROOT, facts.agents, last, write, form.by_name("id"))
 
 
 def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:

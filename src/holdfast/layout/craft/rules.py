@@ -283,7 +283,7 @@ RESULT_OF = {"done": "success", "failed": "failure", "timed_out": "timeout", "sk
 def by_agent(root: Node) -> dict[str, int]:
     found = mapping(mapping(root.get("context_usage")).get("by_agent"))
     read = {agent: COUNT.read(tokens, Where()) for agent, tokens in found.items()}
-    return {agent: tokens for agent, tokens in read.items() if tokens is not None}
+    return {agent: tokens for agent, tokens in read.items() if agent and tokens is not None}
 
 
 def times(of: Node, where: Where) -> tuple[int | None, int | None]:

@@ -241,7 +241,8 @@ def _get_file(value: Any) -> FileFact | None:
 
 
 def _get(root: Node, where: Where) -> Facts:
-    agents = form.seen(root.get("agents"), partial(_get_agent, where=where))
+    listed = root.get("agents")
+    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
     errors = form.seen(root.get("errors"), partial(_get_error, where=where))
     project = form.get_fields(mapping(root.get("project")), _PROJECT, where)
     project["project_path"] = project["project_path"] or text(root.get("project_path"))
@@ -347,7 +348,8 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
         if a.status != "pending" or a.id in known
     ]
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    form.put_key(root, "agents", ROOT, agents, read, write, form.by_name("id"))
+    last = form.last_of_each(root.get("agents"), read, agents)
+    form.put_key(root, "agents", ROOT, agents, last, write, form.by_name("id"))
 
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:

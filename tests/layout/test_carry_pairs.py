@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ import pytest
 
 from holdfast.layout import EXTRA, REGISTRY, Layout, Tree, Where, carry, layout, tree
 from holdfast.layout.document import Document, dress
-from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, StepFact
+from holdfast.layout.facts import (
+    AgentFact,
+    CheckpointFact,
+    ClaimFact,
+    DecisionFact,
+    Facts,
+    FileFact,
+    StepFact,
+)
 from holdfast.layout.guarded import Unreadable
 
 _AROUND = [up / "shared" / "corpus" for up in Path(__file__).parents[2:5]]
@@ -128,6 +137,87 @@ def test_an_edit_there_arrives_here_as_if_it_were_made_here(
         return
     expected = carry.write(a, files, wanted, HERE)
     assert tree.delta(native(expected), native(back)) == {}
+
+
+def there_and_back(a: Layout, facts: Facts, b: Layout, edit: Callable[[Any], object]) -> Any:
+    """The main files of `a` before, and after the one of `b` was edited by another program."""
+    facts.native_id = a.new_id(facts, HERE, frozenset())
+    files = carry.write(a, None, facts, HERE)
+    there = json.loads(json.dumps(carry.convert(a, files, {}, b, HERE)[0]))
+    edit(next(iter(there.values())))
+    back, _, loss = carry.convert(b, there, {}, a, LATER)
+    assert loss.lost == []
+    name = next(iter(files))
+    return files[name], back[name]
+
+
+def test_a_stamp_that_is_renewed_there_renews_no_other_here() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN + 1000)
+    facts.agents = [AgentFact("a-1", status="failed", error="no", started_at=BEGAN)]
+    facts.claims = [ClaimFact("it is so", result="contested", because="I say so")]
+
+    def renew(value: Any) -> None:
+        value["updated_at"] = "2024-01-01T00:00:00.000Z"
+
+    before, after = there_and_back(layout("orchestrator"), facts, layout("craft"), renew)
+    assert after["errors"] == before["errors"] != []
+    assert after["updated"] == "2024-01-01T00:00:00Z"
+    before, after = there_and_back(layout("essay"), facts, layout("craft"), renew)
+    assert after["user_overrides"] == before["user_overrides"] != []
+
+
+def test_an_agent_that_is_taken_out_there_leaves_nothing_to_the_next() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.agents = [AgentFact("a-1", task="one"), AgentFact("b-1", task="two"), AgentFact("c-1")]
+
+    def take_out(value: Any) -> None:
+        del value["agents"][1]
+
+    before, after = there_and_back(layout("orchestrator"), facts, layout("craft"), take_out)
+    assert after["agents"] == [before["agents"][0], before["agents"][2]]
+
+
+def test_a_section_that_is_done_there_is_done_here_also_if_others_have_its_name() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [
+        StepFact("Argument development", id="stage-3", unit="stage", status="running"),
+        StepFact("Section 1", id="stage-3/section-1", unit="section", parent="stage-3"),
+        StepFact("Paragraph writing", id="stage-4", unit="stage"),
+        StepFact("Section 1", id="stage-4/section-1", unit="section", parent="stage-4"),
+    ]
+
+    def finish(value: Any) -> None:
+        value["completed_work"].append(value["pending_tasks"].pop())
+
+    before, after = there_and_back(layout("essay"), facts, layout("craft"), finish)
+    stages = [[doc["stages"][f"stage_{n}"]["sections"] for n in (3, 4)] for doc in (before, after)]
+    done = [[section["status"] for section in sections] for sections in stages[1]]
+    assert sorted(done) == [["completed"], ["not_started"]]
+    assert [len(sections) for sections in stages[0]] == [1, 1]
+
+
+def test_what_a_layout_adds_to_a_map_leaves_in_it_what_travelled() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN, attributes={"craft.notes": "mine"})
+
+    def note(value: Any) -> None:
+        value["voice_calibration"]["calibration_notes"] = "calm"
+
+    _, after = there_and_back(layout("craft"), facts, layout("essay"), note)
+    told = carry.read(layout("craft"), {f"{after['session_id']}.json": after}, HERE)
+    assert told.attributes["craft.notes"] == "mine"
+    assert told.attributes["essay.voice_calibration.calibration_notes"] == "calm"
+
+
+def test_the_order_of_a_list_is_no_loss() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    phases = [StepFact(f"Phase {n}", id=f"phase-{n}", unit="phase", status="done") for n in (0, 1)]
+    facts.steps = [*phases, StepFact("Phase 2", id="phase-2", unit="phase", status="running")]
+    facts.checkpoints = [CheckpointFact(f"phase-{n}", "passed", at=BEGAN) for n in (0, 1)]
+
+    def reopen(value: Any) -> None:
+        value["pending_tasks"].append(value["completed_work"].pop(0))
+
+    there_and_back(layout("praxis"), facts, layout("craft"), reopen)
 
 
 def _real_files() -> list[tuple[str, Path]]:

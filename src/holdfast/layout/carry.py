@@ -4,7 +4,7 @@
       v: 1
       facts: delta        from what the layout's own fields say to what the facts are
       from:               per layout that these facts came from by conversion
-        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, generation}
+        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, updated, generation}
 
 Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
 while the layout's own word is what it was, and a change that another program made wins.
@@ -13,6 +13,7 @@ while the layout's own word is what it was, and a change that another program ma
 the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
 applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
 that they could not say, `now` the moment they were made at when nothing in the facts tells it,
+`updated` when they were last changed (every writer renews that, and some stamps are made of it),
 `generation` their shape when it is not the one we write today.
 """
 
@@ -40,6 +41,9 @@ Ways = list[Way]
 
 # The id in the files is each layout's own affair.
 _OWN = ("native_id",)
+_MAPS: dict[str, Any] = {"tokens_by_agent": {}, "attributes": {}}
+_NAME = "title"
+"""What a step keeps when it is done, also where several have the same."""
 _DAY = 86_400_000
 _TRIES = 40
 _SAID_BY_SILENCE = ("status", "unit", "action")
@@ -127,7 +131,8 @@ def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.
         # A list of which nothing is to be left goes element by element: one may have been added.
         new = wanted.get(name, [])
         paired = pairs if name == "steps" else tree.align(old, new)
-        if change := tree.list_delta(old, new, paired, ordered=False):
+        by = _NAME if name == "steps" else ""
+        if change := tree.list_delta(old, new, paired, ordered=False, by=by):
             inner[name] = change
     return {**made, "in": inner} if inner else made
 
@@ -137,7 +142,7 @@ def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
     steps = change.get("in", {}).get("steps", {})
     if "n" in steps and "order" not in steps:
         gone = {index for index, _, inner in steps.get("at", []) if tree.is_removal(inner)}
-        marks = tree.marks(seen["steps"])
+        marks = tree.marks(seen["steps"], _NAME)
         steps["order"] = [[i, mark] for i, mark in enumerate(marks) if i not in gone]
 
 
@@ -212,6 +217,7 @@ def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where)
     parts = {
         "full": full,
         "now": still.now,
+        "updated": facts.updated_at,
         "generation": still.generation,
         "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
         "manner": {name: each for name, each in manners.items() if each},
@@ -323,7 +329,10 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
     still = _still(
         where, now if isinstance(now, int) else 0, shape if isinstance(shape, str) else ""
     )
-    base = write(b, None, _settled(facts), still, full=True)
+    settled = _settled(facts)
+    if isinstance(back.get("updated"), int):
+        settled.updated_at = back["updated"]
+    base = write(b, None, settled, still, full=True)
     if not back.get("full"):
         base = _with(b, base, facts.native_id, None, None)
     patched: Tree = tree.patch(back.get("rest", {}), base)
@@ -420,7 +429,9 @@ def _take_status(unit: dict[str, Any], of: dict[str, Any]) -> None:
 
 
 def _shared(facts: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in facts.items() if key not in _OWN}
+    """Facts that files share. Maps are there also when they are empty: what one layout says in
+    them goes key by key beside what another does."""
+    return {**_MAPS, **{key: value for key, value in facts.items() if key not in _OWN}}
 
 
 def _main(layout: Layout, native_id: str) -> str:
@@ -505,6 +516,9 @@ def _differences(
     for key in _unlike(have, want):
         old, new = have.get(key), want.get(key)
         if isinstance(old, list) and isinstance(new, list):
+            # Where a thing stands is no loss.
+            if sorted(map(tree.text_of, old)) == sorted(map(tree.text_of, new)):
+                continue
             paired = steps if key == "steps" else None
             found += _inner(key, old, new, tree.align(old, new) if paired is None else paired)
         else:

@@ -333,12 +333,18 @@ def _map_delta(base: dict[str, Any], target: dict[str, Any], ordered: bool) -> D
 
 
 def list_delta(
-    base: list[Any], target: list[Any], pairs: list[tuple[int, int]], *, ordered: bool = True
+    base: list[Any],
+    target: list[Any],
+    pairs: list[tuple[int, int]],
+    *,
+    ordered: bool = True,
+    by: str = "",
 ) -> Delta:
-    """The patch from one list to another whose elements were paired already."""
+    """The patch from one list to another whose elements were paired already; `by` is what they are
+    to be found by again, if nothing tells them apart."""
     if identical(base, target) or (not ordered and same(base, target)):
         return {}
-    by = identity(base) or ""
+    by = identity(base) or by
     kept = {new: old for old, new in pairs}
     stay = {old for old, _ in pairs}
     changes = {old: delta(base[old], target[new], ordered=ordered) for old, new in pairs}
@@ -366,9 +372,9 @@ def _new_elements(base: list[Any], target: list[Any], kept: dict[int, int], by: 
     return made
 
 
-def marks(elements: list[Any]) -> list[str]:
+def marks(elements: list[Any], by: str = "") -> list[str]:
     """The marks by which a delta finds the elements of a list again."""
-    by = identity(elements)
+    by = identity(elements) or by
     return [_mark(element, by) for element in elements]
 
 

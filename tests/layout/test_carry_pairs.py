@@ -196,6 +196,18 @@ def test_a_section_that_is_done_there_is_done_here_also_if_others_have_its_name(
     assert [len(sections) for sections in stages[0]] == [1, 1]
 
 
+@pytest.mark.parametrize("target", ["", "src/parser.py"])
+def test_another_target_in_a_praxis_file_is_no_other_goal(target: str) -> None:
+    """Its files have no goal: what stands for one there is made of the target."""
+    facts = Facts(goal="Ship the parser", target=target, began_at=BEGAN, updated_at=BEGAN)
+
+    def aim_elsewhere(value: Any) -> None:
+        value["target_file"] = "docs/other.md"
+
+    before, after = there_and_back(layout("craft"), facts, layout("praxis"), aim_elsewhere)
+    assert after["goal"] == before["goal"] == "Ship the parser"
+
+
 def test_what_a_layout_adds_to_a_map_leaves_in_it_what_travelled() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, attributes={"craft.notes": "mine"})
 

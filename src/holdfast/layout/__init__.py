@@ -124,6 +124,8 @@ class Layout(Protocol):
     """The number of the document that describes it, such as `S0`."""
     says: frozenset[str] = frozenset()
     """Statuses that every step may have in it and be read with again."""
+    has_goal: bool = True
+    """Whether its files have a field for the goal; else one is made of what else they say."""
 
     def recognise(self, name: str, value: Any) -> float:
         """How surely a parsed file is of this layout, from 0 to 1, by its shape."""

@@ -166,11 +166,20 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
     if not isinstance(change, dict) or not change:
         return facts
     patched = tree.patch(change, _shared(plain(facts)))
+    if not layout.has_goal:
+        # Made of other fields, it changes with them: nobody said that the goal is another.
+        patched |= _goal_in(change)
     try:
         told = _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
         return facts
     return told if _is_sound(told) else facts
+
+
+def _goal_in(change: tree.Delta) -> dict[str, Any]:
+    said = mapping(change.get("add")).get("goal")
+    said = said or mapping(mapping(change.get("in")).get("goal")).get("now")
+    return {"goal": said} if isinstance(said, str) else {}
 
 
 def _is_sound(facts: Facts) -> bool:

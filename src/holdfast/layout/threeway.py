@@ -79,7 +79,7 @@ def changes(
     ours = written(lens, base, now, where, kept)
     sides = in_words_of(now, [base, ours, theirs], kept)
     before, today, after = (as_recorded(carry.read(lens, side, where)) for side in sides)
-    if lens.id == "praxis" and today.get("goal") != now.goal:
+    if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
     merged, conflicts = trees.merge(before, after, today)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,3 +113,25 @@ def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> N
     forgotten = project.session.forget()
     assert everything(outside) == before and sorted(outside.rglob("*")) == names
     assert any(path.startswith(str(folder)) for path in forgotten.left)
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["another process", "the same process"])
+def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
+    make: Make, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    project = make("craft")
+    project.session.decide("the plan that nobody may know", because="of reasons")
+    took_out = erase._took_out
+
+    def die(*told: Any) -> bool:
+        assert took_out(*told) and not project.place.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(erase, "_took_out", die)
+    with pytest.raises(KeyboardInterrupt):
+        project.session.forget("#2")
+    monkeypatch.undo()
+    home = project.home if goes_on else project.opened()
+    home.session(project.session.id).note("on it goes")
+    home.close()
+    assert "nobody may know" not in project.place.read_text()

@@ -215,7 +215,10 @@ class Mirror:
             self._look_anew()
             self.write(session, force=True)
 
-        return erase.cleanse(self._desk, session, erase.words_of(values), write)
+        try:
+            return erase.cleanse(self._desk, session, erase.words_of(values), write)
+        finally:
+            self._look_anew()  # also after an interrupt
 
     def _look_anew(self) -> None:
         """What this process remembers of files says what must go: it looks anew."""

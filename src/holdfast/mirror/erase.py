@@ -203,17 +203,19 @@ def cleanse(
     """Bring files up to a session of which events were erased; which were begun anew, and which
     may still say something of them."""
     write()
-    begun: list[str] = []
-    left: list[str] = []
-    for one in owned(desk, session):
-        for path in (*one.paths, *one.logs):
-            if not _says(path, words):
-                continue
-            known = one.paths.get(path, set())
-            went = _digest(path) in known and _took_out(one.binding.root, path, known, words)
-            (begun if went else left).append(path)
-    if begun:
+    saying = [
+        (one, path)
+        for one in owned(desk, session)
+        for path in (*one.paths, *one.logs)
+        if _says(path, words)
+    ]
+    ours = [(one, path) for one, path in saying if _digest(path) in one.paths.get(path, ())]
+    if ours:
+        # Before the files go: whoever dies in between must not make them of what is remembered.
         desk.bound.forget(session)
+    begun = [p for one, p in ours if _took_out(one.binding.root, p, one.paths[p], words)]
+    left = [path for _, path in saying if path not in begun]
+    if begun:
         write()
     return [p for p in begun if not _says(p, words)], left + [p for p in begun if _says(p, words)]
 

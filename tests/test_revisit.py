@@ -16,7 +16,7 @@ from holdfast.clock import FakeClock
 from holdfast.errors import InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.layout.essay.impact import told
-from holdfast.model.event import AttributeSet, CheckpointPassed, StepAdded
+from holdfast.model.event import AttributeSet, CheckpointPassed, StepAdded, StepRevisited
 from holdfast.model.revisit import likeness
 from holdfast.session import Session
 
@@ -320,6 +320,24 @@ def test_a_chore_that_fails_is_told_and_tried_again(
     assert any("left to do: move 2.md" in line for line in said)
     chore.finish(plain.home, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
+
+
+def test_a_log_entry_that_an_earlier_version_left_to_do_is_written_with_the_files(
+    essay: tuple[Session, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.chore import finish
+
+    session, folder = essay
+    said: list[str] = []
+    monkeypatch.setattr(session.home, "_notice", said.append)
+    told = {"stage": 1, "impact": "minor", "reason": "a comma", "archived": []}
+    chore = {"op": "log", "file": str(folder / "session-state.yaml"), "at": 0, **told}
+    revisit = StepRevisited(step="stage-1", because="a comma", impact="minor")
+    session.record(revisit, chores=[json.dumps(chore)])
+    finish(session.home, session.id)
+    assert said == []
+    assert session.home.store.local.chores(session.id) == []
+    assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["a comma"]
 
 
 def test_forgetting_forgets_chores_too(plain: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ was when the chore was decided.
     move, write, remove    a file becomes a version, or gets its name back
     unlog                  an entry goes from the revision history of an essay
     line                   a line of one of an essay's logs
+    log                    by an earlier version; the mirror writes that entry by now
 """
 
 from __future__ import annotations
@@ -139,10 +140,15 @@ def _do_line(home: Holdfast, chore: dict[str, Any]) -> None:
     files.append_once(chore["file"], line.encode(), first=title.encode(), mode=0o644)
 
 
+def _do_nothing(home: Holdfast, chore: dict[str, Any]) -> None:
+    """What was left by an earlier version, and is done otherwise by now."""
+
+
 _DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
     "move": _do_move,
     "write": _do_write,
     "remove": _do_remove,
     "unlog": _do_unlog,
     "line": _do_line,
+    "log": _do_nothing,
 }

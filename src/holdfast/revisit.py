@@ -291,7 +291,6 @@ def apply(
             *(_saved(home, path, data) for path, data in fresh),
             *known.forgotten(found.assessment, [one.path for one in gone]),
         ]
-    at = home.clock.now()
     chores = [
         *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
         *(_move(one.full, one.target, one.digest) for one in gone),
@@ -300,7 +299,6 @@ def apply(
     session.record(
         *bodies,
         key=name,
-        at=at,
         blobs=_blobs(home, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
         chores=[json.dumps(one) for one in chores],
     )

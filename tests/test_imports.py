@@ -164,7 +164,7 @@ ALLOWED = {
     "home": "errors arrival backup beginning chore clock config derived doctor expiry"
     " files greeting home.* hooks.install hooks.spool hooks.survey ingest journal"
     " layout.translate mirror mirror.desk move pack place process recover redact restore"
-    " sealed_export session soundness store store.local text verb view who workspace",
+    " sealed_export session soundness store store.bound store.local text verb view who workspace",
     "session": "errors sha arrival backup erasure essay layout.ai_session model.*"
     " process recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",

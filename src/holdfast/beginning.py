@@ -136,6 +136,8 @@ def _target(home: Holdfast, target: str) -> str:
 
 def _stages(layouts: Sequence[str]) -> Sequence[Body]:
     """What begins an essay that has its files, but no plan: the stages that these always have."""
+    if not layouts:
+        return []  # a session without files pays nothing for them
     from holdfast.layout.essay import form
     from holdfast.model.event import StepAdded
 

@@ -430,7 +430,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
     def layouts_list(self) -> list[Binding]:
         """Where the session's files are kept beside the journal, and why some are left alone."""
-        return self.home.mirror.standing(self.id)
+        return self.home._standing(self.id)
 
     # -- the life of the session ---------------------------------------------------------------
 

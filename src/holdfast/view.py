@@ -44,10 +44,9 @@ def look(home: Holdfast, session: str) -> dict[str, Any]:
 
 def _left_alone(home: Holdfast, session: str) -> dict[str, list[dict[str, str]]]:
     """Where a session's files are neither read nor written for now."""
-    found = home.mirror.standing(session) if home.store.local.is_bound(session) else []
     told = [
         {"layout": one.layout, "path": one.place, "why": one.suspended}
-        for one in found
+        for one in home._standing(session)
         if one.suspended
     ]
     return {"suspended": told} if told else {}

@@ -88,6 +88,11 @@ def test_a_briefing_loads_nothing_heavy_but_msgspec(session: Cli, argv: list[str
     assert len(found) <= MOST_FOR_BRIEF, sorted(found)
 
 
+@pytest.mark.parametrize("argv", [["start", "another"], ["pause"], ["resume"]])
+def test_a_session_without_layout_files_loads_no_layout(session: Cli, argv: list[str]) -> None:
+    assert not {name for name in loaded(*argv) if name.startswith("holdfast.layout")}
+
+
 @pytest.mark.parametrize("argv", [["--version"], ["--help"]])
 def test_help_needs_neither_store_nor_settings(cli: Cli, argv: list[str]) -> None:
     found = loaded(*argv)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.restore import Outcome
     from holdfast.session import Session
     from holdfast.soundness import Report
+    from holdfast.store.bound import Binding
     from holdfast.verb import Recorder
 
     Notice = Callable[[str], None]
@@ -245,6 +246,10 @@ class Holdfast(LayoutVerbs, TravelVerbs):
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
         return self.mirror.pending(session) if self._is_bound(session) else []
+
+    def _standing(self, session: str) -> list[Binding]:
+        """Where the session's files are, and why some are left alone now; changes nothing."""
+        return self.mirror.standing(session) if self._is_bound(session) else []
 
     def ahead(self, session: str) -> Ahead | None:
         """What is done for the session's files in the transaction of an event; see `Mirror`."""

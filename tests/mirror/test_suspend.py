@@ -123,6 +123,18 @@ def test_a_broken_file_keeps_its_bytes_and_the_session_goes_on(
     assert project.edits() == []
 
 
+def test_the_file_that_is_broken_is_named_although_another_was_broken_alike(make: Make) -> None:
+    project = make(AI_SESSION)
+    state, plan = project.place, project.place.parent / "implementation-plan.yaml"
+    good = state.read_bytes()
+    for path in (state, plan):
+        path.write_bytes(b"a: [1,\n")
+    project.session.note("goes on")
+    state.write_bytes(good)
+    project.session.note("goes on")
+    assert project.suspended.startswith(f"{plan.name} cannot be used")
+
+
 @pytest.mark.req("S0-69")
 def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) -> None:
     project = make(AI_SESSION)

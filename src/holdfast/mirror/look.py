@@ -230,8 +230,8 @@ class Looker:
         if look.data is None:
             return
         kind = kind_of(look.name)
-        if refusal := self._refused.get((kind, look.digest)):
-            raise Suspended(refusal)
+        if why := self._refused.get((kind, look.digest)):
+            raise _unusable(look, why)
         known = self._read_before.pop((kind, look.digest), None)
         if known is None:
             known = self._understood(kind, look)
@@ -244,12 +244,10 @@ class Looker:
         try:
             document = parsed(look.name, look.data or b"")
         except Unreadable as error:
-            # Of several files of a session, only this one has to be looked at.
-            refusal = f"{os.path.basename(look.name)} cannot be used: {error}"
             if len(self._refused) >= _DOCUMENTS:
                 self._refused.clear()
-            self._refused[kind, look.digest] = refusal
-            raise Suspended(refusal) from error
+            self._refused[kind, look.digest] = str(error)
+            raise _unusable(look, str(error)) from error
         return Read(document, document.said)
 
     def keep(self, kind: str, digest: str, known: Read) -> None:
@@ -291,7 +289,7 @@ class Looker:
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         for look in others:
             if why := lens.torn(look.data or b"", look.value):
-                raise Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
+                raise _unusable(look, why)
         # What a folder says of several sessions does not make a file of ours another's.
         main = next(iter(paths_of(binding)))
         native = lens.get(tree, where).native_id if main in tree else ""
@@ -376,6 +374,11 @@ class Looker:
             log.stamp = stamp
             return log, stamp
         return data, stamp
+
+
+def _unusable(look: Look, why: str) -> Suspended:
+    # Of several files of a session, only this one has to be looked at.
+    return Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:

@@ -20,6 +20,7 @@ import holdfast
 from holdfast import found
 from holdfast.errors import HoldfastError
 from holdfast.home import Holdfast
+from holdfast.layout import REGISTRY
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
 from tests.layouts import snapshot as whole_snapshot
 
@@ -39,6 +40,15 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 # -- finding -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if REGISTRY[kind][1]])
+def test_a_glance_sees_sessions_where_their_layout_keeps_them(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    (seen,) = hf.unadopted()
+    assert seen.startswith(str(project / REGISTRY[kind][1]))
 
 
 def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Path) -> None:

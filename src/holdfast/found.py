@@ -39,9 +39,12 @@ from holdfast.layout import (
 )
 from holdfast.layout.ai_session import conflicts
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.craft import REGISTRY_FILE
 from holdfast.layout.document import Document
+from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.orchestrator import CURRENT
 
 MAX_BYTES = 16 * 1024 * 1024
 _FIRST_BYTES = 2 * 1024 * 1024
@@ -52,10 +55,6 @@ CORRUPT = ".corrupt-"
 AI_ROOT = ".ai-session"
 CONFLICTED = "conflict-markers"
 ARTIFACTS = "artifacts"
-CURRENT = "orchestrator-session.json"
-_LIST = "index.json"
-"""What other programs list their sessions in, beside them."""
-ESSAY = "essay-pipeline-"
 ESSAY_ROOTS = ("/tmp",)
 """Where essays are made by other programs."""
 _MOST_FILES = 50_000
@@ -332,7 +331,7 @@ def _in_the_place(path: str, data: bytes) -> Find | None:
     return Find(id, "", {name: path}, {name: data}, {}, [fault])
 
 
-_FIXED = {"session-state.yaml": "essay", CURRENT: "orchestrator"}
+_FIXED = {essay.STATE: "essay", CURRENT: "orchestrator"}
 
 
 def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
@@ -412,7 +411,7 @@ def _at_home(path: str) -> str:
     """The layout in whose own folder a file is, where such a folder holds nothing else."""
     folder, name = os.path.split(path)
     own = (id for id in ("praxis", "craft") if folder.endswith(f"/{REGISTRY[id][1]}"))
-    return next(own, "") if name.endswith(".json") and name != _LIST else ""
+    return next(own, "") if name.endswith(".json") and name != REGISTRY_FILE else ""
 
 
 def _role(id: str, path: str, value: object) -> tuple[str, str]:
@@ -700,7 +699,7 @@ def essay_folders(roots: Iterable[str]) -> list[str]:
         os.path.join(root, name)
         for root in roots
         for name in _listed(root)
-        if name.startswith(ESSAY) and _is_private_folder(os.path.join(root, name))
+        if name.startswith(PREFIX) and _is_private_folder(os.path.join(root, name))
     ]
     return sorted(found, key=lambda path: (os.path.basename(path), path), reverse=True)
 

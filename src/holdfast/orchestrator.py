@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast import adopt, files, found, recover
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, Outdated, Refused
-from holdfast.found import CURRENT, MAX_BYTES, Find
+from holdfast.found import MAX_BYTES, Find
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from holdfast.layout import orchestrator as layout
@@ -44,7 +44,7 @@ def folder(home: Holdfast) -> str:
 
 def load(home: Holdfast) -> Loaded:
     """Look at the current file; nothing is written, and an unknown version is never \"none\"."""
-    path = os.path.join(folder(home), CURRENT)
+    path = os.path.join(folder(home), layout.CURRENT)
     if not os.path.lexists(path):
         return Loaded(NONE, path)
     case = recover.examine(home, path)

@@ -40,6 +40,7 @@ from holdfast.layout.ai_session import recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
+from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
@@ -47,7 +48,6 @@ from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
-RECOVERED_FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 _BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
 _MOST_SESSIONS = 200
@@ -290,9 +290,8 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
         there = (one for one in found.in_place(place) if one.path not in known)
         looked_at = ((one, _said(one, around)) for one in islice(there, _MOST_SESSIONS))
         wrong = [(one, said) for one, said in looked_at if said]
-        torn = [(one, said) for one, said in wrong if _is_torn(one)]
-        yield from (_unusable(one, said) for one, said in torn)
-        if readable := [each for each in wrong if each not in torn]:
+        yield from (_unusable(one, said) for one, said in wrong if _is_torn(one))
+        if readable := [(one, said) for one, said in wrong if not _is_torn(one)]:
             yield _not_as_told(place, readable)
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from holdfast.layout import EXTRA, Where, carry, tree
 from holdfast.layout.document import Document, dress, fresh
-from holdfast.layout.facts import AgentFact, DecisionFact, Facts, StepFact
+from holdfast.layout.facts import AgentFact, DecisionFact, Facts, StepFact, plain
+from holdfast.layout.praxis import LAYOUT as PRAXIS
 from tests.layout.scribe import keys, values
 from tests.layout.toys import POOR, RICH, Toy, facts
 
@@ -165,6 +166,15 @@ def test_junk_under_the_extra_key_is_harmless(layout: Toy, want: Facts, junk: An
         main_of(files)[EXTRA] = extra
         assert isinstance(carry.read(layout, files, HERE), Facts)
         assert carry.convert(layout, files, {}, POOR, HERE)[0]
+
+
+def test_junk_in_the_place_of_all_facts_is_harmless_where_a_goal_is_made_of_others() -> None:
+    files = PRAXIS.put(None, example(), HERE)
+    own = PRAXIS.get(files, HERE)
+    for junk in (5, [1], None, {"goal": 5}):
+        change = {"was": carry._shared(plain(own)), "now": junk}
+        main_of(files)[EXTRA] = {"v": 1, "facts": change}
+        assert carry.read(PRAXIS, files, HERE).goal == own.goal
 
 
 def test_what_a_newer_version_carries_is_left_alone() -> None:

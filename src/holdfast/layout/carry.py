@@ -166,9 +166,9 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
     if not isinstance(change, dict) or not change:
         return facts
     patched = tree.patch(change, _shared(plain(facts)))
-    if not layout.has_goal:
+    if not layout.has_goal and isinstance(patched, dict):
         # Made of other fields, it changes with them: nobody said that the goal is another.
-        patched |= _goal_in(change)
+        patched = {**patched, **_goal_in(change)}
     try:
         told = _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):

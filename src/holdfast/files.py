@@ -406,7 +406,7 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def names_below(folder: str, limit: int) -> Iterator[str]:
-    """The files below a folder, relative to it, at most two folders deep."""
+    """The files below a folder, relative to it, at most three folders deep."""
     count = 0
     for here, below, found in os.walk(folder):
         within = "" if here == folder else f"{os.path.relpath(here, folder)}/"

@@ -805,6 +805,18 @@ def test_a_structure_that_somebody_took_out_comes_back_whole() -> None:
     assert put(doc, facts)["workflow_structure"] == whole
 
 
+@pytest.mark.parametrize("timing", [None, [], 5, {"2": None}])
+def test_times_that_are_none_stay_when_a_program_that_knows_of_no_times_passes_a_phase(
+    timing: object,
+) -> None:
+    before = session() | {"phase_timing": timing}
+    doc = session(completed_phases=[0, 1, 2], current_phase=3, phase_timing=...)
+    doc["phase_artifacts"]["2"] = doc["phase_artifacts"]["0"] | {"phase_number": 2}
+    made, told = LAYOUT.whole({NAME: doc}, {NAME: before}, HERE)
+    assert told == ["phase_timing was taken out"]
+    assert made[NAME]["completed_phases"] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("status", ["aborted", "abandoned"])
 def test_what_was_given_up_is_paused_on_request(status: str) -> None:
     facts = get(session())

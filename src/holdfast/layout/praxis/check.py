@@ -97,7 +97,7 @@ def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
 def _time_the_passed(doc: dict[str, Any], was: View, where: Where) -> None:
     """End what someone passed who knows of no times as its evidence is stamped, and begin the next
     one then."""
-    now, timing = View({"": doc}, where), doc["phase_timing"]
+    now, timing = View({"": doc}, where), mapping(doc["phase_timing"])
     for phase in now.completed:
         at = now.stamp(now.artifacts.get(phase, {}), "timestamp")
         if at is None or phase in was.done:

@@ -41,6 +41,13 @@ NAMES = frozenset(
 )
 HERE = Where(now=NOW, root=ROOT, names=NAMES, naive="utc")
 ALONE = Where(now=NOW, naive="utc")
+OUTPUT = {
+    "final_essay_file": f"{ROOT}/final-essay.md",
+    "sources_verified": 9,
+    "voice_consistency_score": 4.5,
+    "total_word_count": 1811,
+    "completed_at": "2026-02-14T19:00:00Z",
+}
 
 
 def session() -> dict[str, Any]:
@@ -475,13 +482,7 @@ def test_the_output_and_the_rest_are_read_too() -> None:
     doc = session()
     doc["stages"]["stage_4"]["paragraph_log"] = f"{ROOT}/stage-4-paragraph-log.md"
     doc["voice_calibration"]["voice_reference_mode"] = "sample"
-    doc["output"] = {
-        "final_essay_file": f"{ROOT}/final-essay.md",
-        "sources_verified": 9,
-        "voice_consistency_score": 4.5,
-        "total_word_count": 1811,
-        "completed_at": "2026-02-14T19:00:00Z",
-    }
+    doc["output"] = dict(OUTPUT)
     facts = get(doc)
     assert facts.ended_at == clock.read("2026-02-14T19:00:00Z")
     assert facts.attributes["essay.stage_4.paragraph_log"] == "stage-4-paragraph-log.md"
@@ -1262,13 +1263,7 @@ def test_each_field_is_written_into_a_new_file(path: str, number: str) -> None:
         completed_at="2026-02-14T18:00:00Z", paragraph_log=f"{ROOT}/stage-4-paragraph-log.md"
     )
     doc["voice_calibration"]["voice_reference_mode"] = "sample"
-    doc["output"] = {
-        "final_essay_file": f"{ROOT}/final-essay.md",
-        "sources_verified": 9,
-        "voice_consistency_score": 4.5,
-        "total_word_count": 1811,
-        "completed_at": "2026-02-14T19:00:00Z",
-    }
+    doc["output"] = dict(OUTPUT)
     made = LAYOUT.put(None, get(doc), HERE)[STATE]
     assert value_at(made, path) == value_at(doc, path) != ""
 

@@ -745,10 +745,10 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
     for n in _new_of(base.notes, new.notes):
         yield Move(ev.NoteAdded(text=n.text), n.at)
     for r in new_revisits(base.revisits, new.revisits):
-        gone = ev.StepRevisited(
+        went_back = ev.StepRevisited(
             step=r.step, because=r.because, impact=r.impact, archived=r.archived
         )
-        yield Move(gone, r.at)
+        yield Move(went_back, r.at)
 
 
 def _claimed(base: Facts, new: Facts) -> Iterator[Move]:

@@ -206,11 +206,11 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
     phases = list(phases_of(sequence(plan.get("phases"))))
     taken = {"", *(id for id, _ in phases)}
     for id, phase in phases:
-        own = "" if id == LOOSE else id
+        parent = own = "" if id == LOOSE else id
         if own:
             yield Placed(_phase_fact(phase, id), phase, {})
         for task in _tasks_in(phase):
-            step = _task_fact(task, "" if id == LOOSE else id, where)
+            step = _task_fact(task, parent, where)
             if (step.id, step.title) == (own, text(phase.get("name")) or id):
                 own = ""  # it is the phase's own, see `_merged`
             elif step.id in taken:

@@ -662,6 +662,24 @@ def test_a_failed_phase_stands_under_the_status_with_evidence_and_issue(place: P
     assert not any(line != line.rstrip() for line in FAILED.splitlines())
 
 
+@pytest.mark.req("S1-99", "S1-100")
+def test_the_heading_of_the_display_has_the_whole_id_and_target(place: Place) -> None:
+    id = "workflow_default_062f24e7-6fdc-40b3-a2d8-7ffaea6351b6"
+    target = "services/accounts/github.com/a-company/a-project/.praxis-os/specs/2025-10-22-a-tool"
+    session = place.start(target=target, id=id)
+    heading = f"📋 Session {id}: spec_execution_v1\n   Target: {target}\n"
+    assert display(session).startswith(heading)
+    assert session.brief(style="praxis", budget=500, fenced=False).text.startswith(heading)
+
+
+@pytest.mark.parametrize("budget", [150, 300, 1500])
+def test_a_target_without_end_leaves_room_for_the_rest(place: Place, budget: int) -> None:
+    session = place.start(target="a/" * 1900, id="it" * 32)
+    made = session.brief(style="praxis", budget=budget, fenced=False)
+    assert made.tokens <= budget and len(made.text) < 4 * budget
+    assert "Phase 0 of 6" in made.text and "Next step: start 0.1: Do planning" in made.text
+
+
 @pytest.mark.parametrize("budget", [150, 200, 300, 600])
 def test_the_display_keeps_within_its_budget(place: Place, budget: int) -> None:
     session = place.start(target="specs/my-spec", id="it")

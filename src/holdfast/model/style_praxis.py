@@ -19,6 +19,8 @@ from holdfast.model.topics import Known, percent, plainly
 from holdfast.timing import Progress, ago, brief, long
 
 _LINE = 60
+_ID = 64
+"""What an id may cost, so that the longest one is whole."""
 _MOST = 200
 _NEEDED, _TOLD, _MORE, _LEAST = range(4)
 """How dear a line is: never left out, among the last to go, among the first, the very first."""
@@ -57,11 +59,11 @@ def _progress(known: Known) -> Progress | None:
 
 def _head(known: Known) -> Iterator[_Line]:
     core = known.core
-    limit = min(_LINE // 3, known.budget // 10)
+    limit = min(_ID, known.budget // 8)
     name = short(core.workflow or "no workflow", limit)
     yield _NEEDED, f"📋 Session {short(core.session, limit)}: {name}"
     if core.plan_target:
-        yield _TOLD, f"   Target: {short(core.plan_target, _LINE // 2)}"
+        yield _TOLD, f"   Target: {short(core.plan_target, min(2 * _LINE, known.budget // 5))}"
 
 
 def _where(known: Known, here: Progress | None) -> Iterator[_Line]:

@@ -464,6 +464,17 @@ def test_paused_time_does_not_count() -> None:
     assert told.avg_phase_duration == 1800 and told.time_in_phase == 2100
 
 
+@pytest.mark.req("S1-141")
+def test_a_pause_that_goes_on_does_not_count() -> None:
+    state = _after_three()
+    at = state.updated_at + timedelta(minutes=5)
+    state.lifecycle.update(paused=True, paused_at=at.isoformat())
+    told = compat.resumption_context(state, at + timedelta(days=9))
+    assert told.time_in_phase == 300 and told.is_stalled is False
+    state.lifecycle["paused"] = False
+    assert compat.resumption_context(state, at + timedelta(days=9)).is_stalled is True
+
+
 @pytest.mark.req("S1-98")
 def test_status_of_the_context_has_an_order() -> None:
     late = START + timedelta(days=9)

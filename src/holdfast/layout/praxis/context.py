@@ -84,7 +84,13 @@ def _time_in_phase(state: WorkflowState, now: datetime) -> float | None:
     timing = state.phase_timing.get(state.current_phase) or {}
     started = moment_of(timing.get("started_at"))
     over = timing.get("completed_at") and state.current_phase in state.completed_phases
-    return None if over else active(_seconds(started), _seconds(now), _paused(timing))
+    until = _paused_at(state) or now
+    return None if over else active(_seconds(started), _seconds(until), _paused(timing))
+
+
+def _paused_at(state: WorkflowState) -> datetime | None:
+    """Since when nobody works; a pause is added to its phase only once it is over."""
+    return moment_of(state.lifecycle.get("paused_at")) if state.lifecycle.get("paused") else None
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -155,7 +155,7 @@ class _Taking:
         told.outcome = ADOPTED
         if self.manner.dry_run:
             return
-        told.events = _record(self.home, told.session, one, facts)
+        told.events = _record(self.home, told.session, one, facts, _warning(told))
         self.taken.append(told.session)
         told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
         told.bound = _bind(self.home, told.session, one, self.where(one))
@@ -187,7 +187,8 @@ class _Taking:
         made, contested = _edited(self.home, told.session, one, facts, self.where(one))
         told.outcome = EDITED if made else KNOWN
         if made and not self.manner.dry_run:
-            _append(self.home, told.session, one, [Move(_mark(one, contested)), *made], state)
+            mark = _mark(one, contested, _warning(told))
+            _append(self.home, told.session, one, [Move(mark), *made], state)
             told.events = len(made)
 
 
@@ -299,12 +300,15 @@ def _place(one: Find) -> str:
     return f"{ADOPTED_FROM}{digest_of(real)[:12]}"
 
 
-def _mark(one: Find, contested: list[str]) -> ForeignEdited:
+def _warning(told: Adopted) -> str:
+    return told.reading.warning if told.reading else ""
+
+
+def _mark(one: Find, contested: list[str], warning: str) -> ForeignEdited:
     shown = f"{CONFLICT}{', '.join(contested[:20])}; " if contested else ""
     name = os.path.basename(one.path).encode("utf-8", "replace").decode()
-    return ForeignEdited(
-        layout=one.layout, path=name, digest=_digest(one), cause=f"{shown}{_place(one)}"
-    )
+    cause = "; ".join(filter(None, [f"{shown}{_place(one)}", warning]))
+    return ForeignEdited(layout=one.layout, path=name, digest=_digest(one), cause=cause)
 
 
 def _bound_elsewhere(home: Holdfast, session: str, one: Find) -> str:
@@ -334,10 +338,10 @@ def _main_bytes(one: Find) -> bytes | None:
 # -- recording ---------------------------------------------------------------------------------
 
 
-def _record(home: Holdfast, session: str, one: Find, facts: Facts) -> int:
+def _record(home: Holdfast, session: str, one: Find, facts: Facts, warning: str) -> int:
     """Record what files tell; the mark at the very end says that nothing is missing."""
     made = adoption(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
-    return _append(home, session, one, [*made, Move(_mark(one, []))])
+    return _append(home, session, one, [*made, Move(_mark(one, [], warning))])
 
 
 def _thesis(one: Find) -> str:

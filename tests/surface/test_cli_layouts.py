@@ -257,6 +257,18 @@ def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
     assert old.read_bytes() == before
 
 
+@pytest.mark.req("S1-126")
+def test_whoever_takes_up_a_legacy_session_is_warned_once(cli: Cli, project: Path) -> None:
+    warning = "Legacy session format, limited resumption context"
+    ids = ["0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d-0000-4000-8000-000000000002"]
+    for id in ids:
+        (project / f"{id}.json").write_text(json.dumps(legacy(session_id=id)))
+    assert [one["warning"] for one in cli.json("adopt")["adopted"]] == [warning, warning]
+    assert cli.ok("adopt").out.count(warning) == 1
+    assert cli.ok("resume", ids[0]).out.count(warning) == 1
+    assert cli.ok("resume", ids[1], "--style", "praxis").out.count(warning) == 1
+
+
 def test_a_converted_essay_is_read_whatever_it_is_called(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     cli.ok("convert", ORCHESTRATOR, "--to", "essay", "-o", "essay.json")

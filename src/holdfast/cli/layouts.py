@@ -220,9 +220,19 @@ def _tell_all_adopted(
         counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
         said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
         screen.done(f"{plural(len(adopted), 'session')}: {said}")
+    _tell_warnings(adopted, screen)
     taken = [one.session for one in adopted if one.session]
     if taken and not options.dry_run:
         screen.hint("pick one up: ", f"holdfast resume {taken[0]}")
+
+
+def _tell_warnings(adopted: list[Adopted], screen: Screen) -> None:
+    """What has to be known of the shape of some files; once, however many they are."""
+    said = [one.reading.warning for one in adopted if one.session and one.reading]
+    for warning in dict.fromkeys(filter(None, said)):
+        screen.prose(
+            ("warning    ", "yellow"), f"{warning} ({plural(said.count(warning), 'session')})"
+        )
 
 
 def _verb(outcome: str, options: Namespace) -> str:
@@ -246,6 +256,7 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
         "artifacts": one.artifacts,
         "bound": one.bound,
         "problems": one.problems,
+        "warning": (reading.warning if reading else "") or None,
     }
 
 

@@ -104,6 +104,8 @@ class Reading(Struct):
     progress: float | None = None
     writable: bool = True
     """False for versions that are not known: shown, never written."""
+    warning: str = ""
+    """What whoever goes on with such files has to know of their shape."""
 
 
 class Salvaged(Struct):

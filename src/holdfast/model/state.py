@@ -351,7 +351,8 @@ class Acknowledgment(Row, frozen=True):
 
 
 ADOPTED_FROM = "adopted from "
-"""Begins the cause of an edit that remembers adopted bytes; the short digest of a place follows."""
+"""Begins the cause of an edit that remembers adopted bytes; the short digest of a place follows,
+and what has to be known of their shape."""
 
 
 class Edit(Row, frozen=True):

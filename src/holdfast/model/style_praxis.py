@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.model.form import clip
-from holdfast.model.state import Checkpoint, Step
+from holdfast.model.state import Checkpoint, Edit, Step
 from holdfast.model.style import short, warnings
 from holdfast.model.summary import next_step, plan, progress
 from holdfast.model.tokens import ONCE, cost
-from holdfast.model.topics import Known, percent, plainly
+from holdfast.model.topics import Known, adopted_with, percent, plainly
 from holdfast.timing import Progress, ago, brief, long
 
 _LINE = 60
@@ -64,6 +64,9 @@ def _head(known: Known) -> Iterator[_Line]:
     yield _NEEDED, f"📋 Session {short(core.session, limit)}: {name}"
     if core.plan_target:
         yield _TOLD, f"   Target: {short(core.plan_target, min(2 * _LINE, known.budget // 5))}"
+    edits: list[Edit] = known.newest("edit", Edit)
+    for warning in dict.fromkeys(filter(None, map(adopted_with, edits))):
+        yield _TOLD, f"   ⚠️  {short(warning, _LINE // 2)}"
 
 
 def _where(known: Known, here: Progress | None) -> Iterator[_Line]:

@@ -497,7 +497,13 @@ def _edits(known: Known) -> Iterator[Entry]:
         rest = f"; not taken up: {edit.residue}" if edit.residue else ""
         adopted = edit.cause.startswith(ADOPTED_FROM)
         what = "taken over from a file of others" if adopted else "edited by someone else"
-        yield Entry(edit.path, f"{what} ({edit.layout}){rest}")
+        limits = f"; {told}" if (told := adopted_with(edit)) else ""
+        yield Entry(edit.path, f"{what} ({edit.layout}){limits}{rest}")
+
+
+def adopted_with(edit: Edit) -> str:
+    """What has to be known of the shape of files that were adopted."""
+    return edit.cause.partition("; ")[2] if edit.cause.startswith(ADOPTED_FROM) else ""
 
 
 _DOUBTS: tuple[Callable[[Known], Iterator[Entry]], ...] = (

@@ -104,6 +104,7 @@ class Praxis(Layout):
             status=view.status,
             progress=view.progress(),
             writable=view.redesigned,
+            warning="" if view.redesigned else checks.LEGACY_WARNING,
         )
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:

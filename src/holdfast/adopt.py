@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from holdfast import files, found
 from holdfast.errors import HoldfastError
 from holdfast.found import Find
+from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Reading, Where, carry
 from holdfast.layout import tree as trees
@@ -117,6 +118,8 @@ class _Taking:
             self._settle(one, facts, told, owner)
         if owner is None and told.outcome in (ADOPTED, EDITED):
             told.problems[:0] = saved
+        if told.session and not told.bound and not self.manner.dry_run:
+            _saw(self.home, told.session, one)
         return told
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
@@ -309,6 +312,17 @@ def _mark(one: Find, contested: list[str], warning: str) -> ForeignEdited:
     name = os.path.basename(one.path).encode("utf-8", "replace").decode()
     cause = "; ".join(filter(None, [f"{shown}{_place(one)}", warning]))
     return ForeignEdited(layout=one.layout, path=name, digest=_digest(one), cause=cause)
+
+
+def _saw(home: Holdfast, session: str, one: Find) -> None:
+    """Remember files that are only read, as they are, so that nobody is told to adopt them."""
+    stamp = adopted_as(one.path)
+    try:
+        is_same = files.read_bounded(one.path, found.MAX_BYTES, follow=False) == _main_bytes(one)
+    except HoldfastError:
+        return  # gone meanwhile, or too long to be read twice
+    if is_same:
+        home.store.local.saw_files(session, {os.path.realpath(one.path): (stamp, "")})
 
 
 def _bound_elsewhere(home: Holdfast, session: str, one: Find) -> str:

@@ -28,8 +28,14 @@ _INDEX = "index.json"
 _MOST = 200
 
 
-def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
-    """Places below a project's root with sessions that are not `ours`, which is asked if needed."""
+def unadopted(
+    root: str, ours: Callable[[], set[str]], seen: Callable[[str], set[tuple[str, str]]]
+) -> list[str]:
+    """Places below a project's root with sessions that nobody took up as they are.
+
+    Those that are `ours` are asked for where there is anything, and only where others are, what
+    was `seen` of the files in a place.
+    """
     there = [place for place in _PLACES if os.path.lexists(f"{root}/{place}")]
     if not there:
         return []
@@ -37,8 +43,22 @@ def unadopted(root: str, ours: Callable[[], set[str]]) -> list[str]:
     return [
         f"{root}/{place}"
         for place in there
-        if any(session not in known for session in _sessions(root, place))
+        if (others := [one for one in _sessions(root, place) if one not in known])
+        and not _all_adopted(others, seen(f"{root}/{place}"))
     ]
+
+
+def _all_adopted(paths: list[str], seen: set[tuple[str, str]]) -> bool:
+    return all((path, adopted_as(path)) in seen for path in paths)
+
+
+def adopted_as(path: str) -> str:
+    """What is remembered of a file that was adopted and is only read: another has another."""
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return ""
+    return f"adopted.{facts.st_ino}.{facts.st_size}.{facts.st_mtime_ns}"
 
 
 def places(root: str) -> list[str]:

@@ -190,6 +190,27 @@ def test_sessions_of_the_later_praxis_are_mentioned_and_adopted_where_they_are(
     assert "also here" not in cli.ok("resume").err
 
 
+def test_files_that_are_only_read_are_mentioned_until_they_are_adopted_as_they_are(
+    cli: Cli, project: Path
+) -> None:
+    place = project / ".praxis-os/.cache/state"
+    place.mkdir(parents=True)
+    old = [place / f"0a1b2c3d-0000-4000-8000-00000000000{n}.json" for n in range(2)]
+    for path in old:
+        path.write_text(json.dumps(legacy(session_id=path.stem)))
+    cli.ok("adopt", str(old[0]))
+    cli.ok("use", old[0].stem)
+    assert "also here" in cli.ok("resume").err
+    cli.ok("adopt", "--dry-run")
+    assert "also here" in cli.ok("resume").err
+    cli.ok("adopt")
+    assert "also here" not in cli.ok("resume").err
+    old[1].write_text(json.dumps(legacy(session_id=old[1].stem, current_phase=4)))
+    assert "also here" in cli.ok("resume").err
+    cli.ok("adopt")
+    assert "also here" not in cli.ok("resume").err
+
+
 def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     text = (project / CRAFT).read_text()

@@ -98,7 +98,8 @@ class LayoutVerbs:
         from holdfast.glance import unadopted
 
         root = self._home.workspace.tree.root
-        return unadopted(root, lambda: self._home.store.bound.places(root))
+        store = self._home.store
+        return unadopted(root, lambda: store.bound.places(root), store.local.stamps_below)
 
     def convert(
         self, path: str, to: str, out: str = "", *, native_id: str = ""

@@ -221,6 +221,16 @@ class Local:
                 found[some[kept]] = (stamp, digest)
         return found
 
+    def stamps_below(self, folder: str) -> set[tuple[str, str]]:
+        """(path, stamp) of a file, or of those below a folder, as sessions saw them."""
+        # Only within a session are they in order, so each is asked.
+        rows = self._store.read(
+            "SELECT f.path, f.stamp FROM session s CROSS JOIN seen_file f"
+            " ON f.session = s.number AND f.path >= ? AND f.path < ?",
+            (_text(folder), f"{_text(folder)}0"),  # the sign behind the slash
+        )
+        return set(rows)
+
     def saw_file(self, session: str, path: str, stamp: str, digest: str) -> None:
         """Remember a file as it was when the session recorded it."""
 

@@ -464,6 +464,7 @@ def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: 
     shown = session.status()
     assert (shown["phase"]["current"], shown["phase"]["total"]) == (2, None)
     assert shown["timing"]["percent_complete"] is None
+    assert (shown["progress"], shown["progress_from"]) == (0.0, "none")
     session.phase_done(2)
     with pytest.raises(Refused, match="the plan is at phase 3"):
         session.complete()

@@ -41,9 +41,10 @@ def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tupl
         return core.progress, "given"
     if core.is_phased and core.plan_total:
         return min(1.0, len(core.phases_done) / core.plan_total), "phases"
-    if steps := state.tasks():
+    # Of a plan whose end nobody knows, what is there by now is no measure.
+    if not core.is_phased and (steps := state.tasks()):
         return settled_steps(state) / steps, "steps"
-    if state.count("agent"):
+    if not core.is_phased and state.count("agent"):
         return _mean_of_agents(state, open_agents(state)), "agents"
     return (1.0, "completed") if core.status == "completed" else (0.0, "none")
 

@@ -440,7 +440,11 @@ def _take_status(unit: dict[str, Any], of: dict[str, Any]) -> None:
 def _shared(facts: dict[str, Any]) -> dict[str, Any]:
     """Facts that files share. Maps are there also when they are empty: what one layout says in
     them goes key by key beside what another does."""
-    return {**_MAPS, **{key: value for key, value in facts.items() if key not in _OWN}}
+    return {**_MAPS, **_told(facts)}
+
+
+def _told(facts: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if key not in _OWN}
 
 
 def _main(layout: Layout, native_id: str) -> str:
@@ -490,9 +494,9 @@ def _with(
 
 def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
     """In sentences: what travels beside, and what does not arrive at all."""
-    wanted = _shared(plain(facts))
-    native = _shared(plain(b.get(files, where)))
-    arrived = _shared(plain(read(b, files, where)))
+    wanted = _told(plain(facts))
+    native = _told(plain(b.get(files, where)))
+    arrived = _told(plain(read(b, files, where)))
     lost = _differences(arrived, wanted)
     steps = _same_steps(b, facts, native, wanted)
     carried = [what for what in _differences(native, wanted, steps) if what not in lost]

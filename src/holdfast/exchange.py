@@ -263,27 +263,49 @@ def forget(aside: str, data: bytes) -> int | None:
 def added_later(fd: int, size: int, clock: Clock) -> bytes:
     """What others added behind so many bytes of a file that nobody can open any more; whoever has
     it open still may be about to, and is waited for a moment."""
-    for _ in range(_GLANCES):
-        if _is_alone(fd):
-            break
-        clock.sleep(_GLANCE)
+    _is_left_alone(fd, clock)
     return os.pread(fd, max(os.fstat(fd).st_size - size, 0), size)
+
+
+def is_finished(path: str, clock: Clock) -> bool:
+    """Whether nobody is still writing a file; who is, is waited for a moment."""
+    try:
+        fd = os.open(path, files.ANY)
+    except OSError:
+        return True  # whoever reads it says why
+    try:
+        return _is_left_alone(fd, clock)
+    finally:
+        os.close(fd)
 
 
 _GLANCES, _GLANCE = 50, 0.004
 
 
-def _is_alone(fd: int) -> bool:
-    """Whether nobody else has a file open; yes, where the system does not tell."""
+def _is_left_alone(fd: int, clock: Clock) -> bool:
+    """Whether nobody has a file open to write to it; who has is waited for a moment."""
+    for _ in range(_GLANCES):
+        if not _is_being_written(fd):
+            return True
+        clock.sleep(_GLANCE)
+    return False
+
+
+def _is_being_written(fd: int) -> bool:
+    """Whether somebody has a file open to write to it; no, where the system does not tell."""
     import fcntl
+    import signal
 
     try:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        # Who opens it at this very moment is told to us by a signal: one that ends nobody.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except BlockingIOError:
-        return False
-    except (OSError, AttributeError):
         return True
-    return True
+    except (OSError, AttributeError):
+        return False
+    return False
 
 
 def let_go(fds: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -13,7 +13,16 @@ import pytest
 
 from holdfast.clock import Clock
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project, around_exchanges, leftovers, ran, recorded, swap_in
+from tests.mirror.support import (
+    AI_SESSION,
+    Project,
+    Ticking,
+    around_exchanges,
+    leftovers,
+    ran,
+    recorded,
+    swap_in,
+)
 
 EDITS = 150
 SECONDS = 90
@@ -173,3 +182,83 @@ def test_a_key_that_nobody_knows_survives_an_editor_in_any_step(
     project.session.note("after that")
     assert editor.made <= project.read().keys() and "Ours" in project.read()["pending_tasks"]
     assert leftovers(project.folder) == [] and project.home.mirror.pending(project.session.id) == []
+
+
+# -- in place ----------------------------------------------------------------------------------
+
+told = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes a file")
+
+SECOND = """\
+      - task_id: second
+        description: Second task
+        agent: ''
+        status: pending
+        started_at: null
+        completed_at: null
+        artifacts: []
+"""
+
+
+@told
+def test_half_of_a_plan_that_somebody_is_writing_is_not_taken_up(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First task")
+    plan = project.ai("implementation-plan.yaml")
+    whole = plan.read_text() + SECOND
+    half = whole[: whole.index("Second") + len("Sec")]
+    with plan.open("w") as file:
+        file.write(half)
+        file.flush()
+        project.session.note("meanwhile")
+        assert plan.read_text() == half and project.titles() == ["First task"]
+        assert project.suspended == "implementation-plan.yaml is being written by someone"
+        file.write(whole[len(half) :])
+    project.session.note("next")
+    assert project.titles() == ["First task", "Second task"] and project.suspended == ""
+
+
+class Finishing(Ticking):
+    """While somebody waits, whoever writes gets done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[Callable[[], None]] = []
+
+    def sleep(self, seconds: float) -> None:
+        while self.others:
+            self.others.pop()()
+
+
+@told
+def test_what_is_written_to_a_file_that_was_open_when_we_exchanged_it_arrives(make: Make) -> None:
+    project = make("craft")
+    project.clock = clock = Finishing()
+    project.again()
+    opened = project.place.open("r+")
+    edit = project.place.read_text().replace('"pending_tasks": []', '"pending_tasks": ["Theirs"]')
+
+    def finish() -> None:
+        with opened:
+            opened.write(edit)
+            opened.truncate()
+
+    clock.others.append(finish)
+    project.session.task_add("Ours")
+    project.session.note("next")
+    assert sorted(project.titles()) == ["Ours", "Theirs"] and leftovers(project.folder) == []
+
+
+@told
+def test_a_file_that_somebody_keeps_open_stays_theirs_and_is_told(make: Make) -> None:
+    project = make("craft")
+    with project.place.open("r+") as file:
+        before = project.place.read_bytes()
+        project.session.task_add("Ours")
+        assert project.place.read_bytes() == before
+        assert any("is being written by someone" in notice for notice in project.notices)
+        file.seek(0)
+        file.write(before.decode().replace('"pending_tasks": []', '"pending_tasks": ["Theirs"]'))
+        file.truncate()
+    project.session.note("next")
+    assert sorted(project.titles()) == ["Ours", "Theirs"] and project.suspended == ""
+    assert sorted(project.read()["pending_tasks"]) == ["Ours", "Theirs"]

@@ -109,6 +109,8 @@ class Absorber:
                 if exchange.is_staged(aside, data):
                     files.remove(aside)
                     continue
+                self._looker.require_finished(name, aside)
+                data = read(aside)
                 is_edit = not self._is_ours(binding, name, data)
                 said += self._absorb_bytes(binding, name, data)
                 if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):

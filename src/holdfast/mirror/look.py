@@ -137,6 +137,18 @@ class Looker:
         return found
 
     def _look(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
+        look = self._weighed(binding, name, path, newest)
+        if look.verdict != "edited" or is_log(name):
+            return look
+        # Half of a text in lines looks whole: it is read once nobody writes it any more.
+        self.require_finished(name, path)
+        return self._weighed(binding, name, path, newest)
+
+    def require_finished(self, name: str, path: str) -> None:
+        if not exchange.is_finished(path, self._desk.clock):
+            raise Suspended(f"{os.path.basename(name)} is being written by someone")
+
+    def _weighed(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
         data = self._data(binding, path)
         if data is None:
             return Look(name, path, None, "", "missing", [newest] if newest else [])

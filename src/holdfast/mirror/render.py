@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import exchange, files
+from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.layout import ERROR, Tree, Where
 from holdfast.layout.customs import custom
@@ -275,7 +276,7 @@ class Renderer:
 
     def has_displaced(self, plan: Plan) -> bool:
         """Whether the exchange displaced someone's edit; what it displaced of ours goes."""
-        displaced = [_is_displaced(change) for change in plan.changes]
+        displaced = [_is_displaced(change, self._desk.clock) for change in plan.changes]
         if any(displaced):
             return True
         digests = {look.name: look.digest for look in plan.looks}
@@ -339,9 +340,9 @@ def to_sync(plan: Plan) -> set[str]:
     return {path if grows else os.path.dirname(path) for path, grows in paths}
 
 
-def _is_displaced(change: Change) -> bool:
+def _is_displaced(change: Change, clock: Clock) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
-    if change.displaced:
+    if change.displaced and exchange.is_finished(change.displaced, clock):
         change.gone = exchange.forget(change.displaced, change.look.data or b"")
     return bool(change.displaced) and change.gone is None
 

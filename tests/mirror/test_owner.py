@@ -40,6 +40,19 @@ def test_a_start_that_a_layout_refuses_records_nothing(make: Make, layout: str) 
     assert everything(project.folder) == before
 
 
+@pytest.mark.parametrize("id", ["2026-01-31-abcdef", "2026-01-30-abcdef"])
+def test_an_id_that_is_taken_puts_no_session_away(make: Make, id: str) -> None:
+    project = make("orchestrator:2026-01-30-abcdef")
+    project.home.start("the next", layouts=["orchestrator:2026-01-31-abcdef"])
+    before = everything(project.folder)
+    with pytest.raises(Refused, match="already exists"):
+        project.home.start("another", layouts=[f"orchestrator:{id}"])
+    other = project.home.start("without files")
+    with pytest.raises(Refused, match="already exists"):
+        other.layouts_add(f"orchestrator:{id}")
+    assert everything(project.folder) == before and len(project.home.list()) == 3
+
+
 def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> None:
     project = make()
     theirs = project.folder / ".claude/orchestrator-session.json"

@@ -44,7 +44,7 @@ def bind(
     native = native or again or _free_id(desk, lens, session, root)
     place = _place(lens, native, root)
     _require_text(kind, root)
-    _make_room(desk, session, kind, place, retire=retire)
+    _make_room(desk, session, kind, native, place, retire=retire)
     if not (found or again or desk.bound.owner(place)):
         _require_free(kind, native, place, root)
     keep_out_of_git(desk, root, custom(kind).unshared)
@@ -99,8 +99,8 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     owner = desk.bound.owner(place)
     if owner is None:
         _require_free(kind, native, place, root)
-    elif owner.session != session and not custom(kind).archive:
-        raise _taken(desk, place)
+    elif owner.session != session:
+        _require_yielding(desk, owner, native)
     return owner if owner and owner.session != session else None
 
 
@@ -112,27 +112,44 @@ def _place(lens: Layout, native: str, root: str) -> str:
     return os.path.join(root, lens.files(native)[0])
 
 
-def _make_room(desk: Desk, session: str, kind: str, place: str, *, retire: Retire) -> None:
+def _make_room(
+    desk: Desk, session: str, kind: str, native: str, place: str, *, retire: Retire
+) -> None:
     owner = desk.bound.owner(place)
     if owner is None or (owner.session, owner.place) == (session, place):
         return
-    if not custom(kind).archive or owner.place != place:
+    if owner.place != place:
         raise _taken(desk, place)
+    _require_yielding(desk, owner, native)
     if problems := retire(owner):
         raise Refused(f"another session is here: {place}", why="; ".join(problems))
 
 
+def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:
+    """Refuse a place whose owner cannot be put away for a session with this id: it would be found
+    in the archive under the same, or another is there already."""
+    if not custom(owner.layout).archive or owner.native == native:
+        raise _taken(desk, owner.place)
+    _require_no_past(owner.layout, native, owner.root)
+
+
 def _require_free(kind: str, native: str, place: str, root: str) -> None:
     """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
-    own = custom(kind)
-    archived = os.path.join(root, own.archive.format(id=native)) if native and own.archive else ""
-    beside = (f"{place}{own.backup}" if own.backup else "", archived)
+    backup = custom(kind).backup
     if os.path.lexists(place):
         raise _is_there(place, _what_helps(place), native)
-    if there := next((path for path in beside if path and os.path.lexists(path)), ""):
-        raise _is_there(there, "move it away", native)
+    if backup and os.path.lexists(f"{place}{backup}"):
+        raise _is_there(f"{place}{backup}", "move it away", native)
+    _require_no_past(kind, native, root)
     if kind == "ai-session":
         _require_free_feature(native, os.path.dirname(place), root)
+
+
+def _require_no_past(kind: str, native: str, root: str) -> None:
+    archive = custom(kind).archive
+    archived = os.path.join(root, archive.format(id=native)) if native and archive else ""
+    if archived and os.path.lexists(archived):
+        raise _is_there(archived, "move it away", native)
 
 
 def _require_free_feature(native: str, folder: str, root: str) -> None:

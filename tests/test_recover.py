@@ -643,6 +643,16 @@ def test_a_corrupted_orchestrator_file_gives_the_menu_as_data_and_as_text(
     assert lines[-1] == "Which would you prefer?"
 
 
+def test_an_answer_that_was_not_asked_for_is_told(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_bytes(b"{")
+    with pytest.raises(InvalidInput, match="1 is no choice") as told:
+        hf.recover(str(path), fix=True, choose="1")
+    assert told.value.why == "they are fresh, history, manual"
+    assert path.read_bytes() == b"{" and aside(path) == []
+
+
 @pytest.mark.req("S4-81")
 def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
     hf: Holdfast, project: Path

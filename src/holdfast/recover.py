@@ -385,9 +385,19 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     one = _one(path)
     owner = home.store.bound.owner(os.path.realpath(one.path))
     if owner is not None:
-        return _of_ours(home, owner, one, choose)
-    case = _of_nobody(one)
-    return case and _climbed(home, one, case, home.mirror.where(one.root), choose)
+        case = _of_ours(home, owner, one, choose)
+    elif case := _of_nobody(one):
+        case = _climbed(home, one, case, home.mirror.where(one.root), choose)
+    if choose and case and case.question:
+        _require_choice(case.path, case.question, choose)
+    return case
+
+
+def _require_choice(path: str, question: Question, choose: str) -> None:
+    known = [choice.id for choice in question.choices]
+    if choose not in known:
+        what, why = f"{choose} is no choice", f"they are {', '.join(known)}"
+        raise InvalidInput(what, why=why, hint=_choices_of(path))
 
 
 def _of_ours(home: Holdfast, owner: Binding, one: Find, choose: str) -> Case | None:
@@ -542,6 +552,10 @@ def _choice(case: Case, id: str, title: str, says: str = "") -> Choice:
     return Choice(id, title, says, command_of(case.path, id))
 
 
+def _choices_of(path: str) -> str:
+    return f"look at the choices: holdfast doctor {shlex.quote(path)}"
+
+
 def command_of(path: str, choice: str = "") -> str:
     chosen = f" --choose {choice}" if choice else ""
     return f"holdfast doctor {shlex.quote(path)} --fix{chosen}"
@@ -665,7 +679,7 @@ def fix(home: Holdfast, case: Case) -> Case:
         raise Refused(
             f"somebody must say what becomes of {case.path}",
             why=case.question.text,
-            hint=f"look at the choices: holdfast doctor {shlex.quote(case.path)}",
+            hint=_choices_of(case.path),
             file=case.path,
         )
     require_calm(os.path.dirname(case.path))

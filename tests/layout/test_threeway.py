@@ -157,3 +157,11 @@ def test_escapes_of_yaml_are_no_other_signs() -> None:
     kept = ["goal: Größe…\n", "goal: other\nlist: []\n"]
     copy = b'goal: "Gr\\xf6\\xdfe\\u2026"\nx: {a: 1}\ny: []\n'
     assert nearest(copy, [text.encode() for text in kept]) == kept[0].encode()
+
+
+def test_of_renderings_with_the_same_words_the_one_with_them_in_their_places_is_nearest() -> None:
+    before, after = {"open": ["t"], "done": []}, {"open": [], "done": ["t"]}
+    kept = [json.dumps(each, indent=2).encode() for each in (after, before)]
+    copy = json.dumps({"x": 1, **before}).encode()
+    assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
+    assert nearest(json.dumps({"x": 1, **after}).encode(), [*reversed(kept)], json.loads) == kept[0]

@@ -422,7 +422,9 @@ class World:
             done = move(self, file, value)
             if done:
                 made.append(f"{move.__name__}({done!r})")
-        if made or self.chance.random() < 0.2:
+        # A plan has no time: an old one in another spelling looks like the last change taken back.
+        is_plain = self.is_stale and file.name == "plan"
+        if made or (not is_plain and self.chance.random() < 0.2):
             how = "stale" if moves is ADDING else "now"
             self.write(file, value)
             self.say(f"{kind} ({how}): {', '.join(made) or 'spelled anew'}")
@@ -681,14 +683,19 @@ def add_decision(world: World, file: File, value: Any) -> object:
     return their(world, "decision", file, text, chosen="a" if file.layout == "craft" else "")
 
 
+DECIDED = ("context", "decision")
+
+
 def take_decision(world: World, file: File, value: Any) -> object:
     listed = value["decisions_made"]
-    if not listed:
+    unheard = {thing.text for thing in world.of("decision") if not thing.id}
+    able = [n for n, each in enumerate(listed) if not unheard & {*map(each.get, DECIDED)}]
+    if not able:
         return None
-    entry = listed.pop(world.chance.randrange(len(listed)))
+    entry = listed.pop(world.chance.choice(able))
     for key, _ in keys_in(entry):
         del file.keys[key]
-    text = entry.get("context") or entry.get("decision")
+    text = next(filter(None, map(entry.get, DECIDED)))
     for thing in world.of("decision"):
         if thing.file == file.layout and thing.text == text:
             thing.sure = False

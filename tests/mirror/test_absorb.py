@@ -733,6 +733,21 @@ def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) ->
     assert project.kinds().count("error.raised") == 1 and len(project.read()["errors"]) == 3
 
 
+def test_the_error_of_an_agent_that_ended_well_after_all_is_not_another_one(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("code-1", task="build")
+    project.session.agent_fail("code-1", "Broke")
+    (error,) = project.read()["errors"]
+
+    def end(v: Any) -> None:
+        v["agents"][0] |= {"status": "complete", "completed": "2027-01-15T09:00:00Z"}
+
+    project.edit(end)
+    project.session.note("one")
+    assert project.kinds().count("agent.finished") == 1
+    assert project.kinds().count("error.raised") == 0 and project.read()["errors"] == [error]
+
+
 def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
     project = make("praxis")
     artifact = {"phase_number": 0, "evidence": {"k": SECRET}, "outputs": {"o": SECRET}}

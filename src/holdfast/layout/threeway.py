@@ -64,6 +64,10 @@ _WITH_STATUS = frozenset(
 """What a change of the status says along with it."""
 
 
+_SOON_READ = 256_000
+"""Of how many bytes a file is read again for each rendering that is as near as another."""
+
+
 class Changes(Struct):
     """The moves that follow from an edit, what was changed on both sides, and what lost there."""
 
@@ -571,18 +575,43 @@ def _counterparts(
     return {at: new[to] for at, to in places.items()} | found
 
 
-def nearest(data: bytes, kept: Sequence[bytes]) -> bytes | None:
+def nearest(
+    data: bytes, kept: Sequence[bytes], read: Callable[[bytes], Any] | None = None
+) -> bytes | None:
     """The rendering that some bytes were most likely made from; `kept` begins with the newest.
 
-    Programs that rewrite a file do so in their own style, so only what the lines say counts. Bytes
-    that say what stood there just before, but for their time, were not made from that: whoever
-    wrote them took the last change back.
+    Programs that rewrite a file do so in their own style, so only what the lines say counts. Where
+    several are as near by that, such as before and after a task went from one list to another,
+    what stands where decides, if the bytes can be `read`. Bytes that say what stood there just
+    before, but for their time, were not made from that: whoever wrote them took the last change
+    back.
     """
     lines = frozenset(_lines(data))
-    near = min(kept, key=lambda each: len(lines ^ frozenset(_lines(each))), default=None)
+    ways = [len(lines ^ frozenset(_lines(each))) for each in kept]
+    alike = [each for each, way in zip(kept, ways, strict=True) if way == min(ways)]
+    near = alike[0] if alike else None
+    if read is not None and len(alike) > 1 and len(data) < _SOON_READ:
+        said = _parts(read(data))
+        near = min(alike, key=lambda each: len(said ^ _parts(read(each))))
     if near is not None and near in kept[1:2] and _untimed(near) == _untimed(data):
         return kept[0]
     return near
+
+
+def _parts(value: Any) -> frozenset[tuple[str, str]]:
+    """What a value says, each with the names of the keys that lead there."""
+
+    def inside(each: Any, way: str) -> Iterator[tuple[str, str]]:
+        if isinstance(each, dict):
+            for key, member in each.items():
+                yield from inside(member, f"{way}\0{key}")
+        elif isinstance(each, list):
+            for member in each:
+                yield from inside(member, way)
+        else:
+            yield way, str(each)
+
+    return frozenset(inside(value, ""))
 
 
 def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:

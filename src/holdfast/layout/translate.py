@@ -715,6 +715,21 @@ def _log_key(entry: Any) -> object:
     )
 
 
+def _new_errors(base: Facts, new: Facts) -> list[ErrorFact]:
+    """Those that the session has gained. The error of an agent that ended well after all stays
+    where it is told, but is that of no agent any more: it is not another one."""
+    before, after = (Counter((a.id, a.error) for a in of.agents if a.error) for of in (base, new))
+    let_go = before - after
+    gained: list[ErrorFact] = []
+    for error in _new_of(base.errors, new.errors):
+        key = (error.agent, error.message)
+        if let_go[key]:
+            let_go[key] -= 1
+        else:
+            gained.append(error)
+    return gained
+
+
 def _logged(base: Facts, new: Facts) -> Iterator[Move]:
     for f in _new_of(base.files, new.files):
         changed = ev.FileChanged(
@@ -739,7 +754,7 @@ def _logged(base: Facts, new: Facts) -> Iterator[Move]:
             model=c.model,
         )
         yield Move(ran, c.at)
-    for e in _new_of(base.errors, new.errors):
+    for e in _new_errors(base, new):
         raised = ev.ErrorRaised(message=e.message, category=category_of(e.category), agent=e.agent)
         yield Move(raised, e.at)
     for n in _new_of(base.notes, new.notes):

@@ -217,7 +217,7 @@ class Absorber:
     def _made_from(self, binding: Binding, look: Look) -> Any:
         """The rendering that an edit was most likely made from; None if none is kept."""
         kept, newest = self._desk.bound.said(binding, look.name), self._looker.newest(binding, look)
-        near = nearest(self._as_kept(look), kept)
+        near = nearest(self._as_kept(look), kept, lambda data: parsed(look.name, data).value)
         older = None if near is None else parsed(look.name, near).value
         read = newest.value if newest else None
         if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):

@@ -416,12 +416,16 @@ class World:
     def rewrite(self, file: File, data: bytes, moves: dict[str, list[Edit]]) -> None:
         kind = f"{file.layout} {file.name}"
         value = parsed(file, data)
-        made = []
+        made: list[str] = []
         for _ in range(self.chance.choice((1, 1, 1, 2))):
             move = self.chance.choice([*moves.get(kind, []), add_key])
+            if made and move is take_key:
+                break  # together with another change it may say what an old copy says
             done = move(self, file, value)
             if done:
                 made.append(f"{move.__name__}({done!r})")
+            if move is take_key:
+                break
         # A plan has no time: an old one in another spelling looks like the last change taken back.
         is_plain = self.is_stale and file.name == "plan"
         if made or (not is_plain and self.chance.random() < 0.2):

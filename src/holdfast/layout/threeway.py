@@ -65,7 +65,7 @@ _WITH_STATUS = frozenset(
 
 
 _SOON_READ = 256_000
-"""Of how many bytes a file is read again for each rendering that is as near as another."""
+"""How many bytes are read to compare renderings by what they say."""
 
 
 class Changes(Struct):
@@ -581,25 +581,44 @@ def nearest(
     """The rendering that some bytes were most likely made from; `kept` begins with the newest.
 
     Programs that rewrite a file do so in their own style, so only what the lines say counts. Where
-    several are as near by that, such as before and after a task went from one list to another,
-    what stands where decides, if the bytes can be `read`. Bytes that say what stood there just
-    before, but for their time, were not made from that: whoever wrote them took the last change
-    back.
+    the bytes can be `read`, of those that are nearest by that the one that says most of the same in
+    the same places: a task may have gone from one list to another, a text be folded. Bytes that
+    say what stood there just before, but for their time, were not made from that: whoever wrote
+    them took the last change back.
     """
     lines = frozenset(_lines(data))
-    ways = [len(lines ^ frozenset(_lines(each))) for each in kept]
-    alike = [each for each, way in zip(kept, ways, strict=True) if way == min(ways)]
-    near = alike[0] if alike else None
-    if read is not None and len(alike) > 1 and len(data) < _SOON_READ:
+    near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
+    if read is not None and (few := _few(near, len(data))):
         said = _parts(read(data))
-        near = min(alike, key=lambda each: len(said ^ _parts(read(each))))
-    if near is not None and near in kept[1:2] and _untimed(near) == _untimed(data):
+        near = sorted(few, key=lambda each: _apart(said, _parts(read(each))))
+    return _nearest_of(data, near, kept)
+
+
+def _few(near: Sequence[bytes], size: int) -> list[bytes]:
+    """As many of the first as can be read in no time, beside some bytes of that size."""
+    few: list[bytes] = []
+    for each in near:
+        size += len(each)
+        if size > _SOON_READ:
+            break
+        few.append(each)
+    return few
+
+
+def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes | None:
+    if not near:
+        return None
+    if near[0] in kept[1:2] and _untimed(near[0]) == _untimed(data):
         return kept[0]
-    return near
+    return near[0]
 
 
-def _parts(value: Any) -> frozenset[tuple[str, str]]:
-    """What a value says, each with the names of the keys that lead there."""
+def _apart(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> int:
+    return (one - other).total() + (other - one).total()
+
+
+def _parts(value: Any) -> Counter[tuple[str, str]]:
+    """What a value says and how often, each with the names of the keys that lead there."""
 
     def inside(each: Any, way: str) -> Iterator[tuple[str, str]]:
         if isinstance(each, dict):
@@ -611,7 +630,7 @@ def _parts(value: Any) -> frozenset[tuple[str, str]]:
         else:
             yield way, str(each)
 
-    return frozenset(inside(value, ""))
+    return Counter(inside(value, ""))
 
 
 def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:

@@ -581,9 +581,10 @@ def add_key(world: World, file: File, value: Any) -> object:
 
 _CLOSED = (
     *("holdfast", "completed_work", "errors", "by_agent", "phase_timing", "checkpoints"),
-    *("phase_artifacts", "stages", "user_options"),
+    *("phase_artifacts", "stages", "user_options", "error"),
 )
-"""Objects whose keys are names of something, and lists of what may become a mere sentence."""
+"""Objects whose keys are names of something, that may be gone when what they tell of is mended, and
+lists of what may become a mere sentence."""
 
 
 def objects_in(file: File, value: Any) -> Iterator[dict[str, Any]]:

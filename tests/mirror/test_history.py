@@ -26,6 +26,27 @@ ODD = {
 }
 
 
+class Passing(Ticking):
+    """A few milliseconds pass with every look at it."""
+
+    def now(self) -> int:
+        self._now += 3
+        return self._now
+
+
+def test_what_is_recorded_together_has_one_task_in_its_lines(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    log = project.ai("history.jsonl")
+    before = len(log.read_text().splitlines())
+    clock = Passing()
+    clock.turn(project.clock.now() - clock.now() + 1000)
+    with project.opened(clock=clock) as home:
+        home.session(project.session.id).layouts_update(task="t1", model="opus")
+    lines = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+    assert [line["task_id"] for line in lines] == ["t1"] * 3
+
+
 @pytest.mark.req("S0-60", "S0-70")
 def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
     project = make(AI_SESSION)

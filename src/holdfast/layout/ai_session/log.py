@@ -19,6 +19,8 @@ from holdfast.layout.facts import CommandFact, Facts, Key, UpdateFact, paired
 from holdfast.layout.value import mapping, text
 
 _New = TypeVar("_New", CommandFact, UpdateFact)
+_TOGETHER = 250
+"""How far apart, in milliseconds, the moments of events may be that were recorded together."""
 
 
 def lacking(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[Node]:
@@ -45,7 +47,7 @@ def _known_from(new: list[int], tree: Tree, was: Facts, facts: Facts, where: Whe
     if not where.brief:
         return len(new) - bool(facts.updates)
     same = read.name(read.current_of(tree).get("active_task")) == was.position
-    return 0 if same else new.index(new[-1])
+    return 0 if same else next(n for n, at in enumerate(new) if new[-1] - at < _TOGETHER)
 
 
 def without_news(

@@ -165,12 +165,3 @@ def test_of_renderings_with_the_same_words_the_one_with_them_in_their_places_is_
     copy = json.dumps({"x": 1, **before}).encode()
     assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
     assert nearest(json.dumps({"x": 1, **after}).encode(), [*reversed(kept)], json.loads) == kept[0]
-
-
-def test_agents_that_are_alike_make_no_rendering_nearer() -> None:
-    agent = {"type": "code", "status": "running", "progress": 0.2}
-    before, after = ({"agents": [{"id": name, **agent} for name in names]} for names in ("", "a"))
-    kept = [json.dumps(each | {"x": 1} if each is after else each) for each in (after, before)]
-    copy = json.dumps({"agents": [{"id": "b", **agent}]})
-    renderings = [each.encode() for each in kept]
-    assert nearest(copy.encode(), [*renderings, b"{}"], json.loads) == renderings[1]

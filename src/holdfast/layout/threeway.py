@@ -618,8 +618,7 @@ def _apart(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> in
 
 
 def _parts(value: Any) -> Counter[tuple[str, str]]:
-    """What a value says and how often, each with the names of the keys that lead there, and of
-    the members of lists that have one: two agents that are alike are not one."""
+    """What a value says and how often, each with the names of the keys that lead there."""
 
     def inside(each: Any, way: str) -> Iterator[tuple[str, str]]:
         if isinstance(each, dict):
@@ -627,16 +626,11 @@ def _parts(value: Any) -> Counter[tuple[str, str]]:
                 yield from inside(member, f"{way}\0{key}")
         elif isinstance(each, list):
             for member in each:
-                yield from inside(member, f"{way}\0{_name_of(member)}")
+                yield from inside(member, way)
         else:
             yield way, str(each)
 
     return Counter(inside(value, ""))
-
-
-def _name_of(member: Any) -> str:
-    keys = trees.STRONG if isinstance(member, dict) else ()
-    return next((str(member[key]) for key in keys if member.get(key)), "")
 
 
 def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:

@@ -238,11 +238,12 @@ def displaced(path: str) -> list[str]:
     return files.beside(path, _SWAPPED)
 
 
-def forget(aside: str, data: bytes) -> int | None:
+def forget(aside: str, data: bytes, clock: Clock | None = None) -> int | None:
     """Remove what an exchange displaced, if it has these bytes; None if it is something else.
 
-    The number that is returned holds its space until it is `let_go`: a disk may need as long to
-    take that back as to write a file.
+    With a clock, whoever is still writing it is waited for a moment first. The number that is
+    returned holds its space until it is `let_go`: a disk may need as long to take that back as to
+    write a file.
     """
     try:
         fd = os.open(aside, files.ANY)
@@ -251,6 +252,7 @@ def forget(aside: str, data: bytes) -> int | None:
     try:
         # A pipe that nobody writes to has no bytes either.
         is_plain = data or not files.is_odd(aside)
+        is_plain = is_plain and (clock is None or _is_left_alone(fd, clock))
         if is_plain and files.read_up_to(fd, len(data) + 1, len(data)) == data:
             os.unlink(aside)
             return fd

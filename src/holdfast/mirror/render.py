@@ -342,8 +342,8 @@ def to_sync(plan: Plan) -> set[str]:
 
 def _is_displaced(change: Change, clock: Clock) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
-    if change.displaced and exchange.is_finished(change.displaced, clock):
-        change.gone = exchange.forget(change.displaced, change.look.data or b"")
+    if change.displaced:
+        change.gone = exchange.forget(change.displaced, change.look.data or b"", clock)
     return bool(change.displaced) and change.gone is None
 
 

@@ -546,6 +546,17 @@ def test_a_file_that_is_gone_comes_back_with_what_others_wrote(make: Make, kind:
     assert "paused" in place.read_text()
 
 
+def test_a_file_that_is_gone_has_the_key_that_was_taken_up_last(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.note("first")
+    plan = project.ai("implementation-plan.yaml")
+    project.edit(lambda value: value.update(team="blue"), plan)
+    project.session.note("the plan is not written for this")
+    plan.unlink()
+    project.session.note("next")
+    assert project.read(plan)["team"] == "blue"
+
+
 @pytest.mark.req("S3-146")
 def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
     project = make("essay")

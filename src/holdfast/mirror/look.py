@@ -151,6 +151,8 @@ class Looker:
     def _weighed(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
         data = self._data(binding, path)
         if data is None:
+            # Since this process wrote it somebody's edit may have been taken for our newest.
+            newest = self._bound.newest(binding).get(name)
             return Look(name, path, None, "", "missing", [newest] if newest else [])
         log = Log(data) if is_log(name) else None
         digest = log.digest if log else self._digest(binding, name, data)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from holdfast import exchange, files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, Refused
+from holdfast.layout.ancestor import nearest
 from holdfast.layout.document import Document
-from holdfast.layout.threeway import nearest
 from holdfast.layout.tree import merge
 
 Change = Callable[[bytes], bytes]

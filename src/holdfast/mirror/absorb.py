@@ -20,18 +20,11 @@ from holdfast import exchange, files
 from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
+from holdfast.layout.ancestor import nearest, nearest_in_part, was_read
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import (
-    LONGEST,
-    Changes,
-    changes,
-    in_words_of,
-    nearest,
-    nearest_in_part,
-    was_read,
-)
+from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of
 from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,

@@ -1,0 +1,185 @@
+"""Ancestor: which rendering somebody's edit was made from.
+
+Whoever edits a file read one of our renderings of it, perhaps an old one. What they changed is told
+by that one, so it has to be found among those that are kept: by what is near, and by times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from holdfast.layout import stamps
+
+Plain = dict[str, Any]
+
+_SOON_READ = 256_000
+"""How many bytes are read to compare renderings by what they say."""
+
+
+def nearest(
+    data: bytes, kept: Sequence[bytes], read: Callable[[bytes], Any] | None = None
+) -> bytes | None:
+    """The rendering that some bytes were most likely made from; `kept` begins with the newest.
+
+    Programs that rewrite a file do so in their own style, so only what the lines say counts. Where
+    the bytes can be `read`, of those that are nearest by that the one that says most of the same in
+    the same places: a task may have gone from one list to another, a text be folded. Bytes that
+    say what stood there just before, but for their time, were not made from that: whoever wrote
+    them took the last change back.
+    """
+    lines = frozenset(_lines(data))
+    near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
+    if read is not None and (few := _few(near, len(data))):
+        said = _parts(read(data))
+        near = sorted(few, key=lambda each: _apart(said, _parts(read(each))))
+    return _nearest_of(data, near, kept)
+
+
+def _few(near: Sequence[bytes], size: int) -> list[bytes]:
+    """As many of the first as can be read in no time, beside some bytes of that size."""
+    few: list[bytes] = []
+    for each in near:
+        size += len(each)
+        if size > _SOON_READ:
+            break
+        few.append(each)
+    return few
+
+
+def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes | None:
+    if not near:
+        return None
+    if near[0] in kept[1:2] and _untimed(near[0]) == _untimed(data):
+        return kept[0]
+    return near[0]
+
+
+def _apart(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> int:
+    return (one - other).total() + (other - one).total()
+
+
+def _parts(value: Any) -> Counter[tuple[str, str]]:
+    """What a value says and how often, each with the names of the keys that lead there."""
+
+    def inside(each: Any, way: str) -> Iterator[tuple[str, str]]:
+        if isinstance(each, dict):
+            for key, member in each.items():
+                yield from inside(member, f"{way}\0{key}")
+        elif isinstance(each, list):
+            for member in each:
+                yield from inside(member, way)
+        else:
+            yield way, str(each)
+
+    return Counter(inside(value, ""))
+
+
+def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:
+    """The same, by the keys that the edit has: those that its program does not know tell nothing
+    of what it read, and the longer they were, the nearer would be what was before them."""
+
+    def lines(value: Plain) -> frozenset[bytes]:
+        part = {key: value[key] for key in found if key in value}
+        return frozenset(_lines(json.dumps(part, indent=0, default=str).encode()))
+
+    said, maps = lines(found), [each for each in kept if isinstance(each, dict)]
+    return min(maps, key=lambda each: len(said ^ lines(each)), default=None)
+
+
+def was_read(newest: Any, older: Any, found: Any) -> bool:
+    """Whether an edit was made from our newest rendering although an older one is nearer to it.
+
+    Whoever takes a long key out of a file, or puts it there again, leaves bytes that are nearer to
+    those from before. But they have a time that only the newest rendering has, and no value that
+    only the older one has. A stale copy that is written back has no such time, or such values. Nor
+    has it ever a time where the older one has none: whoever has that took the last change back.
+    Whoever gives other times where only the older one has any says anew what was taken back. Where
+    no value tells, whoever has every key that is new in the newest one knew of them.
+    """
+    if _holds_news(newest, older, found) or set(_said_anew(newest, older, found)) == {True}:
+        return True
+    told = set(_news(newest, older, found))
+    return told == {True} or (not told and set(_new_keys(newest, older, found)) == {True})
+
+
+def _said_anew(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For each time that only the older rendering has, and an edit has a time: whether another."""
+    if isinstance(older, dict) and isinstance(found, dict):
+        inside = newest if isinstance(newest, dict) else {}
+        for key in older.keys() & found.keys():
+            yield from _said_anew(inside.get(key), older[key], found[key])
+    elif newest is None and None not in (told := [stamps.read(each) for each in (older, found)]):
+        yield told[0] != told[1]
+
+
+def _new_keys(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For each key that only the newest rendering has, whether an edit has it too."""
+    if not (isinstance(newest, dict) and isinstance(older, dict)):
+        return
+    inside = found if isinstance(found, dict) else {}
+    for key, value in newest.items():
+        if key not in older:
+            yield key in inside
+        else:
+            yield from _new_keys(value, older[key], inside.get(key))
+
+
+def _holds_news(newest: Any, older: Any, found: Any) -> bool:
+    if isinstance(newest, dict) and isinstance(found, dict):
+        inside = older if isinstance(older, dict) else {}
+        both = newest.keys() & found.keys()
+        return any(_holds_news(newest[key], inside.get(key), found[key]) for key in both)
+    if isinstance(newest, list) and isinstance(found, list):
+        known = len(older) if isinstance(older, list) else 0
+        pairs = zip(newest[known:], found[known:], strict=False)
+        return any(new == each and _holds_news(new, None, each) for new, each in pairs)
+    return older is None and newest == found and stamps.read(found) is not None
+
+
+def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
+    """For what differs between two renderings and is in an edit: True for a time of the newest,
+    False for anything of the older one."""
+    if isinstance(newest, dict) and isinstance(older, dict) and isinstance(found, dict):
+        for key in found.keys() & newest.keys() & older.keys():
+            yield from _news(newest[key], older[key], found[key])
+    elif isinstance(found, list):
+        ours, theirs = (each if isinstance(each, list) else [] for each in (newest, older))
+        if len(ours) == len(theirs) == len(found):
+            for three in zip(ours, theirs, found, strict=True):
+                yield from _news(*three)
+        elif any(each in theirs and each not in ours for each in found):
+            yield False
+    elif newest != older and found == older:
+        yield False
+    elif newest != older and found == newest and stamps.read(found) is not None:
+        yield True
+
+
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+
+
+_ESCAPES = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}))+")
+_BREAKS = bytes.maketrans(b",{}[]", b"\n\n\n\n\n")
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """What a file says, part by part, also where all of it stands in one line."""
+    # All at once: line by line, a file of millions of lines takes seconds.
+    if b"\\" in data:
+        data = _ESCAPES.sub(_unescaped, data)
+    return data.translate(_BREAKS, b" \t\"'-").splitlines()
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    codes = re.split(rb"\\[uUx]", found[0])[1:]
+    # Two halves of a sign are one.
+    halves = "".join(chr(int(code, 16)) for code in codes if int(code, 16) < 0x110000)
+    return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _untimed(data: bytes) -> list[bytes]:
+    return sorted(filter(None, _lines(_STAMP.sub(b"", data))))

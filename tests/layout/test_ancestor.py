@@ -91,3 +91,30 @@ def test_of_renderings_with_the_same_words_the_one_with_them_in_their_places_is_
     copy = json.dumps({"x": 1, **before}).encode()
     assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
     assert nearest(json.dumps({"x": 1, **after}).encode(), [*reversed(kept)], json.loads) == kept[0]
+
+
+def test_agents_that_are_alike_make_no_rendering_nearer() -> None:
+    agent = {"type": "code", "status": "running", "progress": 0.2}
+    before, after = ({"agents": [{"id": name, **agent} for name in names]} for names in ("", "a"))
+    kept = [json.dumps(each).encode() for each in ({**after, "x": 1}, before)]
+    copy = json.dumps({"agents": [{"id": "b", **agent}]}).encode()
+    assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
+
+
+def test_whoever_takes_an_id_out_has_not_read_what_was_before_it() -> None:
+    task = {"description": "Write it", "agent": "", "status": "pending", "artifacts": []}
+    before, after = (
+        {"tasks": [{"task_id": name, **task} for name in names]} for names in ("", "a")
+    )
+    kept = [json.dumps(each).encode() for each in (after, before)]
+    assert nearest(json.dumps({"tasks": [task]}).encode(), kept, json.loads) == kept[0]
+
+
+def test_a_text_of_one_rendering_alone_tells_that_it_was_read() -> None:
+    decision = {"timestamp": T1, "options": ["a", "b"], "chosen": "a", "reasoning": ""}
+    one, two = ({"context": text, **decision} for text in ("Use a queue", "Keep it small"))
+    kept = [json.dumps({"decisions_made": each}).encode() for each in ([one, two], [one])]
+    taken = json.dumps({"decisions_made": [two]}).encode()
+    assert nearest(taken, kept, json.loads) == kept[0]
+    reworded = json.dumps({"decisions_made": [{**one, "context": "Use no queue"}]}).encode()
+    assert nearest(reworded, kept, json.loads) == kept[1]

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from holdfast.layout import stamps
+from holdfast.layout import tree as trees
 
 Plain = dict[str, Any]
 
 _SOON_READ = 256_000
 """How many bytes are read to compare renderings by what they say."""
+_CHANCE = 8
+"""As how many differences it counts that an edit has a text by chance: as those of a decision."""
 
 
 def nearest(
@@ -34,8 +37,7 @@ def nearest(
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
     if read is not None and (few := _few(near, len(data))):
-        said = _parts(read(data))
-        near = sorted(few, key=lambda each: _apart(said, _parts(read(each))))
+        near = _by_what_they_say(read(data), {each: read(each) for each in few})
     return _nearest_of(data, near, kept)
 
 
@@ -58,12 +60,35 @@ def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> by
     return near[0]
 
 
+def _by_what_they_say(found: Any, renderings: dict[bytes, Any]) -> list[bytes]:
+    """Renderings, those first that say most of the same in the same places.
+
+    What an edit says and its base did not is its author's own. That it is just what another
+    rendering says would be chance, if it is more than a word.
+    """
+    named = frozenset(_named_lists(found))
+    said = _parts(found, named)
+    parts = {data: _parts(value, named) for data, value in renderings.items()}
+    texts = {data: {text for _, text in each} for data, each in parts.items()}
+    known = {text for _, text in said if _is_prose(text)} & set().union(*texts.values())
+
+    def distance(data: bytes) -> int:
+        return _apart(said, parts[data]) + _CHANCE * len(known - texts[data])
+
+    return sorted(renderings, key=distance)
+
+
+def _is_prose(text: str) -> bool:
+    return " " in text and stamps.read(text) is None
+
+
 def _apart(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> int:
     return (one - other).total() + (other - one).total()
 
 
-def _parts(value: Any) -> Counter[tuple[str, str]]:
-    """What a value says and how often, each with the names of the keys that lead there."""
+def _parts(value: Any, named: frozenset[str]) -> Counter[tuple[str, str]]:
+    """What a value says and how often, each with the keys that lead there, and in lists that are
+    `named` with the id of the member: two agents that are alike are not one."""
 
     def inside(each: Any, way: str) -> Iterator[tuple[str, str]]:
         if isinstance(each, dict):
@@ -71,11 +96,29 @@ def _parts(value: Any) -> Counter[tuple[str, str]]:
                 yield from inside(member, f"{way}\0{key}")
         elif isinstance(each, list):
             for member in each:
-                yield from inside(member, way)
+                yield from inside(member, f"{way}\0{_id_of(member)}" if way in named else way)
         else:
             yield way, str(each)
 
     return Counter(inside(value, ""))
+
+
+def _named_lists(value: Any, way: str = "") -> Iterator[str]:
+    """The ways to lists in which every member has an id: nobody took one out."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _named_lists(member, f"{way}\0{key}")
+    elif isinstance(value, list):
+        is_named = all(map(_id_of, value))
+        if is_named:
+            yield way
+        for member in value:
+            yield from _named_lists(member, f"{way}\0{_id_of(member)}" if is_named else way)
+
+
+def _id_of(member: Any) -> str:
+    keys = trees.STRONG if isinstance(member, dict) else ()
+    return next((str(member[key]) for key in keys if member.get(key)), "")
 
 
 def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:

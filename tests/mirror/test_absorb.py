@@ -317,6 +317,24 @@ def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     assert edited.residue == "" and "Theirs" in project.titles()
 
 
+def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> None:
+    project = make("orchestrator")
+    for name in ("one", "two", "three"):
+        project.session.task_add(f"Task {name}", id=name)
+    project.session.task_start("two")
+
+    def change(value: Any) -> None:
+        value["pending_tasks"].remove("Task two")
+        value["completed_work"].append({"task": "Another", "outcome": "", "files": []})
+
+    project.edit(change)
+    project.session.note("next")
+    rows = project.session.state().rows.select("step")
+    found = {getattr(row, "title", ""): getattr(row, "status", "") for row in rows}
+    assert found["Task one"] == found["Task three"] == "pending"
+    assert (found["Task two"], found["Another"]) == ("running", "done")
+
+
 def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v["pending_tasks"].append("Write docs"))

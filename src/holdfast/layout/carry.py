@@ -159,13 +159,14 @@ def carried(layout: Layout, files: Tree, native_id: str) -> int:
     return len(sequence(change.get("at")))
 
 
-def read(layout: Layout, files: Tree, where: Where) -> Facts:
-    """What the files say, in the finer words that travelled with them."""
+def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) -> Facts:
+    """What the files say, in the finer words that travelled with them; of those that travelled
+    with the `base` that the files were made from, it is known what they were said of."""
     facts = layout.get(files, where)
     change = _extra(layout, files, facts.native_id).get("facts")
     if not isinstance(change, dict) or not change:
         return facts
-    patched = tree.patch(change, _shared(plain(facts)))
+    patched = _patched(layout, facts, change, where, base)
     if not layout.has_goal and isinstance(patched, dict):
         # Made of other fields, it changes with them: nobody said that the goal is another.
         patched = {**patched, **_goal_in(change)}
@@ -174,6 +175,17 @@ def read(layout: Layout, files: Tree, where: Where) -> Facts:
     except (msgspec.ValidationError, RecursionError):
         return facts
     return told if _is_sound(told) else facts
+
+
+def _patched(
+    layout: Layout, facts: Facts, change: tree.Delta, where: Where, base: Tree | None
+) -> Any:
+    said = _shared(plain(facts))
+    if not base or _extra(layout, base, facts.native_id).get("facts") != change:
+        return tree.patch(change, said)
+    before = _shared(plain(layout.get(base, where)))
+    # By its place alone a delta may find what came where something was taken out.
+    return tree.merge(before, said, tree.patch(change, before))[0]
 
 
 def _goal_in(change: tree.Delta) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def changes(
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
     sides = in_words_of(now, [base, ours, theirs], kept)
-    before, today, after = (as_recorded(carry.read(lens, side, where)) for side in sides)
+    before, today, after = (as_recorded(carry.read(lens, side, where, sides[0])) for side in sides)
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))

@@ -404,6 +404,11 @@ def test_errors_of_other_programs_are_read_in_any_form() -> None:
     assert LAYOUT.put(old, LAYOUT.get(old, HERE), HERE) == old
 
 
+def test_why_a_session_failed_is_no_second_error() -> None:
+    told = replace(read(), status="failed", because="disk full", errors=[ErrorFact("disk full")])
+    assert [each["message"] for each in write(told)["errors"]].count("disk full") == 1
+
+
 def test_two_failed_agents_of_one_name_share_its_error() -> None:
     old = tree(agents=[FAILED, FAILED])
     assert LAYOUT.put(old, LAYOUT.get(old, HERE), HERE) == old

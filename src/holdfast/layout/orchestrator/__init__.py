@@ -461,8 +461,9 @@ def _errors(facts: Facts) -> list[ErrorFact]:
         if a.status in ("failed", "timed_out") and a.error
     }
     own = [e for e in facts.errors if e.message]
-    if facts.status == "failed" and facts.because:
-        own += [ErrorFact(facts.because)]
+    reason = facts.because if facts.status == "failed" else ""
+    if reason and all(error.message != reason for error in own):
+        own += [ErrorFact(reason)]
     known = {(e.agent, e.message) for e in own}
     return [*own, *(error for key, error in failed.items() if key not in known)]
 

@@ -798,8 +798,9 @@ def pause_praxis(world: World, file: File, value: Any) -> object:
     life = value["lifecycle"]
     world.touched.add("status")
     if life["paused"]:
-        life.update(paused=False, resumed_at=stamp(world, "praxis"))
-        world.status = "active"
+        life.update(paused=False, resumed_at=(at := stamp(world, "praxis")))
+        # A session that goes on before its last error has ended by that (decisions, S1-8/23).
+        world.status = "failed" if (life["last_error_at"] or "") > at else "active"
     else:
         life.update(paused=True, paused_at=stamp(world, "praxis"), paused_reason="user_request")
         world.status = "paused"
@@ -1124,10 +1125,11 @@ def read_log(world: World, value: Any) -> None:
 
 
 def read_praxis(world: World, value: Any) -> None:
-    paused = value["lifecycle"]["paused"]
-    world.require(
-        paused == (world.status == "paused"), "praxis: paused", value["lifecycle"], world.status
-    )
+    life = value["lifecycle"]
+    # A failed one is told by its last error, whoever unpaused it.
+    is_so = life["last_error"] if world.status == "failed" else life["paused"]
+    wanted = world.status in ("paused", "failed")
+    world.require(bool(is_so) == wanted, "praxis: paused", life, world.status)
 
 
 def read_essay(world: World, value: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import recover
+from holdfast import files, recover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 
@@ -224,7 +224,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(make: Make) -> None:
     project.ai(".state.lock").unlink()
     project.ai(".state.lock").symlink_to(outside)
     project.session.note("go on")
-    assert not outside.exists() and any("not up to date" in line for line in project.notices)
+    assert not outside.exists() and any("left alone" in line for line in project.notices)
 
 
 def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -> None:
@@ -275,3 +275,40 @@ def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
     subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
     project.home.take_up(project.session.id)
     assert not (project.folder / ".ai-session").exists()
+
+
+# -- what cannot be locked or written ----------------------------------------------------------
+
+
+@pytest.mark.req("S0-65")
+@pytest.mark.parametrize("make_it", [Path.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_a_lock_that_is_no_file_is_told_until_it_is_put_right(
+    make: Make, make_it: Callable[[Path], None]
+) -> None:
+    project = make(AI_SESSION)
+    lock = project.ai(".state.lock")
+    lock.unlink()
+    make_it(lock)
+    before = everything(project.folder / ".ai-session")
+    project.session.note("goes on")
+    told = f"{lock} is not a file, and cannot be locked"
+    assert project.suspended == told and any(told in said for said in project.notices)
+    assert [a.why for a in project.home.doctor().left if a.code == "layout-suspended"] == [told]
+    assert everything(project.folder / ".ai-session") == before
+    lock.unlink() if lock.is_symlink() else lock.rmdir()
+    assert project.suspended == ""
+    project.session.note("and on")
+    assert project.ai("history.jsonl").read_text().count('"event":"note.added"') == 2
+
+
+def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("craft")
+    folder = str(project.place.parent)
+    monkeypatch.setattr(files, "is_writable", lambda path: path != folder)
+    assert project.suspended == ""
+    with files.locked(folder):
+        monkeypatch.setattr("holdfast.mirror._PATIENCE", 0.0)
+        project.session.note("goes on")
+    assert project.suspended == f"{folder} may not be written to"

@@ -119,12 +119,14 @@ class Mirror:
         self._require_calm(binding)
         for folder in folders_of(binding):
             require_inside(binding.root, folder)
+        _own_lock(binding)
         if not self._looker.unchanged(binding):
             self._looker.looks(binding)
-            return ""
-        # As we left them they are written again, unless it is something else that stands in the
-        # way of what is up to date.
-        return binding.suspended if self._is_up_to_date(binding) else ""
+        elif self._is_up_to_date(binding):
+            # As we left them they are written again, unless something else stands in the way.
+            return binding.suspended
+        closed = (f for f in folders_of(binding) if os.path.isdir(f) and not files.is_writable(f))
+        return next((f"{folder} may not be written to" for folder in closed), "")
 
     def _is_up_to_date(self, binding: Binding) -> bool:
         with self._desk.store.view(binding.session) as view:
@@ -516,8 +518,7 @@ class Mirror:
         files.make_folder(binding.root)
         patience = _PATIENCE if wait else 0.0
         locks.enter_context(files.locked(binding.root, clock=self._desk.clock, timeout=patience))
-        if own := custom(binding.layout).lock:
-            path = os.path.join(binding.root, own.format(id=binding.native))
+        if path := _own_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
             locks.enter_context(self._looker.patiently(path, wait=wait, create=True))
@@ -536,6 +537,15 @@ class Mirror:
         if operation := git_operation(tree):
             raise Suspended(f"git is in the middle of a {operation}")
         known.add(f"git {tree.root}")
+
+
+def _own_lock(binding: Binding) -> str:
+    """The file that a layout wants to be locked, if any; refused if something else is there."""
+    name = custom(binding.layout).lock
+    path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
+    if path and files.is_odd(path):
+        raise Suspended(f"{path} is not a file, and cannot be locked")
+    return path
 
 
 def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:

@@ -221,6 +221,9 @@ def reading_of(find: Find, where: Where) -> Reading:
     if not find.documents or not find.layout:
         return Reading(layout=find.layout)
     reading = find.lens.reading(find.tree, where)
+    if not (reading.writable or reading.warning):
+        said = reading.version or reading.generation
+        return replace(reading, warning=f"version {said} is not written by us; the files stay so")
     if reading.writable and carry.travels(find.tree):
         # The layout's word may stand for several, of which the one meant travels beside it.
         status = find.facts(where).status

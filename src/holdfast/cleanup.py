@@ -2,8 +2,8 @@
 
 What is put away is moved, whole, into `.ai-session-archive/` beside the folder, after its entry in
 the index says `completed`; moving it back undoes it. A session is *wanted* by what the caller asked
-for and *kept* for a reason that nothing overrides: it is active, it belongs to a session of this
-home that is still open, someone holds its lock, or its files cannot be read.
+for and *kept* for a reason that nothing overrides: a file says that it is active, it belongs to a
+session of this home that is still open, someone holds its lock, or its files cannot be read.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from holdfast.found import Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
 from holdfast.layout import ai_session as form
-from holdfast.layout.ai_session.read import INDEX, entry_of
+from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of, status_words
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.value import copied
+from holdfast.layout.words import session_status
 
 ARCHIVE = ".ai-session-archive"
 ARTIFACTS = "artifacts"
 _DAY = 86_400_000
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_ARTIFACTS = 10_000
+_OVER = FINISHED | {"paused"}
+"""How a session stands that may be put away."""
 
 
 class Wanted(Struct, frozen=True):
@@ -106,7 +109,7 @@ def _wanted(hf: Holdfast, path: str, wanted: Wanted) -> Iterator[tuple[Find, str
         facts = one.facts(where)
         if name and fnmatchcase(name, wanted.pattern):
             whys = _whys(facts, wanted, where.now, _has_artifacts(one, name))
-            if whys or wanted.any_kind:
+            if whys or wanted.any_kind or _is_index_unread(one):
                 yield one, ", ".join(whys) or f"matches {wanted.pattern}"
 
 
@@ -114,6 +117,11 @@ def _folder_name(one: Find) -> str:
     """The folder of the session below its root; empty for a lone index."""
     names = (name.split("/") for name in one.paths)
     return next((parts[0] for parts in names if len(parts) == 2), "")
+
+
+def _is_index_unread(one: Find) -> bool:
+    """Whether nobody knows how a session stands: whoever asks for those that are over is told."""
+    return INDEX in one.paths and not isinstance(one.tree.get(INDEX), dict)
 
 
 def _whys(facts: Facts, wanted: Wanted, now: int, artifacts: bool) -> list[str]:
@@ -138,15 +146,24 @@ def _reason_to_keep(hf: Holdfast, one: Find, facts: Facts) -> str:
     folder = os.path.join(one.root, _folder_name(one))
     if os.path.islink(folder):
         return "its folder is a link"
-    if any(fault.severity == ERROR for fault in one.faults):
+    if _is_index_unread(one) or any(fault.severity == ERROR for fault in one.faults):
         return f"it cannot be read: holdfast check {folder}"
     if INDEX not in one.documents:
         return f"{INDEX} is missing: holdfast check {folder}"
     if not one.lens.reading(one.tree, _where(hf, one)).writable:
         return "its version is not known"
-    if facts.status not in FINISHED | {"paused"}:
-        return f"it is {facts.status}: complete or pause it first"
+    if len([e for e in entries_of(one.tree) if e.get("feature_id") == one.native]) > 1:
+        return f"{INDEX} lists it several times: holdfast check {folder}"
+    if said := next((each for each in _statuses(one, facts) if each not in _OVER), ""):
+        return f"it is {said}: complete or pause it first"
     return _open_here(hf, one)
+
+
+def _statuses(one: Find, facts: Facts) -> list[str]:
+    """How the session stands, and what files say that are not believed first: one that is said to
+    be active is not over."""
+    words = status_words(one.tree, one.native)
+    return [facts.status, *filter(None, (session_status(one.layout, word) for word in words))]
 
 
 def _open_here(hf: Holdfast, one: Find) -> str:
@@ -180,10 +197,12 @@ def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
     with _locked(hf, one.root, name):
         files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
-        _mark_completed(os.path.join(one.root, INDEX), name)
-        _let_go(hf, one)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
         hf.mirror.keep_private(archive, one.paths.values())
+        # Before anything says that it is over: what cannot be put away stays as it is.
+        files.make_folder(archive)
+        _mark_completed(os.path.join(one.root, INDEX), name)
+        _let_go(hf, one)
         return _move(one.root, name, keep_artifacts=wanted.keep_artifacts)
 
 
@@ -236,11 +255,10 @@ def _let_go(hf: Holdfast, one: Find) -> None:
 
 def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
     archive = os.path.join(os.path.dirname(root), ARCHIVE)
-    files.make_folder(archive)
     source, target = os.path.join(root, name), _free(os.path.join(archive, name))
     files.move(source, target)
     kept = os.path.join(target, ARTIFACTS)
-    if keep_artifacts and os.path.isdir(kept):
+    if keep_artifacts and files.entries(kept):
         files.make_folder(source)
         files.move(kept, os.path.join(source, ARTIFACTS))
     return target

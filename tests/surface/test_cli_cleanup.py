@@ -222,6 +222,36 @@ def test_session_that_cannot_be_read_is_kept(cli: Cli, break_it: object) -> None
     assert tree() == before
 
 
+@pytest.mark.parametrize("text", ["<<<<<<< a\n", "a: [\n", ""])
+def test_sessions_of_an_index_that_cannot_be_read_are_told_as_kept(cli: Cli, text: str) -> None:
+    feature("over", "completed")
+    (ROOT / "active-features.yaml").write_text(text)
+    answer = cli("cleanup", "--completed", "--yes")
+    assert answer.code == 4 and "Kept: over-2025-01-09 (it cannot be read" in answer.out
+
+
+@pytest.mark.req("S0-64", "S0-69")
+@pytest.mark.parametrize("where", ["a second entry", "the state", "its current_state"])
+def test_session_that_any_file_calls_active_is_kept(cli: Cli, where: str) -> None:
+    folder, index = feature("over", "completed"), ROOT / "active-features.yaml"
+    if where == "a second entry":
+        rows = yaml.safe_load(index.read_text())["active_features"]
+        _dump(index, {"active_features": [*rows, {**rows[0], "status": "active"}]})
+    else:
+        state = yaml.safe_load((folder / "state.yaml").read_text())
+        (state if where == "the state" else state["current_state"])["status"] = "active"
+        _dump(folder / "state.yaml", state)
+    before = tree()
+    assert cli("cleanup", "--completed", "--yes").code == 4 and tree() == before
+
+
+def test_session_that_cannot_be_put_away_is_not_marked_completed(cli: Cli) -> None:
+    feature("over", "paused")
+    ARCHIVE.write_text("a file")
+    assert cli("cleanup", "--stale", "--yes").code == 4
+    assert statuses() == {"over-2025-01-09": "paused"}
+
+
 def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:
     folder = feature("over", "completed")
     with open(folder / ".state.lock", "w") as lock:

@@ -62,8 +62,7 @@ def begin(
     try:
         look()
         for chosen in layouts:
-            kind, _, native = chosen.partition(":")
-            home.mirror.require_place(session, kind, native)
+            _require_place(home, session, *chosen.partition(":")[::2])
         # Once more under the writer lock: two that begin the same must not both see none.
         begun.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
     except _AlreadyOpen as other:
@@ -71,6 +70,14 @@ def begin(
     for chosen in layouts:
         begun.layouts_add(chosen)
     return begun
+
+
+def _require_place(home: Holdfast, session: str, kind: str, native: str) -> None:
+    home.mirror.require_place(session, kind, native)
+    if kind == "essay":
+        from holdfast.essay import require_free
+
+        require_free(home, session, native)
 
 
 # -- what is recorded --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ sentences on pausing and resuming are made from what the session's file says.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 from msgspec import Struct
@@ -45,7 +46,41 @@ class Listed(Struct):
         return os.path.basename(self.folder)
 
 
-def new_folder(home: Holdfast) -> str:
+def folder_for(home: Holdfast, session: str, native: str) -> str:
+    """Where the essay of a session lies: where it was, else in a folder that is made for it."""
+    mine = [root for id, root in _had(home, session) if native in ("", id)]
+    return mine[0] if mine else _new_folder(home)
+
+
+def _had(home: Holdfast, session: str) -> list[tuple[str, str]]:
+    """The ids and folders of a session's essays: those it has, then those it let go of."""
+    bound = home.store.bound
+    has = [(b.native, b.root) for b in bound.bindings(session) if b.layout == "essay"]
+    return [*has, *(one for one in bound.let_go(session, "essay") if os.path.isdir(one[1]))]
+
+
+def require_free(home: Holdfast, session: str, native: str) -> None:
+    """Refuse the id of another essay: each has its own folder, so the place alone would be free."""
+    if not native:
+        return
+    owner = next((b for b in home.store.bound.named("essay", native) if b.session != session), None)
+    if owner is not None:
+        why = f"another session is here: {owner.session}"
+        raise _taken(native, owner.root, why, f"resume {owner.session}")
+    mine = {root for _, root in _had(home, session)}
+    for one in listed(home):
+        is_other = os.path.realpath(one.folder) not in mine
+        if is_other and one.state is not None and one.state.get("pipeline_id") == native:
+            why = "another session is here, and it is not ours to change"
+            raise _taken(native, one.folder, why, f"adopt {shlex.quote(one.folder)}")
+
+
+def _taken(native: str, folder: str, why: str, helps: str) -> Refused:
+    what, hint = f"essay {native} already exists in {folder}", f"holdfast {helps}"
+    return Refused(what, why=why, hint=hint, file=folder, session=native)
+
+
+def _new_folder(home: Holdfast) -> str:
     """Where a new essay of this home lies: not in `/tmp`, which is emptied at every start."""
     wanted = essay.folder_name(home.clock.now(), home.settings.naive_time)
     path = os.path.join(home.essay_root, wanted)

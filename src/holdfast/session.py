@@ -12,8 +12,6 @@ through may simply repeat it.
 
 from __future__ import annotations
 
-import os
-
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.verb import given, reason
 from holdfast.verb.essay import EssayVerbs
@@ -336,12 +334,11 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_add(self, layout: str, *, root: str = "") -> Binding:
         """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
         kind, _, native = layout.partition(":")
-        if kind == "essay" and not root:
-            from holdfast.essay import new_folder
+        if kind == "essay":
+            from holdfast.essay import folder_for, require_free
 
-            kept = [b.root for b in self.layouts_list() if b.layout == kind and not native]
-            kept += [r for _, r in self.home.store.bound.let_go(self.id, kind) if os.path.isdir(r)]
-            root = kept[0] if kept else new_folder(self.home)
+            require_free(self.home, self.id, native)
+            root = root or folder_for(self.home, self.id, native)
         binding = self.home.mirror.bind(self.id, kind, native, root)
         self.home.reflect(self.id, force=True)
         return binding

@@ -11,7 +11,7 @@ import pytest
 from holdfast import compat
 from tests.layout.test_praxis import legacy
 from tests.layout.test_praxis import session as workflow
-from tests.layouts import CRAFT, ESSAY, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import CRAFT, ESSAY, IDS, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 from tests.surface.support import Cli
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
@@ -402,6 +402,44 @@ def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project
 
 
 # -- essays ------------------------------------------------------------------------------------
+
+
+ESSAY_ID = "essay-0a1b2c3d-0000-4000-8000-00000000000{}"
+
+
+def test_an_essay_s_id_is_had_by_one_session(cli: Cli) -> None:
+    one, two = (ESSAY_ID.format(n) for n in (1, 2))
+    cli.ok("start", "On cats", "--id", "cats", "--layout", f"essay:{one}")
+    answer = cli("start", "On dogs", "--id", "dogs", "--layout", f"essay:{one}")
+    assert answer.code == 4 and "another session is here: cats" in answer.err
+    assert len(cli.json("list")["sessions"]) == 1
+    cli.ok("start", "On dogs", "--id", "dogs", "--layout", f"essay:{two}")
+    for more in ([], ["--root", "here"]):
+        answer = cli("layouts", "add", f"essay:{one}", *more)
+        assert answer.code == 4 and "→ holdfast resume cats" in answer.err
+    assert len(cli.json("essay", "list")["essays"]) == 2
+
+
+def test_the_id_of_an_essay_that_nobody_adopted_is_taken_too(cli: Cli, project: Path) -> None:
+    folder = essay_in_tmp(project)
+    answer = cli("start", "On cats", "--layout", f"essay:{IDS['essay']}")
+    assert answer.code == 4 and f"→ holdfast adopt {folder}" in answer.err
+    assert cli.json("list")["sessions"] == []
+
+
+def test_an_essay_that_is_added_by_its_id_is_had_where_it_is_or_was(cli: Cli) -> None:
+    one, two = (f"essay:{ESSAY_ID.format(n)}" for n in (1, 2))
+
+    def add(id: str) -> str:
+        return str(cli.json("layouts", "add", id)["path"])
+
+    cli.ok("start", "On cats", "--layout", one)
+    first = add(one)
+    assert [b["path"] for b in cli.json("layouts")["layouts"]] == [first]
+    cli.ok("layouts", "remove", "essay")
+    second = add(two)
+    assert second != first
+    assert add(one) == first
 
 
 @pytest.mark.req("S3-120", "S3-121", "S3-122")

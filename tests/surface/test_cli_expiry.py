@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.clock import Clock
+from tests.layouts import ESSAY, ESSAY_FOLDER, fill
 from tests.surface.support import Cli
 
 DAY = 24 * 3_600_000
@@ -79,5 +82,16 @@ def test_the_list_of_essays_and_who_resumes_one_are_warned_after_a_week(
     assert listed.out.startswith("Sessions found:")
     (row,) = cli.json("essay", "list")["essays"]
     assert row["abandoned_days"] == (days if is_told else 0)
-    assert ("for 8 days" in cli.ok("essay", "resume", "1").err) == is_told
+    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_told
     assert "for 8 days" not in cli.ok("essay", "list").err
+
+
+@pytest.mark.req("S3-128")
+def test_who_resumes_an_essay_of_another_program_after_a_week_is_warned_once(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project.parent / "tmp").mkdir(exist_ok=True)
+    (project / ESSAY).parent.rename(project.parent / "tmp" / ESSAY_FOLDER)
+    assert cli.ok("essay", "resume", "1").err.count("nobody worked on") == 1
+    assert "nobody worked on" not in cli.ok("status").err

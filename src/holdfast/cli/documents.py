@@ -173,11 +173,9 @@ def _essay_arguments(parser: Parser) -> None:
 
 
 def run_essay_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    from holdfast.essay import Faulty, abandoned_for, chosen
+    from holdfast.essay import Faulty
     from holdfast.recover import Unusable
 
-    one = chosen(hf, options.which)
-    _tell_abandoned(one, abandoned_for(hf, one), screen)
     try:
         options.chosen = hf.essay_resume(options.which, anyway=options.anyway).id
     except Unusable as error:

@@ -100,6 +100,22 @@ def test_bound_files_come_back_from_the_journal(hf: Holdfast, kind: str, harm: s
         assert (kept / "precious").read_text() == "kept"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(
+    hf: Holdfast, tmp_path: Path, kind: str, target: str
+) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    whole, elsewhere = path.read_bytes(), tmp_path / "elsewhere"
+    elsewhere.write_bytes(whole)
+    path.unlink()
+    path.symlink_to(tmp_path / target)
+    case = hf.recover(str(path.parent if target == "nowhere" else path), fix=True)
+    assert case is not None and case.rung == recover.JOURNAL
+    assert not path.is_symlink() and path.read_bytes() == whole == elsewhere.read_bytes()
+
+
 def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(hf: Holdfast) -> None:
     session = a_session(hf)
     path = main_file(session, "orchestrator")

@@ -383,7 +383,7 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     `choose` answers the question that the case would carry.
     """
     one = _one(path)
-    owner = home.store.bound.owner(os.path.realpath(one.path))
+    owner = _owner(home, one.path)
     if owner is not None:
         case = _of_ours(home, owner, one, choose)
     elif case := _of_nobody(one):
@@ -391,6 +391,13 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     if choose and case and case.question:
         _require_choice(case.path, case.question, choose)
     return case
+
+
+def _owner(home: Holdfast, path: str) -> Binding | None:
+    """Whose a place is, also where a link stands in for the file; else what the link leads to."""
+    place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    owned = (home.store.bound.owner(each) for each in (place, os.path.realpath(path)))
+    return next((owner for owner in owned if owner is not None), None)
 
 
 def _require_choice(path: str, question: Question, choose: str) -> None:

@@ -358,6 +358,38 @@ def test_more_events_than_fit_one_step_are_all_recorded(
     assert again.outcome == "known"
 
 
+PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_a_session_stands_for_all_of_it(hf: Holdfast, project: Path, part: str) -> None:
+    fill(project, kinds=["ai-session"])
+    (one,) = hf.adopt(str((project / STATE).parent / part))
+    assert (one.outcome, one.events, one.bound) == ("adopted", 8, True)
+    assert outcomes(list(hf.adopt())) == [("ai-session", "known")]
+
+
+def test_an_index_stands_for_all_that_it_lists(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    other = folder.with_name("other-2026-02-15")
+    shutil.copytree(folder, other)
+    state = (other / "state.yaml").read_text()
+    (other / "state.yaml").write_text(state.replace(folder.name, other.name))
+    assert {one.native for one in hf.adopt(str(project / INDEX))} == {folder.name, other.name}
+
+
+def test_a_part_of_a_session_elsewhere_is_what_it_says(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / "saved").mkdir()
+    shutil.copy(project / STATE, project / "saved" / "state.yaml")
+    (one,) = hf.adopt(str(project / "saved" / "state.yaml"))
+    assert (one.native, one.path) == (
+        (project / STATE).parent.name,
+        str(project / "saved" / "state.yaml"),
+    )
+
+
 def test_an_index_alone_is_told(hf: Holdfast, project: Path) -> None:
     (project / ".ai-session").mkdir()
     (project / INDEX).write_text("active_features: []\n")

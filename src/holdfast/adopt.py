@@ -77,7 +77,7 @@ def adopt(
     taking = _Taking(home, manner or Manner())
     try:
         for place in (path, *also):
-            for one in found.walk(place):
+            for one in found.sessions(place):
                 yield taking.try_to_take(one)
     finally:
         # Once for all of them: a write that is synced takes longer than all else about a session.

@@ -262,6 +262,21 @@ def walk(path: str) -> Iterator[Find]:
     raise InvalidInput(what, why=f"it is {kind}", file=path, operation="read")
 
 
+def sessions(path: str) -> Iterator[Find]:
+    """Like `walk`, but a file that is a part of a session, in its place, stands for all of it."""
+    return walk(_folder_of_parts(path) or path)
+
+
+def _folder_of_parts(path: str) -> str:
+    """The folder whose session, or sessions, a file of the `ai-session` layout belongs to."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if name == INDEX:
+        return folder if any(_is_started(os.path.join(folder, n)) for n in _listed(folder)) else ""
+    above = os.path.dirname(folder)
+    is_part = name in (STATE, PLAN, LOG) and _is_root(above) and _is_ai_session(folder)
+    return folder if is_part else ""
+
+
 def in_place(path: str) -> Iterator[Find]:
     """The sessions in a folder or file of a layout, which no link may stand in for."""
     return walk(path) if os.path.isdir(path) else iter([_of_plain_file(path)])
@@ -471,7 +486,7 @@ def _of_folder(folder: str) -> Iterator[Find]:
             continue
         if os.path.basename(below) == AI_ROOT or INDEX in names:
             roots.add(below)
-            yield from _ai_sessions(below)
+            yield from ai_sessions(below)
         else:
             yield from _loose(below, names)
     if is_more:
@@ -490,15 +505,20 @@ def _is_home(folder: str) -> bool:
 def _is_ai_session(folder: str) -> bool:
     """Whether the folder itself is that of one session of the `ai-session` layout."""
     there = [part for part in (STATE, PLAN, LOG) if _is_file(folder, part)]
-    above = os.path.dirname(folder)
-    if os.path.basename(above) == AI_ROOT or _is_file(above, INDEX):
+    if _is_root(os.path.dirname(folder)):
         return bool(there)
     # Elsewhere the state has to say so itself: others call their files that, too.
     said = _look(os.path.join(folder, STATE)) if STATE in there else None
     return said is not None and said.layout == "ai-session"
 
 
-def _ai_sessions(root: str) -> Iterator[Find]:
+def _is_root(folder: str) -> bool:
+    """Whether a folder is there for sessions of the `ai-session` layout."""
+    return os.path.basename(folder) == AI_ROOT or _is_file(folder, INDEX)
+
+
+def ai_sessions(root: str) -> Iterator[Find]:
+    """The sessions in a folder of the `ai-session` layout; the index alone, if it has none."""
     names = [name for name in _listed(root) if _is_started(os.path.join(root, name))]
     for name in names:
         yield _ai_session(root, name)

@@ -307,6 +307,13 @@ def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> 
     assert f"{index} cannot be read whole" in answer.err and "(line 2)" in answer.err
 
 
+def test_a_part_of_a_session_is_converted_with_the_rest_of_it(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    cli.ok("convert", STATE, "--to", "craft", "-o", "out.json")
+    made = json.loads((project / "out.json").read_text())
+    assert (made["goal"], made["completed_work"]) == ("Add login", ["Write tests"])
+
+
 def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a_line(
     cli: Cli, project: Path
 ) -> None:

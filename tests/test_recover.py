@@ -353,6 +353,59 @@ def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_t
     assert (project / LOG).exists() and (project / INDEX).exists()
 
 
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("damaged", ["state.yaml", "implementation-plan.yaml"])
+@pytest.mark.parametrize("named", ["state.yaml", "implementation-plan.yaml", "history.jsonl"])
+def test_a_damaged_session_is_recovered_whichever_of_its_files_is_named(
+    hf: Holdfast, project: Path, named: str, damaged: str, bound: bool
+) -> None:
+    if bound:
+        folder = main_file(a_session(hf), "ai-session").parent
+    else:
+        fill(project, ["ai-session"])
+        folder = (project / STATE).parent
+    (folder / damaged).write_bytes(b"")
+    case = examined(hf, folder / named)
+    assert case.rung == ("journal" if bound else "artifacts")
+    hf.recover(str(folder / named), fix=True)
+    assert aside(folder / damaged) == [b""]
+    assert hf.recover(str(folder)) is None
+
+
+@pytest.mark.parametrize("harm", ["active_features: [", ""])
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
+    hf: Holdfast, project: Path, bound: bool, harm: str
+) -> None:
+    ids = [_one_of_two(hf, project, f"Login {number}", bound=bound) for number in (1, 2)]
+    index = project / INDEX
+    index.write_text(harm)
+    case = hf.recover(str(index), fix=True)
+    assert case is not None and case.written == [str(index)]
+    entries = yaml.safe_load(index.read_text())["active_features"]
+    assert {(e["feature_id"], e["status"]) for e in entries} == {(id, "active") for id in ids}
+    assert aside(index) == [harm.encode()]
+    assert all(not report.findings for report in hf.check(str(index.parent)))
+
+
+def test_an_index_that_was_mended_for_one_session_is_not_set_aside_for_the_next(
+    hf: Holdfast, project: Path
+) -> None:
+    for number in (1, 2):
+        _one_of_two(hf, project, f"Login {number}", bound=True)
+    (project / INDEX).write_text("active_features: [")
+    hf.doctor(fix=True)
+    assert aside(project / INDEX) == [b"active_features: ["]
+
+
+def _one_of_two(hf: Holdfast, project: Path, goal: str, *, bound: bool) -> str:
+    session = hf.start(goal, layouts=["ai-session"])
+    (binding,) = session.layouts_list()
+    if not bound:
+        session.layouts_remove("ai-session")
+    return binding.native
+
+
 @pytest.mark.req("S0-85", "S0-86")
 @pytest.mark.parametrize(
     "gone", ["state.yaml", "implementation-plan.yaml", "history.jsonl", "active-features.yaml"]

@@ -36,11 +36,12 @@ from holdfast.glance import places
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
-from holdfast.layout.ai_session import recreate, salvage_index
-from holdfast.layout.ai_session.read import INDEX, entries_of
+from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
+from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
+from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
@@ -108,8 +109,12 @@ class Unusable(Refused):
 
 def cases(home: Holdfast, session: str = "") -> list[Case]:
     """What is wrong with the files of one session, or of all; changes nothing."""
+    return list(_each_case(home, session))
+
+
+def _each_case(home: Holdfast, session: str = "") -> Iterator[Case]:
     found = (_case_of(home, binding) for binding in home.store.bound.bindings(session))
-    return [case for case in found if case is not None]
+    return (case for case in found if case is not None)
 
 
 def _case_of(home: Holdfast, binding: Binding) -> Case | None:
@@ -171,7 +176,7 @@ def restore(home: Holdfast, case: Case) -> Case:
         what = f"{contested} holds a merge conflict"
         raise Refused(what, why=_BY_HAND, hint=hint, file=contested)
     for path in case.damaged:
-        index = _saved_index(path, binding.native) if path.endswith(f"/{INDEX}") else None
+        index = _saved_index(home, path, binding) if path.endswith(f"/{INDEX}") else None
         case.kept.append(set_aside(path, home.clock))
         if index is not None:
             # It belongs to all sessions of the folder: ours alone would hide the others.
@@ -223,15 +228,23 @@ def _bytes(path: str) -> bytes:
         return b""
 
 
-def _saved_index(path: str, native: str) -> bytes | None:
-    """The entries of the other sessions, as far as a damaged index still tells them."""
-    try:
-        data = files.read_bounded(path, MAX_BYTES, follow=False)
-    except HoldfastError:
-        return None
-    value, _ = salvage_index(data)
-    entries = [e for e in value.get("active_features") or [] if e.get("feature_id") != native]
+def _saved_index(home: Holdfast, path: str, binding: Binding) -> bytes | None:
+    """The other sessions, as a damaged index still tells of them, or as they lie beside it."""
+    value, _ = salvage_index(_bytes(path))
+    _list_beside(binding.root, {INDEX: value}, home.mirror.where(binding.root))
+    entries = [e for e in value["active_features"] if e.get("feature_id") != binding.native]
     return fresh("yaml", {**value, "active_features": entries}) if entries else None
+
+
+def _list_beside(root: str, tree: Tree, where: Where) -> list[str]:
+    """List in an index the sessions that lie beside it; says of which it told nothing."""
+    told = []
+    for one in found.ai_sessions(root):
+        if one.native and not entry_of(tree, one.native):
+            facts = one.facts(where) if one.documents else Facts()
+            ensured_entry(tree, one.native, facts, where)
+            told.append(f"{INDEX}: {one.native} is listed as active, no file tells its status")
+    return told
 
 
 def require_calm(folder: str) -> None:
@@ -363,7 +376,8 @@ def blocked(left: list[Advice]) -> bool:
 
 def mend(home: Holdfast) -> list[str]:
     """Write anew what is damaged or missing; says what was done and what could not be."""
-    return [line for case in cases(home) for line in _mended(home, case)]
+    # One after the other: what mended one session may have mended the index of the next.
+    return [line for case in _each_case(home) for line in _mended(home, case)]
 
 
 def _mended(home: Holdfast, case: Case) -> Iterator[str]:
@@ -448,7 +462,11 @@ def _one(path: str) -> Find:
     if os.path.basename(path) == STATE and not os.path.lexists(path):
         # It is gone, and named by what we said of its folder.
         path = os.path.dirname(path) or os.curdir
-    finds = [one for one in found.find(path) if one.layout]
+    finds = [one for one in found.sessions(path) if one.layout]
+    if len(finds) > 1 and os.path.basename(path) == INDEX:
+        # It is of all of them, and by any of them it can be mended.
+        finds = [replace(one, faults=[f for f in one.faults if f.file == INDEX]) for one in finds]
+        return finds[0]
     if not finds and os.path.isdir(path):
         finds = [one] if (one := _essay_without_state(path)) else []
     if len(finds) != 1:
@@ -531,6 +549,8 @@ def _rebuilt(one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
     tree, made = one.lens.put(old or None, facts, where), list[str]()
     if one.layout == "ai-session":
         tree, made = recreate(tree, where)
+        if INDEX not in one.tree:
+            made += _list_beside(one.root, tree, where)
     else:
         # One file, whatever it is called here.
         tree = {next(iter(one.paths)): next(iter(tree.values()))}

@@ -25,7 +25,7 @@ from holdfast.layout.ai_session.check import check_update
 from holdfast.layout.ai_session.log import without_news
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
-from holdfast.layout.ai_session.write import files, put, recreate, refuses
+from holdfast.layout.ai_session.write import ensured_entry, files, put, recreate, refuses
 from holdfast.layout.facts import CommandFact, Facts
 from holdfast.layout.value import mapping, sequence
 from holdfast.layout.whole import whole
@@ -37,6 +37,7 @@ __all__ = [
     "check_update",
     "conflicts",
     "display",
+    "ensured_entry",
     "health",
     "readme",
     "recreate",

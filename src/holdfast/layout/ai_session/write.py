@@ -159,7 +159,7 @@ _SOURCES = {
     STATE: "the index, the plan and the specification",
     PLAN: "the state and the specification; phases and tasks are not known",
     LOG: "nothing: it is empty, what it held is lost",
-    INDEX: "this session alone; other sessions must be listed again",
+    INDEX: "the sessions beside it; which of them are over is not known",
 }
 
 
@@ -184,7 +184,7 @@ def _created(tree: Tree, native_id: str, facts: Facts, where: Where) -> Tree:
     index = read.key_of(tree, INDEX)
     if isinstance(tree.get(index), dict):
         made[INDEX] = tree[index]
-    _ensured_entry(made, native_id, facts, where)
+    ensured_entry(made, native_id, facts, where)
     return made
 
 
@@ -231,7 +231,7 @@ def _new_plan(native_id: str, facts: Facts, where: Where) -> Node:
     return {"feature": feature, "phases": []}
 
 
-def _ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
+def ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
     """The session's entry in the index, appended if it has none."""
     index = _file(tree, INDEX, native_id, lambda: {"active_features": []})
     entries = _list_in(index, "active_features")
@@ -358,7 +358,7 @@ def _put_index(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     began = facts.began_at is not None and facts.began_at != was.began_at
     if not was.native_id or not (moved or ((later or began) and read.key_of(tree, INDEX))):
         return
-    entry = _ensured_entry(tree, was.native_id, facts, where)
+    entry = ensured_entry(tree, was.native_id, facts, where)
     if moved:
         entry["status"] = SESSION_WORDS[ID][facts.status]
     if began:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.layout import ERROR, REGISTRY, Finding, Tree, Where, carry, layout
+from holdfast.layout import ERROR, REGISTRY, Finding, Tree, Where, carry, layout, require_id
 from holdfast.layout.manner import dress
 
 
@@ -31,9 +31,11 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
     """The session at a path in another layout. Nothing is written."""
     if to not in REGISTRY:
         raise InvalidInput(f"there is no layout {to}", why=f"they are {', '.join(REGISTRY)}")
+    lens = layout(to)
+    if native:
+        require_id(lens, native)
     one = _only(path)
     manners = {name: document.manner() for name, document in one.documents.items()}
-    lens = layout(to)
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
     _require_inside(tree)
     made = {
@@ -65,17 +67,7 @@ def beside(path: str, to: str, made: Converted) -> str:
 
 def write(made: Converted, out: str) -> list[str]:
     """Write converted files: one to `out`, several below it. What is there is never replaced."""
-    if len(made.files) == 1 and not os.path.isdir(out):
-        targets = {out: next(iter(made.files.values()))}
-    else:
-        targets = {os.path.join(out, name): data for name, data in made.files.items()}
-    for target in targets:
-        if os.path.lexists(target):
-            raise InvalidInput(f"{target} is there already", hint="choose another -o", file=target)
-    for target, data in targets.items():
-        files.make_folder(os.path.dirname(os.path.abspath(target)))
-        files.create(target, data, mode=0o644)
-    return list(targets)
+    return files.create_all(out, made.files)
 
 
 def _only(path: str) -> found.Find:

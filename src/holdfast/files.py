@@ -324,6 +324,26 @@ def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
         raise failure(error, "write", path) from error
 
 
+def create_all(out: str, made: dict[str, bytes]) -> list[str]:
+    """Create files of the user's, one as `out`, several in it; one in it too, if it is a folder.
+
+    Nothing is written if a name is taken. Says where they are.
+    """
+    if out == "-":
+        raise InvalidInput(
+            "-o needs the name of a file or folder", hint="-o ./- if it is called so"
+        )
+    is_folder = len(made) > 1 or out.endswith("/") or os.path.isdir(out)
+    targets = {os.path.join(out, name) if is_folder else out: data for name, data in made.items()}
+    for target in targets:
+        if os.path.lexists(target):
+            raise InvalidInput(f"{target} is there already", hint="choose another -o", file=target)
+    for target, data in targets.items():
+        make_folder(folder_of(target))
+        create(target, data, mode=0o644)
+    return list(targets)
+
+
 def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     """Add one line, synced, in one write, so that lines of several processes never mix.
 

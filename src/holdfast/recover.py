@@ -729,10 +729,6 @@ def write(case: Case, out: str) -> Case:
             if case.question
             else "",
         )
-    single = len(case.writes) == 1 and not os.path.isdir(out)
-    for path, data in case.writes.items():
-        target = out if single else os.path.join(out, os.path.basename(path))
-        files.make_folder(os.path.dirname(os.path.abspath(target)))
-        files.create(target, data, mode=0o644)
-        case.written.append(target)
+    named = {os.path.basename(path): data for path, data in case.writes.items()}
+    case.written = files.create_all(out, named)
     return case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -296,6 +297,52 @@ def test_a_converted_essay_is_read_whatever_it_is_called(cli: Cli, project: Path
     assert cli.ok("check", "essay.json").out.startswith("good ")
     cli.ok("convert", "essay.json", "--to", "orchestrator", "-o", "back.json")
     assert (project / "back.json").read_bytes() == (project / ORCHESTRATOR).read_bytes()
+
+
+TAKEN = ["file", "link", "dangling", "fifo", "/dev/null", ORCHESTRATOR, "hard", "loop", "-"]
+
+
+@pytest.mark.parametrize("out", TAKEN)
+@pytest.mark.parametrize("to", ["craft", "ai-session"])
+def test_what_has_the_name_to_convert_to_is_never_written_to(
+    cli: Cli, project: Path, to: str, out: str
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / "file").write_text("mine")
+    (project / "link").symlink_to("file")
+    (project / "dangling").symlink_to("nowhere")
+    (project / "loop").symlink_to("loop")
+    os.mkfifo(project / "fifo")
+    os.link(project / ORCHESTRATOR, project / "hard")
+    before = snapshot(project)
+    refused = cli("convert", ORCHESTRATOR, "--to", to, "-o", out)
+    assert refused.code == 2 and "error: " in refused.err, refused
+    assert snapshot(project) == before
+
+
+@pytest.mark.parametrize("out", ["new/", "deep/new/", "old"])
+def test_one_file_is_written_below_what_is_named_as_a_folder(
+    cli: Cli, project: Path, out: str
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / "old").mkdir()
+    (path,) = cli.json("convert", ORCHESTRATOR, "--to", "craft", "-o", out)["files"]
+    assert (project / path).is_file() and (project / path).parent == (project / out).resolve()
+    (project / ORCHESTRATOR).write_text((project / ORCHESTRATOR).read_text()[:-20])
+    cli.ok("doctor", ORCHESTRATOR, "--choose", "manual", "-o", out)
+    assert (project / out / "orchestrator-session.json").is_file()
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_an_id_that_the_layout_cannot_have_is_not_converted_to(
+    cli: Cli, project: Path, to: str
+) -> None:
+    fill(project, kinds=["craft"])
+    before = snapshot(project)
+    for id in ("foo/bar", "..", "a\nb", "x" * 300, "a\x1b[31m"):
+        refused = cli("convert", CRAFT, "--to", to, "--id", id, "-o", "out")
+        assert refused.code == 2 and " ID " in refused.err and "\x1b" not in refused.err
+    assert snapshot(project) == before
 
 
 def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> None:

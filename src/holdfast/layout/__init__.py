@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from holdfast.errors import InvalidInput
 from holdfast.layout.facts import Facts
 
 Tree = dict[str, Any]
@@ -194,3 +195,10 @@ def layout(id: str) -> Layout:
     module = import_module(f"holdfast.layout.{REGISTRY[id][0]}")
     made: Layout = module.LAYOUT
     return made
+
+
+def require_id(lens: Layout, native_id: str) -> None:
+    """Refuse an id for new files that is not possible in their layout."""
+    if problem := lens.valid_id(native_id):
+        word = "Error: Invalid feature" if lens.id == "ai-session" else f"Invalid {lens.id} session"
+        raise InvalidInput(f"{word} ID {native_id!r}", why=problem, session=native_id)

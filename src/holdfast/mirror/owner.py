@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, Refused
-from holdfast.layout import Layout
+from holdfast.layout import Layout, require_id
 from holdfast.layout.customs import custom
 from holdfast.mirror.archive import says_it_is
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of, parsed, read
@@ -106,9 +106,7 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
 
 def _place(lens: Layout, native: str, root: str) -> str:
     """Where the main file of a session is, if its id can be one of the layout."""
-    if problem := lens.valid_id(native):
-        word = "Error: Invalid feature" if lens.id == "ai-session" else f"Invalid {lens.id} session"
-        raise InvalidInput(f"{word} ID {native!r}", why=problem, session=native)
+    require_id(lens, native)
     return os.path.join(root, lens.files(native)[0])
 
 

@@ -17,6 +17,7 @@ from holdfast import found
 from holdfast.adopt import Adopted
 from holdfast.home import Holdfast
 from holdfast.layout.essay import recover
+from holdfast.workspace import Workspace
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 
 
@@ -356,6 +357,40 @@ def test_more_events_than_fit_one_step_are_all_recorded(
     assert one.events > 6 and one.events == len(list(hf.session(one.session).log()))
     (again,) = hf.adopt()
     assert again.outcome == "known"
+
+
+def listed(hf: Holdfast, folder: Path) -> set[str]:
+    return {row["session"] for row in hf.seen_from(str(folder), "").list()}
+
+
+def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
+    hf: Holdfast, project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    fill(other)
+    taken = {one.layout: one.session for one in hf.adopt(str(other))}
+    essay = taken.pop("essay")
+    assert (listed(hf, project), listed(hf, other)) == ({essay}, set(taken.values()))
+
+
+def test_what_is_below_this_project_belongs_to_it(hf: Holdfast, project: Path) -> None:
+    (project / ".git").mkdir()
+    fill(project / "nested")
+    (project / "nested" / ".git").mkdir()
+    taken = {one.session for one in hf.adopt(str(project / "nested"))}
+    assert listed(hf, project) == taken and len(taken) == len(ALL)
+
+
+def test_what_a_crash_left_without_a_project_gets_one_when_it_is_adopted_again(
+    hf: Holdfast, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project)
+    with monkeypatch.context() as killed:
+        killed.setattr(Workspace, "claim", lambda *_: None)
+        taken = {one.session for one in hf.adopt()}
+        assert listed(hf, project) == set()
+    assert {one.outcome for one in hf.adopt()} == {"known"}
+    assert listed(hf, project) == taken
 
 
 PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.found import Find
 from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, Reading, Where, carry
+from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import Plain, as_recorded, in_words_of
@@ -81,9 +81,15 @@ def adopt(
                 yield taking.try_to_take(one)
     finally:
         # Once for all of them: a write that is synced takes longer than all else about a session.
+        for folder, sessions in taking.taken.items():
+            _claim(home, folder, sessions)
         if taking.taken:
-            home.afterwards(lambda: home.workspace.claim(taking.taken))
             home.keep_house()
+
+
+def _claim(home: Holdfast, folder: str, sessions: list[str]) -> None:
+    there = home.seen_from(folder, home.actor)
+    home.afterwards(lambda: there.workspace.claim(sessions))
 
 
 class _Taking:
@@ -91,7 +97,7 @@ class _Taking:
         self.home = home
         self.manner = manner
         self.claimed: dict[tuple[str, str], tuple[str, str]] = {}
-        self.taken: list[str] = []
+        self.taken: dict[str, list[str]] = {}
         self.where = found.Surroundings(home.mirror.where, manner.workflows).of
 
     def try_to_take(self, one: Find) -> Adopted:
@@ -118,9 +124,16 @@ class _Taking:
             self._settle(one, facts, told, owner)
         if owner is None and told.outcome in (ADOPTED, EDITED):
             told.problems[:0] = saved
-        if told.session and not told.bound and not self.manner.dry_run:
-            _saw(self.home, told.session, one)
+        if told.session and not self.manner.dry_run:
+            self._remember(one, told)
         return told
+
+    def _remember(self, one: Find, told: Adopted) -> None:
+        """Whose files these are; also of known ones, which a crash may have kept from it."""
+        if told.outcome != COPY:
+            self.taken.setdefault(_project_of(self.home, one), []).append(told.session)
+        if not told.bound:
+            _saw(self.home, told.session, one)
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""
@@ -159,7 +172,6 @@ class _Taking:
         if self.manner.dry_run:
             return
         told.events = _record(self.home, told.session, one, facts, _warning(told))
-        self.taken.append(told.session)
         told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
         told.bound = _bind(self.home, told.session, one, self.where(one))
 
@@ -509,6 +521,15 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     home.mirror.bind(session, one.layout, one.native, one.root, found=True)
     home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True
+
+
+def _project_of(home: Holdfast, one: Find) -> str:
+    """The folder of the project that files are in the place of a layout in; else this one."""
+    root, place = os.path.realpath(one.root), REGISTRY[one.layout][1]
+    is_here = f"{root}/".startswith(f"{home.workspace.tree.root.rstrip('/')}/")
+    if is_here or not place or not root.endswith(f"/{place}"):
+        return home.folder
+    return root.removesuffix(f"/{place}") or "/"
 
 
 def _is_in_place(one: Find) -> bool:

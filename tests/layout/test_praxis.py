@@ -130,6 +130,9 @@ def second(**changes: Any) -> dict[str, Any]:
     return _changed(doc, changes)
 
 
+EMPTY: dict[str, Any] = {"workflow_structure": {}, "lifecycle": {}, "phase_timing": {}}
+
+
 def tree(doc: Any) -> Tree:
     return {NAME: doc}
 
@@ -165,6 +168,8 @@ def step(facts: Facts, number: int) -> StepFact:
         (legacy(metadata={"total_phases": "dynamic"}), "legacy"),
         (second(), "ouroboros-timed"),
         (second(phase_timings=...), "ouroboros"),
+        (legacy() | EMPTY, "legacy"),
+        (second() | EMPTY, "ouroboros-timed"),
     ],
 )
 def test_generations_are_told_apart_by_shape(doc: dict[str, Any], generation: str) -> None:
@@ -626,7 +631,7 @@ def test_phases_of_old_files_last_from_one_evidence_to_the_next() -> None:
 
 @pytest.mark.req("S1-127", "S1-32")
 def test_the_redesigned_form_of_an_old_file_says_the_same_and_keeps_what_it_does_not_know() -> None:
-    for doc in (legacy(mystery=[1]), second(mystery=[1])):
+    for doc in (legacy(mystery=[1]), second(mystery=[1]), second(mystery=[1]) | EMPTY):
         (new,) = LAYOUT.renewed(tree(doc), Where(total=3)).values()
         assert get(new) == get(doc, Where(total=3))
         assert new["mystery"] == [1] and new["workflow_structure"]["total_phases"] == 3
@@ -803,6 +808,12 @@ def test_a_structure_that_somebody_took_out_comes_back_whole() -> None:
     whole = doc.pop("workflow_structure")
     facts = get(session())
     assert put(doc, facts)["workflow_structure"] == whole
+
+
+def test_sections_that_a_program_leaves_empty_come_back() -> None:
+    made, told = LAYOUT.whole({NAME: session() | EMPTY}, {NAME: session()}, HERE)
+    assert made[NAME] == session()
+    assert sorted(told) == sorted(f"{key} was taken out" for key in EMPTY)
 
 
 @pytest.mark.parametrize("timing", [None, [], 5, {"2": None}])
@@ -1461,6 +1472,14 @@ def test_the_class_gives_back_what_it_read() -> None:
     assert made.to_dict() == doc
     assert WorkflowState.from_dict(made.to_dict()) == made
     assert list(WorkflowState.from_dict(session()).to_dict()) == DOCUMENT_ORDER
+
+
+@pytest.mark.req("S1-119", "S1-126")
+def test_an_older_session_that_the_class_saved_says_what_it_said() -> None:
+    for doc in (legacy(), second(status="completed"), second(status="error", error_reason="no")):
+        saved = WorkflowState.from_dict(doc).to_dict()
+        assert get(saved) == get(doc)
+        assert "legacy-format" in found(saved)
 
 
 @pytest.mark.req("S1-120")

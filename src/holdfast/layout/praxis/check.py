@@ -24,7 +24,7 @@ from holdfast.layout import (
     layout,
     stamps,
 )
-from holdfast.layout.praxis.read import View, by_phase, verdict_of
+from holdfast.layout.praxis.read import REDESIGNED, View, by_phase, verdict_of
 from holdfast.layout.praxis.state import is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
 from holdfast.layout.value import copied, mapping, put_back
@@ -73,13 +73,15 @@ def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
     """A session file with the required keys and the structure that it had before.
 
     What is required is what is found missing. A program that knows only the first generation
-    leaves out the very sections that show it is of another, so these come first. A session is
-    complete by the structure that it started with; another workflow brings another one.
+    leaves out, or empty, the very sections that show it is of another, so these come first. A
+    session is complete by the structure that it started with; another workflow brings another one.
     """
     was, now = View(before, where), View(tree, where)
     if not (was.doc and now.doc and was.redesigned):
         return tree, []
     doc: dict[str, Any] = copied(now.doc)
+    if not now.redesigned:
+        doc = {key: value for key, value in doc.items() if key not in REDESIGNED}
     gone = [key for key, _, _ in _SECTIONS if _put_back(doc, was.doc, key)]
     if gone:
         # Whoever does not know these does not know either what we keep beside them.
@@ -399,9 +401,8 @@ def _times(view: View) -> Iterator[Finding]:
     if created is not None and updated is not None and updated < created:
         what = "it was updated before it was created"
         yield _tell("updated-before-created", WARNING, "updated_at", "S1-61", what)
-    key = "phase_timing" if isinstance(view.doc.get("phase_timing"), dict) else "phase_timings"
     for phase, entry in sorted(view.timing.items()):
-        yield from _timing(view, phase, entry, f"{key}.{phase}.")
+        yield from _timing(view, phase, entry, f"{view.timing_key}.{phase}.")
 
 
 def _timing(view: View, phase: int, entry: dict[str, Any], path: str) -> Iterator[Finding]:

@@ -81,8 +81,6 @@ def written(doc: dict[str, Any], wanted: Facts, where: Where) -> dict[str, Any]:
 
 
 class OlderEdit(Edit):
-    timing_key = "phase_timings"
-
     @property
     def second(self) -> bool:
         return self.view.generation in _SECOND

@@ -1,9 +1,10 @@
 """What a praxis session file says, whatever its generation.
 
-The generations are told apart by shape: `redesign` has `lifecycle`, `workflow_structure` or
-`phase_timing`; the second generation (`ouroboros`, with times `ouroboros-timed`) has a `status`
-and what goes with it; `legacy` has neither, and `legacy-total` notes its number of phases in
-`metadata`. A `View` is one file with everything of a wrong type left out, so that reading never
+The generations are told apart by shape: `redesign` says something in `lifecycle`,
+`workflow_structure` or `phase_timing` (the document's class adds them, empty, to an older file that
+it loads and saves); the second generation (`ouroboros`, with times `ouroboros-timed`) has a
+`status` and what goes with it; `legacy` has neither, and `legacy-total` notes its number of phases
+in `metadata`. A `View` is one file with everything of a wrong type left out, so that reading never
 fails; `facts` turns it into facts.
 
 Older code marked the end by a `current_phase` that no workflow has. Such a value is never passed
@@ -57,7 +58,7 @@ SIGNATURE = (
     "phase_artifacts",
     "checkpoints",
 )
-_REDESIGNED = ("workflow_structure", "lifecycle", "phase_timing")
+REDESIGNED = ("workflow_structure", "lifecycle", "phase_timing")
 _SECOND = ("status", "evidence_submitted", "phase_timings")
 _KEY = re.compile(r"(?:0|[1-9]\d{0,5})\Z")
 _ID = re.compile(r"phase-(0|[1-9]\d{0,5})\Z")
@@ -74,7 +75,7 @@ def likeness(value: object) -> float:
 
 
 def generation(doc: dict[str, Any]) -> str:
-    if any(isinstance(doc.get(key), dict) for key in _REDESIGNED):
+    if any(_object(doc, key) for key in REDESIGNED):
         return REDESIGN
     if any(key in doc for key in _SECOND):
         return OUROBOROS_TIMED if isinstance(doc.get("phase_timings"), dict) else OUROBOROS
@@ -117,7 +118,8 @@ class View:
         self.structure = _object(doc, "workflow_structure")
         self.lifecycle = _object(doc, "lifecycle")
         self.metadata = _object(doc, "metadata")
-        self.timing = _objects(by_phase(doc, "phase_timing", "phase_timings"))
+        self.timing_key = "phase_timing" if self.redesigned else "phase_timings"
+        self.timing = _objects(by_phase(doc, self.timing_key))
         self.artifacts = _objects(by_phase(doc, "phase_artifacts"))
         self.submitted = _objects(by_phase(doc, "evidence_submitted"))
         self.checkpoints = by_phase(doc, "checkpoints")
@@ -386,10 +388,9 @@ def _attributes(metadata: dict[str, Any]) -> dict[str, Scalar]:
 # -- plain values ----------------------------------------------------------------------------------
 
 
-def by_phase(doc: dict[str, Any], *keys: str) -> dict[int, Any]:
+def by_phase(doc: dict[str, Any], key: str) -> dict[int, Any]:
     """A map from phases, by number; keys that are no phase are left out."""
-    part: dict[Any, Any] = next((doc[key] for key in keys if isinstance(doc.get(key), dict)), {})
-    return {int(key): value for key, value in part.items() if _is_key(key)}
+    return {int(name): value for name, value in _object(doc, key).items() if _is_key(name)}
 
 
 def _is_key(key: object) -> bool:

@@ -25,6 +25,7 @@ from holdfast.layout.praxis.read import (
     NO_TARGET,
     NO_WORKFLOW,
     PREFIX,
+    REDESIGNED,
     View,
     evidence_of,
     facts,
@@ -63,7 +64,7 @@ _PAUSED = ("paused", "failed", "aborted", "abandoned")
 _STOPPED = ("failed", "aborted", "abandoned")
 _OPEN = ("running", "blocked", "needs_review")
 _CLOSED = ("done", "skipped")
-_TRANSLATED = ("status", "completed_at", "evidence_submitted", "phase_timings")
+_TRANSLATED = (*REDESIGNED, "status", "completed_at", "evidence_submitted", "phase_timings")
 
 
 # -- the whole file ------------------------------------------------------------------------------
@@ -192,8 +193,6 @@ def _free(taken: dict[int, int], base: int) -> Iterator[int]:
 class Edit:
     """One pass over a document: `was` is what it said, `want` what it is to say."""
 
-    timing_key = "phase_timing"
-
     def __init__(
         self, doc: dict[str, Any], view: View, was: Facts, want: Facts, where: Where
     ) -> None:
@@ -318,7 +317,7 @@ class Edit:
         for phase in self.had:
             if phase not in kept:
                 self._withdraw(phase)
-                for key in (self.timing_key, "checkpoints"):
+                for key in (self.view.timing_key, "checkpoints"):
                     if isinstance(self.doc.get(key), dict):
                         self.doc[key].pop(str(phase), None)
 
@@ -364,7 +363,7 @@ class Edit:
         attempt: dict[str, Any] = {"checkpoint": said}
         if isinstance(handed, dict):
             attempt.update(self.doc["phase_artifacts"].pop(str(phase)))
-        timing = self.entry(self.timing_key, phase)
+        timing = self.entry(self.view.timing_key, phase)
         if timing is not None:
             attempt["timing"] = copied(timing)
         kept = self.part(ATTEMPTS)
@@ -403,15 +402,15 @@ class Edit:
             step = replace(step, started_at=began if known else None)
         if _clock(step) == _clock(had):
             return
-        entry = self.entry(self.timing_key, phase)
+        entry = self.entry(self.view.timing_key, phase)
         if step.status == "pending":
             if entry is not None:
-                del self.doc[self.timing_key][str(phase)]
+                del self.doc[self.view.timing_key][str(phase)]
             return
         if not isinstance(entry, dict):
             if step.status not in _OPEN and step.started_at is None:
                 return  # an entry without a start stops other readers
-            entry = self.part(self.timing_key)[str(phase)] = self._new_timing(phase)
+            entry = self.part(self.view.timing_key)[str(phase)] = self._new_timing(phase)
         self._clock(entry, step, had)
 
     def _new_timing(self, phase: int) -> dict[str, Any]:

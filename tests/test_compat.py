@@ -16,6 +16,7 @@ from holdfast.clock import FakeClock
 from holdfast.compat import WorkflowState
 from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
+from holdfast.layout import Where, layout
 from holdfast.layout.praxis.state import PhaseArtifact
 
 CURRENT = Path(".claude/orchestrator-session.json")
@@ -377,7 +378,8 @@ def test_new_workflow_captures_the_structure_that_is_handed_in() -> None:
         "indexing_scheme": "zero_based",
         "workflow_version": "v1",
     }
-    assert state.lifecycle == {"completed": False, "paused": False, "resume_count": 0}
+    flags = {"completed": False, "paused": False, "resume_count": 0}
+    assert len(state.lifecycle) == 10 and flags.items() <= state.lifecycle.items()
     assert state.phase_timing == {0: {"started_at": "2025-10-23T10:00:00Z"}}
     assert state.current_phase == 0 and state.completed_phases == []
 
@@ -427,6 +429,20 @@ def test_state_has_a_real_clock_and_round_trips() -> None:
     assert abs(state.updated_at - datetime.now(UTC)) < timedelta(minutes=5)
     copy = WorkflowState.from_dict(json.loads(json.dumps(state.to_dict())))
     assert type(copy) is WorkflowState and copy == state
+
+
+def test_what_a_new_workflow_writes_passes_the_strict_check(tmp_path: Path) -> None:
+    state = compat.create_session("spec", "a.md", {"total_phases": 2, "start_phase": 0})
+    state.complete_phase(0, PhaseArtifact(0, evidence={"tests": 3}))
+    tree = {f"{state.session_id}.json": json.loads(json.dumps(state.to_dict()))}
+    assert layout("praxis").check(tree, Where(), strict=True) == []
+
+
+def test_a_state_without_zones_gets_times_without_zones() -> None:
+    state = compat.create_session("spec", "a.md", SIX, now=datetime(2025, 10, 23, 10))
+    state.complete_phase(0, PhaseArtifact(0))
+    assert state.updated_at.tzinfo is None
+    assert datetime.fromisoformat(state.phase_timing[1]["started_at"]).tzinfo is None
 
 
 def _after_three(**lifecycle: Any) -> WorkflowState:

@@ -35,6 +35,7 @@ from holdfast.layout.orchestrator import rules
 from holdfast.layout.praxis import state as phases
 from holdfast.layout.praxis.context import ResumptionContext, resumption_context
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
+from holdfast.layout.praxis.write import LIFECYCLE, scheme
 from holdfast.layout.words import unit_status, unit_word
 from holdfast.place import find_tree, head
 from holdfast.praxis_workflow import first_of, starting_phase
@@ -363,7 +364,8 @@ class WorkflowState(phases.WorkflowState):
     """The state of one workflow session, with the time of this machine."""
 
     def moment(self) -> datetime:
-        return datetime.now(UTC)
+        # One time without a zone cannot be subtracted from one that has it.
+        return datetime.now(UTC if self.created_at.tzinfo else None)
 
 
 def start_workflow(
@@ -416,9 +418,9 @@ def create_session(
         workflow_structure={
             "total_phases": total if phases.is_count(total) else None,
             "starting_phase": first,
-            "indexing_scheme": "zero_based" if first == 0 else "one_based",
-            "workflow_version": metadata.get("version"),
+            "indexing_scheme": scheme(first),
+            "workflow_version": str(metadata.get("version") or ""),
         },
-        lifecycle={"completed": False, "paused": False, "resume_count": 0},
+        lifecycle=dict(LIFECYCLE),
         phase_timing={first: {"started_at": phases.stamp(now)}},
     )

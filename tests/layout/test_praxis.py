@@ -1448,6 +1448,39 @@ def test_times_without_a_zone_are_local() -> None:
     assert made.phase_timing[0]["duration_seconds"] == 60.0
 
 
+@pytest.mark.req("S1-75", "S1-79", "S1-83")
+def test_stamps_never_go_back_when_another_clock_is_ahead() -> None:
+    made = state(phase_timing={1: {"started_at": at(50)}}, current_phase=1, completed_phases=[0])
+    made.complete_phase(1, handed(1), now=later(-30))
+    assert made.phase_timing[1]["completed_at"] == at(50)
+    assert made.phase_timing[1]["duration_seconds"] == 0
+    assert made.lifecycle["total_duration_seconds"] == 50 * 60
+    assert made.updated_at == later(50)
+
+
+def test_a_phase_whose_start_is_no_time_can_be_completed() -> None:
+    made = state(phase_timing={0: {"started_at": "yesterday"}})
+    made.complete_phase(0, handed(0), now=later(5))
+    assert made.phase_timing[0] == {"started_at": "yesterday"} and made.current_phase == 1
+
+
+def test_what_the_class_gave_is_not_changed_by_what_follows() -> None:
+    made = state()
+    given = made.to_dict()
+    before = json.dumps(given)
+    made.complete_phase(0, handed(0), now=later(5))
+    assert json.dumps(given) == before
+
+
+def test_what_is_no_artifact_is_refused_before_anything_is_changed() -> None:
+    made = state()
+    made.complete_phase(0, handed(0), False, now=later(5))
+    before = made.to_dict()
+    with pytest.raises((TypeError, AttributeError)):
+        made.complete_phase(0, {"evidence": {}}, now=later(6))  # type: ignore[arg-type]
+    assert made.to_dict() == before
+
+
 def test_a_state_without_a_clock_says_so() -> None:
     with pytest.raises(RuntimeError, match="clock"):
         state().complete_phase(0, handed(0))

@@ -12,10 +12,12 @@ only when the checkpoint passed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeGuard
+
+from holdfast.layout.value import copied
 
 LARGEST_PHASE = 999_999
 
@@ -146,9 +148,10 @@ class WorkflowState:
             raise ValueError(
                 f"Cannot complete phase {phase}, current phase is {self.current_phase}"
             )
-        now = now or self.moment()
+        now = self._present(phase, now or self.moment())
+        handed_in = replace(artifact, timestamp=artifact.timestamp or now)
         self._keep_attempt(phase)
-        self.phase_artifacts[phase] = artifact
+        self.phase_artifacts[phase] = handed_in
         if checkpoint_passed:
             self._pass(phase, now)
         else:
@@ -179,8 +182,9 @@ class WorkflowState:
             "metadata": self.metadata,
         }
         if self.phase_attempts:
-            parts["phase_attempts"] = {str(p): list(a) for p, a in self.phase_attempts.items()}
-        return {**parts, **self.extra}
+            parts["phase_attempts"] = {str(p): a for p, a in self.phase_attempts.items()}
+        made: dict[str, Any] = copied({**parts, **self.extra})
+        return made
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> WorkflowState:
@@ -207,6 +211,11 @@ class WorkflowState:
 
     # -- the steps of completing a phase -----------------------------------------------------------
 
+    def _present(self, phase: int, now: datetime) -> datetime:
+        """Now; whoever wrote last may have a clock ahead of ours, and stamps never go back."""
+        started = moment_of(self.phase_timing.get(phase, {}).get("started_at")) or now
+        return max(now, started, self.created_at, self.updated_at, key=datetime.timestamp)
+
     def _keep_attempt(self, phase: int) -> None:
         """A verdict that is about to be replaced stays readable."""
         verdict, artifact = self.checkpoints.get(phase), self.phase_artifacts.get(phase)
@@ -229,11 +238,12 @@ class WorkflowState:
             self.phase_timing[phase + 1] = {"started_at": stamp(now)}
 
     def _end_timing(self, phase: int, now: datetime) -> None:
-        timing = self.phase_timing.get(phase)
-        if timing is not None and timing.get("started_at"):
-            seconds = seconds_between(datetime.fromisoformat(timing["started_at"]), now)
+        timing = self.phase_timing.get(phase, {})
+        started = moment_of(timing.get("started_at"))
+        if started is not None:
+            seconds = seconds_between(started, now) - (timing.get("paused_duration_seconds") or 0)
             timing["completed_at"] = stamp(now)
-            timing["duration_seconds"] = seconds - (timing.get("paused_duration_seconds") or 0)
+            timing["duration_seconds"] = max(0.0, seconds)
 
     def _finish(self, now: datetime) -> None:
         if self.lifecycle.get("completed"):
@@ -262,4 +272,4 @@ def stamp(moment: datetime) -> str:
 
 def seconds_between(start: datetime, end: datetime) -> float:
     # Times without a zone are local; `timestamp` reads them so.
-    return end.timestamp() - start.timestamp()
+    return round(end.timestamp() - start.timestamp(), 6)

@@ -570,21 +570,9 @@ def number_of_base(word: str) -> int:
     return value
 
 
-# Each of these may begin a node, or (as `[:` does) a map with a key and a value that say nothing.
-_SIGNS = (*BREAKS, ",", ":", "[", "{", "-", "?")
-_NODES_BY_SIGN = 4
-_STEPS = {
-    yaml.MappingStartEvent: 1,
-    yaml.SequenceStartEvent: 1,
-    yaml.MappingEndEvent: -1,
-    yaml.SequenceEndEvent: -1,
-}
-_AROUND = 2
-"""Events before the first node of a document."""
-
-
-def _signs(text: str) -> int:
-    return sum(map(text.count, _SIGNS))
+_NODES = frozenset(
+    (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent)
+)
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -625,24 +613,14 @@ class _Yaml:
             yaml.MappingEndEvent: self._end,
             yaml.SequenceEndEvent: self._end,
         }
-        if _signs(self.text) * _NODES_BY_SIGN > YAML_NODES:
-            self._demand_few()
+        nodes = 0
         for event in _events(self.text):
+            nodes += type(event) in _NODES
+            if nodes > YAML_NODES:
+                raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
             act = handle.get(type(event))
             if act is not None:
                 act(event)
-
-    def _demand_few(self) -> None:
-        """Refuses too many nodes: to count what the parser finds is quicker than to compose it."""
-        count = depth = 0
-        for event in _events(self.text):
-            step = _STEPS.get(type(event), 0)
-            depth += step
-            count += step >= 0
-            if depth > DEPTH or type(event) is yaml.DocumentEndEvent:
-                return  # Composing tells what is wrong with it, or with what follows.
-            if count > YAML_NODES + _AROUND:
-                raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
 
     def _document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1

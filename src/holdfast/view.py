@@ -54,13 +54,14 @@ def _left_alone(home: Holdfast, session: str) -> dict[str, list[dict[str, str]]]
 
 def _in_files(home: Holdfast, session: str) -> dict[str, object]:
     """What of a listing differs because someone wrote it into the session's files."""
-    if not home.pending(session):
+    written = home.pending(session)
+    if not written:
         return {}
     from holdfast.derived import listing
     from holdfast.session import Session
 
     with home.store.view(session) as view:
-        return listing(Session(home, session)._state(view))
+        return listing(Session(home, session)._state(view, written))
 
 
 def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> dict[str, Any]:

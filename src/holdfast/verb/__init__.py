@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from holdfast.home import Holdfast
+    from holdfast.home import Holdfast, Moves
     from holdfast.journal import Maker
     from holdfast.model.event import Body, Event
     from holdfast.model.state import State
@@ -123,9 +123,9 @@ class Recorder:
 
         return relative(path, self.home.workspace.tree.root)
 
-    def _state(self, view: View) -> State:
+    def _state(self, view: View, written: Moves | None = None) -> State:
         """The state, with what others wrote into its files and nobody has taken up yet."""
-        written = self.home.pending(self.id)
+        written = self.home.pending(self.id) if written is None else written
         if not written:
             return self.home.journal.state(view)
         bodies = [move.body for move in written]

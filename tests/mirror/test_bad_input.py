@@ -31,6 +31,7 @@ import yaml
 
 from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import guarded
+from holdfast.mirror.look import THINGS
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, leftovers, swap_in
 from tests.test_found import BAD
@@ -312,3 +313,32 @@ def test_the_most_that_a_file_may_hold_is_taken_up_in_a_moment(
     began = time.process_time()
     project.session.note("after it")
     assert time.process_time() - began < 2.5 and not project.suspended
+
+
+@pytest.mark.parametrize("kind", ["orchestrator", "craft"])
+@pytest.mark.parametrize("too_many", [False, True])
+def test_an_edit_that_tells_of_too_many_things_is_left_alone(
+    make: Make, kind: str, too_many: bool
+) -> None:
+    project = make(kind)
+    tasks = [f"task {n}" for n in range(THINGS + 1 if too_many else THINGS // 2)]
+    edited = json.dumps(project.read(project.place) | {"pending_tasks": tasks}, indent=2).encode()
+    swap_in(project.place, edited)
+    began = time.process_time()
+    project.session.note("after it")
+    assert time.process_time() - began < 2.5
+    assert ("more than 5000 tasks" in project.suspended) == too_many
+    assert (project.place.read_bytes() == edited) == too_many
+    assert len(project.session.task_list()) == (0 if too_many else len(tasks))
+
+
+def test_a_file_of_ours_may_tell_of_any_number_of_things(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.mirror.look.THINGS", 3)
+    project = make("craft")
+    for n in range(5):
+        project.session.task_add(f"task {n}")
+    project.again().task_add("from another process")
+    assert not project.suspended
+    assert project.read(project.place)["pending_tasks"][-1] == "from another process"

@@ -211,6 +211,19 @@ class Facts(Struct, omit_defaults=True):
     attributes: dict[str, Scalar] = {}
 
 
+def things(facts: Facts) -> int:
+    """Of how many things some facts tell, each of which has to be compared with what was."""
+    told: list[list[Any] | dict[str, Any]] = [
+        facts.steps,
+        facts.agents,
+        facts.decisions,
+        facts.files,
+    ]
+    told += [facts.errors, facts.checkpoints, facts.claims, facts.revisits, facts.notes]
+    told += [facts.artifacts, facts.tokens_by_agent, facts.attributes]
+    return sum(map(len, told))
+
+
 def plain(value: Any) -> Any:
     """Facts as plain values, in the order of their fields, without those that say nothing.
 

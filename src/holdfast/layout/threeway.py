@@ -44,6 +44,8 @@ _OVER = ("completed", "failed", "aborted", "abandoned")
 LONGEST = 2000
 _TIMES = ("started_at", "ended_at")
 _FEW = 16
+_SOON_TRIED = 1000
+"""How many elements are gone through to see what an edit comes to without each of its changes."""
 _CLEAR = 0.5
 """Of how many of its words a decision must keep more to be the same one without doubt."""
 _CUT = "…"
@@ -181,7 +183,8 @@ def _unsaid_of(
         for name, element in is_.items()
         if element != was.get(name) and name in all_ and all_[name] != ours.get(name)
     ]
-    told = _told(key, changed, ours, all_, today, merged, now, made) if changed[_FEW:] else set()
+    many = len(changed) > _FEW or len(changed) * len(all_) > _SOON_TRIED
+    told = _told(key, changed, ours, all_, today, merged, now, made) if many else set()
     for name in changed:
         if name in told:
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -209,13 +210,19 @@ class Absorber:
 
     def _made_from(self, binding: Binding, look: Look) -> Any:
         """The rendering that an edit was most likely made from; None if none is kept."""
+        if not look.older:
+            look.older = [self._found_older(binding, look)]
+        return look.older[0]
+
+    def _found_older(self, binding: Binding, look: Look) -> Any:
+        said = partial(self._looker.said, look.name)
         kept, newest = self._desk.bound.said(binding, look.name), self._looker.newest(binding, look)
-        near = nearest(self._as_kept(look), kept, lambda data: parsed(look.name, data).value)
-        older = None if near is None else parsed(look.name, near).value
+        near = nearest(self._as_kept(look), kept, said)
+        older = None if near is None else said(near)
         read = newest.value if newest else None
         if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):
             clean = self._desk.without_secrets(look.value)
-            older = nearest_in_part(clean, [parsed(look.name, each).value for each in kept])
+            older = nearest_in_part(clean, list(map(said, kept)))
             read = {key: value for key, value in newest.value.items() if key in look.value}
         for found in (look.value, newest.value if newest else None):
             older = self._looker.with_secrets(older, found)

@@ -25,6 +25,7 @@ from holdfast import exchange, files
 from holdfast.errors import Busy, HoldfastError
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
+from holdfast.layout.facts import Facts, things
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import restored
 from holdfast.mirror.desk import (
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 LOCK_SECONDS = 5.0
+THINGS = 5_000
+"""Of how many things a file may tell that somebody edited: each is compared with what it was, and
+whoever types a command waits for that. What we wrote ourselves, and what is adopted, has no end."""
 _DOCUMENTS = 32
 _LONGEST_LOG = 256 * 1024 * 1024
 """How much of a log is read to tell whether it is as we left it; taken apart it is if less."""
@@ -92,6 +96,8 @@ class Look(Struct):
     read: Read | None = None
     log: Log | None = None
     """What stands before `data` in a log that is as we left it."""
+    older: list[Any] = []
+    """What it was made from, once that was looked for."""
 
     @property
     def value(self) -> Any:
@@ -279,9 +285,16 @@ class Looker:
             data = self._bound.said_last(binding, look.name)
             if sha256(data).hexdigest() != digest:
                 return self._newest_kept(look, data) if data else None
-            document = parsed(look.name, data)
-            self.keep(kind, digest, Read(document, document.said))
+            self.said(look.name, data)
         return self._read_before[kind, digest]
+
+    def said(self, name: str, data: bytes) -> Any:
+        """What a rendering says; the same bytes are parsed once in a process."""
+        kind, digest = kind_of(name), sha256(data).hexdigest()
+        if (kind, digest) not in self._read_before:
+            document = parsed(name, data)
+            self.keep(kind, digest, Read(document, document.said))
+        return self._read_before[kind, digest].value
 
     def _newest_kept(self, look: Look, data: bytes) -> Read:
         """A rendering of which the secrets were not kept, with those that the file has."""
@@ -306,7 +319,10 @@ class Looker:
                 raise _unusable(look, why)
         # What a folder says of several sessions does not make a file of ours another's.
         main = next(iter(paths_of(binding)))
-        native = lens.get(tree, where).native_id if main in tree else ""
+        facts = lens.get(tree, where) if main in tree else Facts()
+        if any(look.verdict == "edited" and not is_log(look.name) for look in others):
+            _demand_few(facts)
+        native = facts.native_id
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="holdfast layouts")
         # Who left out what another version has wrote into our file all the same.
@@ -393,6 +409,11 @@ class Looker:
 def _unusable(look: Look, why: str) -> Suspended:
     # Of several files of a session, only this one has to be looked at.
     return Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
+
+
+def _demand_few(facts: Facts) -> None:
+    if things(facts) > THINGS:
+        raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:

@@ -100,16 +100,20 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
 
 def in_words_of(facts: Facts, values: list[_Any], kept: Kept) -> list[_Any]:
     """What files say, in the words that the journal has for it: by them steps are known, also by
-    what travels with a file, and what is there already. Of several long texts with one beginning
-    as many are known as the journal has; those of the first values come first."""
+    what travels with a file, and what is there already. The values are a base, what it would be
+    today, and what somebody made of it. Of several long texts with one beginning as many are known
+    as the journal has; those of the first values come first, and who edited an old file knew none
+    that came since."""
     said = Counter(_all_texts(plain(facts)))
-    there = Counter(_all_texts(values[-1]))
-    others = {text: None for value in values for text in texts_in(value) if text not in said}
+    counts = [Counter(_all_texts(value)) for value in values]
+    since = counts[-2] - counts[0] if values[1:] else Counter[str]()
+    others = {text: None for each in counts for text in each if text not in said}
     words: dict[str, str] = {}
     for text, ways in _substitutes(others, dict.fromkeys(said), kept).items():
-        if said[ways[-1]] > there[ways[-1]]:
-            words[text] = ways[-1]
-            said[ways[-1]] -= 1
+        way = ways[-1]
+        if said[way] > max(counts[-1][way], since[way]):
+            words[text] = way
+            said[way] -= 1
     return [_said_in(value, words) for value in values] if words else values
 
 

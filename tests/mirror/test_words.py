@@ -148,6 +148,25 @@ def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
     assert len(listed) == 2 and (one in listed or first == "of another file")
 
 
+@LISTS
+def test_a_file_with_long_tasks_of_one_beginning_is_written_once(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.task_add("Ours", id="t1")
+    for title in (f"{LONG}1", f"{LONG}2"):
+
+        def add_done(value: Any, title: str = title) -> None:
+            value["pending_tasks"].append(title)
+            finish(layout, value, title)
+
+        project.edit(add_done)
+        project.session.note("taken up")
+    project.session.task_start("t1")
+    before = project.place.read_bytes()
+    project.again()
+    project.home.reflect(project.session.id, force=True)
+    assert project.place.read_bytes() == before
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 

@@ -88,7 +88,8 @@ def _complete(
             _remember_order(change, seen)
         else:
             wanted = _statuses(seen, wanted, pairs)
-            change = tree.delta(_shared(seen), _shared(wanted), ordered=False)
+            same = [(place, place) for place in range(len(seen.get("steps", [])))]
+            change = _change(_shared(seen), _shared(wanted), same)
     kept = _extra(layout, old, facts.native_id).get("from") if old else None
     return _with(layout, made, facts.native_id, change, kept)
 
@@ -130,6 +131,8 @@ def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.
     for name, old in lists.items():
         # A list of which nothing is to be left goes element by element: one may have been added.
         new = wanted.get(name, [])
+        if new is old:
+            continue
         paired = pairs if name == "steps" else tree.align(old, new)
         by = _NAME if name == "steps" else ""
         if change := tree.list_delta(old, new, paired, ordered=False, by=by):

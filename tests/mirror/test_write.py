@@ -557,6 +557,33 @@ def test_a_file_that_is_gone_has_the_key_that_was_taken_up_last(make: Make) -> N
     assert project.read(plan)["team"] == "blue"
 
 
+def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) -> None:
+    project = make("craft", "orchestrator", "praxis")
+    craft, orchestrator, praxis = (Path(b.place) for b in project.session.layouts_list())
+    project.edit(lambda value: value["errors"].append("Theirs"), orchestrator)
+    session = project.session
+    events = [
+        session.decide("Use a queue", because="fast", chosen="redis"),
+        session.error("Disk is full"),
+        session.file(str(project.folder / "gone.py"), action="deleted"),
+    ]
+    said = ("Use a queue", "Disk is full", "gone.py")
+    before = [place.read_text() for place in (craft, orchestrator, praxis)]
+    assert all(any(word in text for text in before) for word in said)
+    for event in events:
+        session = project.again()
+        session.undo(event.id)
+    for place in (craft, orchestrator, praxis):
+        assert not any(word in place.read_text() for word in said)
+    assert project.read(orchestrator)["errors"] == ["Theirs"]
+    assert project.read(praxis)["lifecycle"]["last_error"] == "Theirs"
+    for event in project.events():
+        if event.kind == "event.retracted":
+            session.undo(event.id)
+    for place, text in zip((craft, orchestrator, praxis), before, strict=True):
+        assert all(word in place.read_text() for word in said if word in text)
+
+
 @pytest.mark.req("S3-146")
 def test_a_revision_is_still_logged_when_its_file_was_lost(make: Make) -> None:
     project = make("essay")

@@ -77,7 +77,7 @@ class Where(Struct, frozen=True):
     machine knows how the session travels: then what a file says of that is ours to write, and
     nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
     of what goes into them the facts tell only what is new. `moved` says that the folder which the
-    files name as theirs is not `root`.
+    files name as theirs is not `root`. What was `withdrawn` leaves also lists that only grow.
     """
 
     now: int = 0
@@ -91,6 +91,7 @@ class Where(Struct, frozen=True):
     travel: Travel | None = None
     brief: bool = False
     moved: bool = False
+    withdrawn: Facts | None = None
 
 
 class Reading(Struct):

@@ -284,11 +284,13 @@ def put_list(
     passes: Iterable[tuple[Key, Key]],
     *,
     log: bool = False,
+    gone: Sequence[_T] = (),
     was: Sequence[_T] | None = None,
 ) -> Any:
     """A list that says the facts: paired elements rewritten in place, new ones behind.
 
-    `write` gets None for a new element. What no fact speaks of leaves the list, unless it is a log.
+    `write` gets None for a new element. What no fact speaks of leaves the list; of a log only what
+    is `gone`.
     `was` is what the list said last, if it says just that: then what is new in it may suffice.
     """
     if was is not None and isinstance(old, list) and list(was) == facts[: len(was)]:
@@ -296,12 +298,14 @@ def put_list(
         return [*old, *new] if new else old
     said = [read(element) for element in sequence(old)]
     pairs = pair(said, facts, passes)
+    rest = [None if at in pairs else each for at, each in enumerate(said)] if gone else []
+    ghosts = pair(rest, gone, passes)
     made = []
     for at, element in enumerate(sequence(old)):
         if at in pairs:
             new = write(element, facts[pairs[at]])
             made.append(element if alike(element, new) else new)
-        elif log or said[at] is None:
+        elif (log and at not in ghosts) or said[at] is None:
             made.append(element)
     taken = set(pairs.values())
     made += [write(None, fact) for at, fact in enumerate(facts) if at not in taken]

@@ -175,13 +175,13 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
     """Add what only events tell: each change of a file, each command, revisit and note; and of
     all that is no command, that it was."""
     events = list(events)
-    gone = retracted(in_order(events)) if any(map(_is_retraction, events)) else ()
+    gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
     for event in events:
         body, at = event.body, event.head.at
         if not isinstance(body, ev.CommandRan | ev.EvidenceObserved):
             facts.updates.append(UpdateFact(event.kind, getattr(body, "agent", ""), at))
         if isinstance(body, ev.FileChanged):
-            facts.files.append(_file_fact(body, at))
+            facts.files += [_file_fact(body, at)] if event.id not in gone else []
         elif isinstance(body, ev.CommandRan):
             facts.commands.append(_command_fact(body, at))
         elif isinstance(body, ev.EvidenceObserved):
@@ -194,7 +194,25 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
             facts.resumed_at = at
 
 
-def _is_retraction(event: Event) -> bool:
+def withdrawn(events: Iterable[Event]) -> Facts:
+    """What a session said and took back, of what files keep in lists that are only added to. When
+    it was said does not matter any more."""
+    events = list(events)
+    gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
+    facts = Facts()
+    for body in (event.body for event in events if event.id in gone):
+        if isinstance(body, ev.DecisionMade):
+            facts.decisions.append(DecisionFact(body.what, chosen=body.chosen))
+        elif isinstance(body, ev.ErrorRaised):
+            facts.errors.append(ErrorFact(body.message, agent=body.agent))
+        elif isinstance(body, ev.AgentFailed | ev.AgentTimedOut):
+            facts.errors.append(ErrorFact(body.error, agent=body.agent))
+        elif isinstance(body, ev.FileChanged):
+            facts.files.append(replace(_file_fact(body, 0), at=None))
+    return facts
+
+
+def is_retraction(event: Event) -> bool:
     return isinstance(event.body, ev.EventRetracted)
 
 

@@ -24,7 +24,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import texts_in
-from holdfast.layout.translate import facts_of, facts_since
+from holdfast.layout.translate import facts_of, facts_since, is_retraction, withdrawn
 from holdfast.model.state import State
 from holdfast.place import Tree as Place
 from holdfast.place import find_tree, relative
@@ -45,6 +45,8 @@ class Told(Struct):
     facts: Facts
     seq: int
     status: str
+    withdrawn: Facts | None = None
+    """What was said and taken back since that event, if anything was taken back."""
 
 
 Last = tuple[tuple[str, int, int], Told]
@@ -100,12 +102,14 @@ class Desk:
         return None if facts is None else self._keep(key, facts, state)
 
     def _tell(self, view: View, after: int) -> Told:
-        state = self.journal.state(view)
-        facts = facts_of(state, list(self.journal.events(view, after=after)))
-        return self._keep((view.session, view.seq, after), facts, state)
+        state, events = self.journal.state(view), list(self.journal.events(view, after=after))
+        gone = withdrawn(events) if any(map(is_retraction, events)) else None
+        return self._keep((view.session, view.seq, after), facts_of(state, events), state, gone)
 
-    def _keep(self, key: tuple[str, int, int], facts: Facts, state: State) -> Told:
-        told = Told(facts, key[1], state.core.status)
+    def _keep(
+        self, key: tuple[str, int, int], facts: Facts, state: State, gone: Facts | None = None
+    ) -> Told:
+        told = Told(facts, key[1], state.core.status, gone)
         self.last = (key, told)
         return told
 

@@ -102,8 +102,10 @@ class Renderer:
             look.behind(self._looker.newest(binding, look)) if look.is_behind else look
             for look in looks
         ]
-        where = replace(where, brief=brief)
         told = tell(binding.mirrored if brief else 0)
+        if brief and told.withdrawn is not None and not any(look.log for look in looks):
+            brief, told = False, tell(0)  # what is to go is looked for in all that was ever said
+        where = replace(where, brief=brief, withdrawn=told.withdrawn)
         facts = replace(told.facts, native_id=binding.native)
         tree = self._tree(binding, looks, facts, where, brief=brief)
         made = [

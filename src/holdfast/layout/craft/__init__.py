@@ -3,7 +3,7 @@
     agents            every agent spawned, with status, times, error and the files it touched
     completed_work    sentences: steps that are done
     pending_tasks     sentences: all other steps
-    decisions_made, files_modified      logs: entries are added and filled in, never removed
+    decisions_made, files_modified      logs: entries are added and filled in, and go if taken back
     context_usage     tokens, in all and by agent
     teleportation     what is known of other devices: the truth, where this machine has remotes;
                       else attributes `craft.teleportation.*`
@@ -384,15 +384,17 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     files = form.by_moment(lambda each: (each.path, each.action))
     choices = form.by_moment(lambda each: each.what)
     known: dict[str, Any] = {"where": where, "moment": moment}
-    of_log: tuple[tuple[str, list[Any], Any, Any, Any], ...] = (
-        ("decisions_made", facts.decisions, _get_decision, _put_decision, choices),
-        ("files_modified", [f for f in facts.files if f.path], _get_file, _put_change, files),
+    changed, taken = [f for f in facts.files if f.path], where.withdrawn or Facts()
+    of_log: tuple[tuple[str, list[Any], list[Any], Any, Any, Any], ...] = (
+        ("decisions_made", facts.decisions, taken.decisions, _get_decision, _put_decision, choices),
+        ("files_modified", changed, taken.files, _get_file, _put_change, files),
     )
-    for key, entries, read, write, passes in of_log:
-        if form.unchanged(was, facts, "decisions") and (key == "decisions_made" or not entries):
+    same = form.unchanged(was, facts, "decisions") and where.withdrawn is None
+    for key, entries, gone, read, write, passes in of_log:
+        if same and (key == "decisions_made" or not entries):
             continue
         reader, writer = partial(read, where=where), partial(write, **known)
-        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True)
+        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True, gone=gone)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -417,25 +418,32 @@ _OF_SESSION = (
     *("project", "project_path", "git_branch"),
 )
 _OF_ERRORS = ("errors", "agents", "status", "because")
+_WHAT, _MESSAGE = attrgetter("what"), attrgetter("message", "agent")
+"""What decisions and errors are known by."""
 
 
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
-    choices = [replace(d, what=said(d)) for d in facts.decisions if d.what]
-    of_log: tuple[tuple[str, list[Any], Any, Any, Any], ...] = (
-        ("decisions_made", choices, _get_decision, _put_decision, lambda each: each.what),
-        ("errors", _errors(facts), _get_error, _put_error, lambda each: (each.message, each.agent)),
+    taken = where.withdrawn or Facts()
+    of_log: tuple[tuple[str, list[Any], list[Any], Any, Any, Any], ...] = (
+        ("decisions_made", _choices(facts), _choices(taken), _get_decision, _put_decision, _WHAT),
+        ("errors", _errors(facts), taken.errors, _get_error, _put_error, _MESSAGE),
     )
-    for key, entries, read, write, told in of_log:
+    for key, entries, gone, read, write, told in of_log:
         names = ("decisions",) if key == "decisions_made" else _OF_ERRORS
         if form.unchanged(was, facts, *names):
             continue
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        form.put_key(root, key, ROOT, entries, reader, writer, form.by_moment(told), log=True)
+        passes = form.by_moment(told)
+        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True, gone=gone)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
         by_path = form.by_name("path")
         form.put_key(root, "files_modified", ROOT, paths, _get_file, _put_path, by_path, log=True)
+
+
+def _choices(facts: Facts) -> list[DecisionFact]:
+    return [replace(d, what=said(d)) for d in facts.decisions if d.what]
 
 
 def said(decision: DecisionFact) -> str:

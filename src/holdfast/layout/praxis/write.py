@@ -542,17 +542,27 @@ class Edit:
 
     def _error(self) -> None:
         """The last error; a file has room for one."""
-        error = last_error(self.was, self.want)
+        was = self._without_withdrawn()
+        error = last_error(was, self.want)
         old = self.was.errors[-1] if self.was.errors else None
-        if error is None or (old and (old.message, old.at) == (error.message, error.at)):
+        if error is None and was is self.was:
+            return
+        if error and old and (old.message, old.at) == (error.message, error.at):
             return
         flags = self.part("lifecycle")
-        if old is None or old.message != error.message:
-            flags["last_error"] = error.message
-        if error.at is None:
+        if error is None or old is None or old.message != error.message:
+            flags["last_error"] = error.message if error else None
+        if error is None or error.at is None:
             self.set(flags, "last_error_at", None)
         else:
             self.stamp(flags, "last_error_at", error.at)
+
+    def _without_withdrawn(self) -> Facts:
+        """What the file said, without an error that was taken back."""
+        taken = {e.message for e in self.where.withdrawn.errors} if self.where.withdrawn else set()
+        taken -= {error.message for error in self.want.errors}
+        left = [error for error in self.was.errors if error.message not in taken]
+        return self.was if left == self.was.errors else replace(self.was, errors=left)
 
 
 class _Listed:

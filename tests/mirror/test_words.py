@@ -167,6 +167,19 @@ def test_a_file_with_long_tasks_of_one_beginning_is_written_once(make: Make, lay
     assert project.place.read_bytes() == before
 
 
+@LISTS
+def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, layout: str) -> None:
+    project = make(layout)
+    title = f"{LONG}1"
+    project.edit(lambda value: value.update(x_hers={"deep": f"{LONG}2"}))
+    project.session.note("taken up")
+    project.edit(lambda value: value["pending_tasks"].append(title))
+    project.session.note("taken up, too")
+    project.edit(lambda value: finish(layout, value, title))
+    project.again().note("next")
+    assert statuses(project) == ["done"] and work(project.read()) == [title]
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 

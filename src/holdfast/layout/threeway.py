@@ -77,7 +77,8 @@ def changes(
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = written(lens, base, now, where, kept)
-    sides = in_words_of(now, [base, ours, theirs], kept)
+    sides = [base, ours, theirs]
+    sides = in_words_of(now, sides, kept, told=[plain(lens.get(side, where)) for side in sides])
     before, today, after = (as_recorded(carry.read(lens, side, where, sides[0])) for side in sides)
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
@@ -98,16 +99,19 @@ def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     return moves(old, new)
 
 
-def in_words_of(facts: Facts, values: list[_Any], kept: Kept) -> list[_Any]:
+def in_words_of(
+    facts: Facts, values: list[_Any], kept: Kept, told: Sequence[Any] = ()
+) -> list[_Any]:
     """What files say, in the words that the journal has for it: by them steps are known, also by
     what travels with a file, and what is there already. The values are a base, what it would be
     today, and what somebody made of it. Of several long texts with one beginning as many are known
-    as the journal has; those of the first values come first, and who edited an old file knew none
-    that came since."""
+    as the journal has; those that are `told` in the values come first, then those of the first
+    values, and who edited an old file knew none that came since."""
     said = Counter(_all_texts(plain(facts)))
     counts = [Counter(_all_texts(value)) for value in values]
     since = counts[-2] - counts[0] if values[1:] else Counter[str]()
-    others = {text: None for each in counts for text in each if text not in said}
+    texts: list[dict[str, Any]] = [*map(texts_in, told), *counts]
+    others = {text: None for each in texts for text in each if text not in said}
     words: dict[str, str] = {}
     for text, ways in _substitutes(others, dict.fromkeys(said), kept).items():
         way = ways[-1]

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -150,6 +151,7 @@ class World:
         """The layouts into whose files somebody wrote in this turn."""
         self._numbers = iter(range(10_000))
         self._plain = list(PLAIN)
+        self._has_long = False
         self.end_of_turn()
 
     def close(self) -> None:
@@ -182,11 +184,16 @@ class World:
     def of(self, kind: str, *statuses: str) -> list[Thing]:
         return [t for t in self.things if t.kind == kind and (not statuses or t.status in statuses)]
 
-    def words(self) -> str:
-        """A text that is unlike all others."""
+    def words(self, *, told: bool = True) -> str:
+        """A text that is unlike all others; `told` if it is to arrive."""
         if self._plain and self.chance.random() < 0.08:
             return self._plain.pop(self.chance.randrange(len(self._plain)))
-        return self.chance.choice(TEXTS).format(f"m{next(self._numbers)}z")
+        text = self.chance.choice(TEXTS).format(f"m{next(self._numbers)}z")
+        if not told or not text.startswith(_LONG):
+            return text
+        # Which of several of one beginning the journal means nobody can tell (see `test_words`).
+        is_first, self._has_long = not self._has_long, True
+        return text if is_first else text[-100:]
 
     def moment(self) -> int:
         ahead = 3_600_000 if self.chance.random() < 0.1 else 0
@@ -249,6 +256,7 @@ class World:
             "decision": facts.decisions,
             "error": facts.errors,
             "command": facts.commands,
+            "file": facts.files,
         }
         for kind, entries in logs.items():
             seen: Counter[str] = Counter()
@@ -508,8 +516,11 @@ def mark(text: str) -> str:
     return "long" if text.startswith(_LONG[:1000]) else text.strip()
 
 
+NAMING = ("title", "what", "message", "name", "path", "id")
+
+
 def text_of(row: dict[str, Any]) -> str:
-    return str(next(row[key] for key in ("title", "what", "message", "name", "id") if key in row))
+    return str(next(row[key] for key in NAMING if key in row))
 
 
 def is_it(thing: Thing, name: str, row: dict[str, Any]) -> bool:
@@ -562,7 +573,9 @@ def add_key(world: World, file: File, value: Any) -> object:
     number = next(world._numbers)
     key = f"x_{number}"
     simple = world.chance.choice(("", number, None, number + 0.5, True))
-    holds = world.chance.choice((simple, [number, {f"y_{number}": "c"}], {"deep": world.words()}))
+    holds = world.chance.choice(
+        (simple, [number, {f"y_{number}": "c"}], {"deep": world.words(told=False)})
+    )
     place = world.chance.choice(list(objects_in(file, value)))
     items = list(place.items())
     items.insert(world.chance.randrange(len(items) + 1), (key, holds))
@@ -1051,10 +1064,28 @@ def again(world: World, session: Session) -> str:
     return "another process"
 
 
+def undone(world: World, session: Session) -> str:
+    """A verb that is taken back at once: what it said is gone, and all else as it was."""
+    before = deepcopy((world.things, world.goal, world.status))
+    told = world.chance.choice(UNDONE)(world, session)
+    session.undo()
+    world.things, world.goal, world.status = before
+    return f"undone: {told}"
+
+
+def file(world: World, session: Session) -> str:
+    """A file that is gone, in a folder of some name."""
+    path = f"{world.chance.choice(('a b', 'ü', 'x'))}/m{next(world._numbers)}z.py"
+    session.file(f"{world.project.folder}/{path}", action="deleted")
+    world.add("file", path, None, f"file {path} #1", path)
+    return f"file {path}"
+
+
+UNDONE = (note, decide, error, task_add, task_start, task_done, agent_start, rename, pause, file)
 VERBS: list[Callable[[World, Session], str | None]] = [
     *(note, note, decide, decide, error, task_add, task_add, task_add, task_start, task_done),
     *(task_done, task_block, agent_start, agent_progress, agent_done, agent_fail, tokens, command),
-    *(rename, pause, resume, resume, complete, reopen, reopen, again, again),
+    *(rename, pause, resume, resume, complete, reopen, reopen, again, again, undone, undone, file),
 ]
 
 
@@ -1062,6 +1093,8 @@ VERBS: list[Callable[[World, Session], str | None]] = [
 
 
 def read_craft(world: World, value: Any) -> None:
+    listed = [e["path"] for e in value["files_modified"]]
+    world.hold_texts("craft", "files_modified", world.of("file"), listed)
     _hold_common(world, value, "craft", [e["context"] for e in value["decisions_made"]])
 
 

@@ -180,6 +180,18 @@ def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, layout: str
     assert statuses(project) == ["done"] and work(project.read()) == [title]
 
 
+@WORDS
+def test_an_error_in_odd_words_is_one_also_when_another_is_taken_back(
+    make: Make, words: str
+) -> None:
+    project = make("orchestrator")
+    project.edit(lambda value: value["errors"].append({"message": words}))
+    project.session.note("taken up")
+    project.session.error("Ours")
+    project.again().undo()
+    assert [error["message"] for error in project.read()["errors"]] == [words]
+
+
 # -- logs ------------------------------------------------------------------------------------------
 
 

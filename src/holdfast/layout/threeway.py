@@ -317,7 +317,7 @@ def written(
     # Most texts that change are stamps and statuses: a quick look at both sides first.
     if not odd and not any(map(_is_cut, came)):
         return made
-    words = _substitutes(gone | _strings_of_grown(old, made), came, kept)
+    words = _substitutes(gone | _strings_of_lists(old, made), came, kept)
     if not words:
         return made
     if was is not None:
@@ -461,8 +461,8 @@ def _is_cut(text: str) -> bool:
     return text.endswith(_CUT) or "[redacted:" in text
 
 
-def _strings_of_grown(old: Any, new: Any) -> dict[str, None]:
-    """The texts of lists that grew: none has to be gone, but one may be what came once more."""
+def _strings_of_lists(old: Any, new: Any) -> dict[str, None]:
+    """The texts of lists that changed: none has to be gone, but one may be what came once more."""
     found: dict[str, None] = {}
     todo = [(old, new)]
     while todo:
@@ -470,8 +470,7 @@ def _strings_of_grown(old: Any, new: Any) -> dict[str, None]:
         if isinstance(one, dict) and isinstance(other, dict):
             todo += [(one.get(k), each) for k, each in other.items() if one.get(k) is not each]
         elif isinstance(one, list) and isinstance(other, list):
-            todo += [(a, b) for a, b in zip(one, other, strict=False) if a is not b]
-            found |= texts_in(one) if len(one) < len(other) else {}
+            found |= texts_in(one)
     return found
 
 

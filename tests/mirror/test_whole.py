@@ -30,6 +30,12 @@ OF_FILES = [
     *((AI_SESSION, PLAN, ("phases", 0, "tasks", 1, key)) for key in ("task_id", "status")),
     *((AI_SESSION, INDEX, ("active_features", 0, key)) for key in ("started_at", "status")),
 ]
+# A version that is null is one that nobody knows, and phases that are null are none.
+MAY_BE_NULL = (("version",), ("phases",))
+CASES = [
+    *((*each, False) for each in OF_FILES),
+    *((*each, True) for each in OF_FILES if each[2] not in MAY_BE_NULL),
+]
 TIMES = ("updated", "updated_at", "last_updated", "last_active")
 
 
@@ -46,11 +52,14 @@ def path_of(project: Project, file: str) -> Path:
     return {"": project.place, INDEX: project.index}.get(file, project.ai(file))
 
 
-def without(way: tuple[str | int, ...]) -> Callable[[Any], None]:
+def without(way: tuple[str | int, ...], *, null: bool = False) -> Callable[[Any], None]:
     def change(value: Any) -> None:
         for key in way[:-1]:
             value = value[key]
-        del value[way[-1]]
+        if null:
+            value[way[-1]] = None
+        else:
+            del value[way[-1]]
 
     return change
 
@@ -62,14 +71,14 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.req("S0-77", "S2-8", "S2-10", "S2-14", "S2-18", "S4-8")
-@pytest.mark.parametrize("layout, file, way", OF_FILES)
+@pytest.mark.parametrize("layout, file, way, null", CASES)
 def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
-    make: Make, layout: str, file: str, way: tuple[str | int, ...]
+    make: Make, layout: str, file: str, way: tuple[str | int, ...], null: bool
 ) -> None:
     project = worked_on(make, layout)
     path = path_of(project, file)
     before = project.read(path)
-    project.edit(without(way), path)
+    project.edit(without(way, null=null), path)
     project.session.note("one")
     project.again().note("two")
     assert timeless(project.read(path)) == timeless(before)

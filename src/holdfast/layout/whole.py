@@ -1,8 +1,9 @@
 """What may not be taken out of files: keys that a document requires.
 
-Somebody's edit that lacks one is read as if it said what stood there; the file that is written
-next has it again, in the place that it had. What else an owner takes out stays out. An element of
-a list is known by what it says, so one that is new gets nothing.
+Somebody's edit that lacks one, or has null where that is not allowed, is read as if it said what
+stood there; the file that is written next has it again, in the place that it had. What else an
+owner takes out stays out. An element of a list is known by what it says, so one that is new gets
+nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def whole(
 
 def _is_lack(finding: Finding) -> bool:
     missing = finding.code == "missing-key" and finding.severity != INFO
-    return missing or finding.code == "version-missing"
+    return missing or finding.code in ("version-missing", "wrong-type")
 
 
 def _places(lacks: list[Finding]) -> Places:
@@ -62,9 +63,9 @@ def _filled(now: Any, before: Any, places: Places, at: str, told: list[str]) -> 
     made = dict(now)
     for key, inner in places.items():
         place = f"{at}.{key}" if at else str(key)
-        if key in now:
+        if now.get(key) is not None:
             made[key] = _filled(now[key], before.get(key), inner, place, told)
-        elif key in before:
+        elif key in before and (key not in now or before[key] is not None):
             put_back(made, before, key)
             told.append(f"{place} was taken out")
     return made

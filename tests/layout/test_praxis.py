@@ -324,8 +324,11 @@ def test_an_error_with_no_success_after_it_is_a_failed_session(value: Any, messa
     assert get(doc).errors == [ErrorFact(message, at=ms(35))]
     assert get(doc).because == message
     assert get(_changed(doc, {"lifecycle__resumed_at": at(36)})).status == "active"
-    later = {"lifecycle__resumed_at": None, "phase_timing__1__completed_at": at(50)}
+    lifted = {"lifecycle__resumed_at": None, "lifecycle__paused_at": at(36)}
+    assert get(_changed(doc, lifted)).status == "active"
+    later = {"lifecycle__paused_at": at(34), "phase_timing__1__completed_at": at(50)}
     assert get(_changed(doc, later)).status == "active"
+    assert get(_changed(doc, {"phase_timing__1__completed_at": at(30)})).status == "failed"
 
 
 def test_a_pause_by_a_system_error_is_a_failed_session() -> None:

@@ -411,6 +411,33 @@ def test_a_session_that_fails_after_an_error_is_flagged_as_paused(make: Make) ->
     assert now["paused"] is True and now["paused_reason"] == "system_error" and now["paused_at"]
 
 
+LIFTED = flags(paused=False)
+TIDY = flags(paused=False, paused_at=None, paused_reason=None)
+
+
+@pytest.mark.req("S1-42", "S1-98")
+@pytest.mark.parametrize("lift", [LIFTED, TIDY], ids=["flag alone", "all of it"])
+def test_who_lifts_a_pause_after_an_error_goes_on(make: Make, lift: Callable[[Any], None]) -> None:
+    project = make()
+    project.session.error("no network")
+    project.session.pause()
+    project.session.layouts_add("praxis")
+    project.edit(lift)
+    project.session.note("seen")
+    assert project.session.status()["status"] == "active"
+    assert project.kinds() == ["foreign.edited", "session.resumed"]
+    assert project.read()["lifecycle"]["paused"] is False
+
+
+@pytest.mark.req("S1-42", "S1-98")
+def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
+    project = in_phases(make)
+    project.session.fail(because="no network")
+    project.edit(LIFTED)
+    project.session.note("seen")
+    assert project.session.status()["status"] == "active"
+
+
 def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     project = in_phases(make)
     project.session.error("no network")

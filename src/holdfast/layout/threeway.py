@@ -83,6 +83,7 @@ def changes(
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
+    _lift(before, after)
     merged, conflicts = trees.merge(before, after, today)
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)
@@ -268,6 +269,15 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
     merged["position"] = today.get("position", "")
     still = place or steps.get(was) == "running"
     return f"position: {place or 'none'}" if still else ""
+
+
+def _lift(before: Plain, after: Plain) -> None:
+    """Who ends a pause has not failed of what was known before: files without a word for it let
+    read that from an error alone."""
+    known = [error.get("message") for error in before.get("errors", [])]
+    lifted = before.get("status") == "paused" and after.get("status") == "failed"
+    if lifted and after.get("because") in known:
+        del after["status"], after["because"]
 
 
 def _go_on(merged: Plain, after: Plain, today: Plain) -> None:

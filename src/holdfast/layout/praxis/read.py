@@ -180,15 +180,16 @@ class View:
         )
 
     def _ended_by_error(self) -> bool:
-        """Whether nothing succeeded after the last error."""
+        """Whether nothing succeeded after the last error, and nobody went on."""
         error = self.error()
         if error is None or error.at is None:
             return False
-        resumed = self.stamp(self.lifecycle, "resumed_at")
+        # A pause that is over was lifted, whether or not that was noted.
+        since = [self.stamp(self.lifecycle, key) for key in ("resumed_at", "paused_at")]
         ends = [self.stamp(self.timing.get(p, {}), "completed_at") for p in self.done]
         ends += [self.stamp(self.artifacts.get(p, {}), "timestamp") for p in self.done]
-        later = any(end is not None and end > error.at for end in ends)
-        return not later and (resumed is None or resumed < error.at)
+        succeeded = any(end is not None and end > error.at for end in ends)
+        return not succeeded and all(at is None or at < error.at for at in since)
 
     def progress(self) -> float | None:
         if self.complete:

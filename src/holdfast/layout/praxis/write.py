@@ -411,14 +411,14 @@ class Edit:
             if step.status not in _OPEN and step.started_at is None:
                 return  # an entry without a start stops other readers
             entry = self.part(self.view.timing_key)[str(phase)] = self._new_timing(phase)
-        self._clock(entry, step, had)
+        self._clock(phase, entry, step, had)
 
     def _new_timing(self, phase: int) -> dict[str, Any]:
         return {}
 
-    def _clock(self, entry: dict[str, Any], step: StepFact, had: StepFact) -> None:
+    def _clock(self, phase: int, entry: dict[str, Any], step: StepFact, had: StepFact) -> None:
         if step.started_at is not None and step.started_at != had.started_at:
-            self._restart(entry, step)
+            self._restart(phase, entry, step)
         elif not entry.get("started_at"):
             known = _known(self.want.updated_at, self.was.updated_at, self.where.now)
             self.stamp(entry, "started_at", known)
@@ -435,12 +435,20 @@ class Edit:
                 self.stamp(entry, "completed_at", max(step.ended_at, began or step.ended_at))
             self._duration(entry)
 
-    def _restart(self, entry: dict[str, Any], step: StepFact) -> None:
+    def _restart(self, phase: int, entry: dict[str, Any], step: StepFact) -> None:
         """A phase begins at another time, and what was paused before that is none of its time."""
         before = entry.get("started_at")
-        self.stamp(entry, "started_at", step.started_at or 0)
+        self.stamp(entry, "started_at", self._beginning(phase, step.started_at or 0))
         if step.paused_ms is None and entry["started_at"] != before:
             entry.pop("paused_duration_seconds", None)
+
+    def _beginning(self, phase: int, began: int) -> int:
+        """What began after the phase before it does so in the file too, where that may end later."""
+        former, entry = self.steps.get(phase - 1), self.entry(self.view.timing_key, phase - 1)
+        ended = former.ended_at if former else None
+        if ended is None or ended > began or not isinstance(entry, dict):
+            return began
+        return max(began, stamps.read(entry.get("completed_at"), self.where.naive) or began)
 
     def _unset(self, entry: dict[str, Any], key: str) -> None:
         entry.pop(key, None)

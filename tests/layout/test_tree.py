@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.layout.tree import align, delta, identical, identity, merge, patch, same
+from holdfast.layout.tree import align, delta, digest, identical, identity, merge, patch, same
 from tests.layout.scribe import keys, maps, scalars, values
 
 often = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -288,3 +288,8 @@ def test_a_value_of_the_greatest_depth_is_no_trouble() -> None:
         target = {"k": target} if level % 2 else [target]
     assert patch(delta(base, target), base) == target
     assert merge(base, target, base) == (target, [])
+
+
+def test_a_digest_is_no_number_in_any_dialect() -> None:
+    """Some programs write a text as `1234e567` without quotes, others read a number there."""
+    assert all(digest(n, 8).isalpha() for n in range(500))

@@ -47,6 +47,7 @@ WEAK = ("title", "task", "what", "decision", "path", "name")
 """Keys that tell elements of a list apart; a weak one may be changed without being another."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _SHORT = 48
 _SMALL_GAP = 4096
 _RIVALS = 16
@@ -103,7 +104,9 @@ def shared(old: Any, new: Any) -> Any:
 
 
 def digest(value: Any, length: int = 12) -> str:
-    return digest_of(text_of(value).encode())[:length]
+    """What a value is known by, in letters alone: by `1234e567` one program means a number, and
+    another writes that for a text."""
+    return digest_of(text_of(value).encode())[:length].translate(_LETTERS)
 
 
 def identity(*lists: Sequence[Any]) -> str:

@@ -609,3 +609,20 @@ def test_what_has_no_spelling_is_refused_wherever_it_is_new(odd: object) -> None
             document.rewrite(value)
     with pytest.raises(InvalidInput):
         document.rewrite({**said, "\ud800": 1})
+
+
+def test_an_element_that_goes_leaves_its_neighbours_as_they_were_written() -> None:
+    text = """\
+list:
+-   id: a
+    sizes:
+    - 1   # the least
+-   {id: b, sizes: [2]}
+# and this
+-   id: c
+    sizes: []
+"""
+    document = Document.parse(text.encode(), "yaml")
+    value = {"list": [document.value["list"][0], document.value["list"][2]]}
+    written = dress("yaml", value, document.manner()).decode()
+    assert written == text.replace("-   {id: b, sizes: [2]}\n", "")

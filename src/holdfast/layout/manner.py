@@ -213,6 +213,9 @@ def _compare_gaps(
         entry["b"] = theirs.removesuffix(ours)
     elif before is None or not lined or eol in last or not _is_around(theirs, first, last):
         entry["g"] = theirs
+        trail, found, _ = theirs.removeprefix(first).partition(eol)
+        if before is not None and found and trail.strip() and not _bones(trail):
+            before["t"] = trail  # it is of the line before, also when this one goes
     else:
         trail, found, lines = theirs[len(first) : len(theirs) - len(last)].partition(eol)
         if not found or (lines and not lines.endswith(eol)):
@@ -401,7 +404,7 @@ def _word(text: str, token: Token, entry: dict[str, Any], style: Style) -> str:
 
 def _fitting(gap: str, before: dict[str, Any], entry: dict[str, Any], eol: str, at: int) -> str:
     """The gap before a token, with what the manner says of it if it still stands in such a gap."""
-    if "g" in entry and (fit := _refitted(str(entry["g"]), gap)):
+    if "g" in entry and (fit := _refitted(str(entry["g"]), gap, before.get("t", ""), eol)):
         return fit
     if at == 0 and "b" in entry:
         return str(entry["b"]) + gap
@@ -410,12 +413,16 @@ def _fitting(gap: str, before: dict[str, Any], entry: dict[str, Any], eol: str, 
     return f"{first}{trail}{eol}{lines}{last}" if lined else gap
 
 
-def _refitted(known: str, gap: str) -> str:
-    """A gap as it was known; where more closes in it now, at least as it went on from there."""
+def _refitted(known: str, gap: str, trail: str, eol: str) -> str:
+    """A gap as it was known; where another value ends in it now, at least as it went on from there,
+    behind what trails on the line of that."""
     if _bones(known) == _bones(gap):
         return known
     (begun, comma, _), (_, before, rest) = gap.rpartition(","), known.rpartition(",")
-    return begun + comma + rest if comma and before and not _bones(rest) else ""
+    if comma and before and not _bones(rest):
+        return begun + comma + rest
+    (begun, lined, ours), (_, _, rest) = gap.partition(eol), known.partition(eol)
+    return begun + trail + lined + rest if lined and _bones(rest) == _bones(ours) else ""
 
 
 def _bones(gap: str) -> str:

@@ -121,7 +121,7 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
     damaged, missing, why = [], [], ""
     once = home.store.bound.renderings(binding)
     for name, path in _paths(binding):
-        fault = _fault(path, binding.layout)
+        fault = _fault(home, binding, name, path)
         if fault is None:
             missing += [path] if once.get(name) else []
         elif fault and not home.mirror.is_as_left(binding, name):
@@ -149,20 +149,20 @@ def _paths(binding: Binding) -> list[tuple[str, str]]:
     return [(n, binding.place if n == main else os.path.join(binding.root, n)) for n in names]
 
 
-def _fault(path: str, layout_id: str) -> str | None:
-    """Why a file of a layout cannot be used; empty when it can be, None when it is not there."""
+def _fault(home: Holdfast, binding: Binding, name: str, path: str) -> str | None:
+    """Why a file of a binding cannot be used; empty when it can be, None when it is not there."""
     if not os.path.lexists(path):
         return None
     kind = path.rsplit(".", 1)[-1]
     try:
         data = files.read_bounded(path, MAX_BYTES, follow=False)
-        value = Document.parse(data, kind).value
+        document = Document.parse(data, kind)
     except Unreadable as error:
         return str(error)
     except HoldfastError as error:
         return "it is not a regular file" if files.is_odd(path) else str(error)
-    is_other = kind != "jsonl" and not isinstance(value, dict)
-    return "it does not hold a session" if is_other else layout(layout_id).torn(data, value)
+    is_other = kind != "jsonl" and not isinstance(document.value, dict)
+    return "it does not hold a session" if is_other else home.mirror.torn(binding, name, document)
 
 
 def restore(home: Holdfast, case: Case) -> Case:

@@ -34,6 +34,50 @@ def test_half_a_number_at_the_end_of_a_torn_essay_is_not_taken_up(make: Make) ->
     assert project.read()["stages"]["stage_2"]["target_word_count"] == 1500
 
 
+CUTS = {
+    "at the end of a line": ("state.yaml", b'  model_in_use: "sonnet"\n'),
+    "before all values": ("state.yaml", b"current_state:\n"),
+    "within a value": ("state.yaml", b"  active_task: t1"),
+    "within a task": ("implementation-plan.yaml", b'description: "Second"\n'),
+    "within an entry": ("../active-features.yaml", b"    started_at:"),
+}
+
+
+@pytest.mark.req("S0-79")
+@pytest.mark.parametrize("name, end", CUTS.values(), ids=CUTS)
+def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: bytes) -> None:
+    project = make(AI_SESSION)
+    for title in ("First", "Second"):
+        project.session.task_add(title, id=f"t1{title}")
+    project.session.task_start("t1First")
+    path = project.ai(name).resolve()
+    path.write_bytes(path.read_bytes().replace(b'"t1First"', b"t1First") + b"mine: kept\n")
+    project.session.note("seen")
+    before, count = path.read_bytes(), len(project.edits())
+    data, _, _ = before.partition(end)
+    path.write_bytes(data + end)
+    project.session.note("goes on")
+    assert path.read_bytes() == data + end and len(project.edits()) == count
+    told = f"cannot be used: it breaks off after {len(data + end)} of {len(before)} bytes"
+    assert told in project.suspended
+    (case,) = recover.cases(project.home)
+    recover.fix(project.home, case)
+    assert path.read_bytes().endswith(b"mine: kept\n") and project.suspended == ""
+    assert project.read(project.ai("state.yaml"))["current_state"]["active_task"] == "t1First"
+
+
+@pytest.mark.parametrize("lost", [b"\n", b"the last task"])
+def test_a_file_that_is_shorter_and_whole_is_an_edit(make: Make, lost: bytes) -> None:
+    project = make(AI_SESSION)
+    for title in ("First", "Second"):
+        project.session.task_add(title)
+    path = project.ai("implementation-plan.yaml")
+    before = path.read_bytes()
+    path.write_bytes(before[: -1 if lost == b"\n" else before.rindex(b"      - task_id")])
+    project.session.note("goes on")
+    assert project.suspended == "" and project.titles() == ["First", "Second"]
+
+
 # -- git in the middle of something ------------------------------------------------------------
 
 

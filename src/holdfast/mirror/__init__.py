@@ -193,6 +193,10 @@ class Mirror:
         """Whether one of a binding's files is as we left it."""
         return self._looker.is_as_left(binding, name)
 
+    def torn(self, binding: Binding, name: str, document: Document) -> str:
+        """Why one of a binding's files was not written to its end, or nothing."""
+        return self._looker.torn(binding, name, document.data, document.value)
+
     def owned(self, session: str) -> list[Owned]:
         """The files that a session has, to be asked before it is forgotten."""
         return erase.owned(self._desk, session)

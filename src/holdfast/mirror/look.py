@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from holdfast import exchange, files
 from holdfast.errors import Busy, HoldfastError
+from holdfast.layout import Layout, Tree, Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts, things
@@ -315,7 +316,7 @@ class Looker:
         tree = {look.name: look.value for look in looks if look.read is not None}
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         for look in others:
-            if why := lens.torn(look.data or b"", look.value):
+            if why := self.torn(binding, look.name, look.data or b"", look.value):
                 raise _unusable(look, why)
         # What a folder says of several sessions does not make a file of ours another's.
         main = next(iter(paths_of(binding)))
@@ -330,6 +331,24 @@ class Looker:
         tree, _ = lens.whole(tree, {name: read.value for name, read in known if read}, where)
         if not (reading := lens.reading(tree, where)).writable:
             raise Suspended(f"version {reading.version or reading.generation} is not written by us")
+
+    def torn(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
+        """Why a file that can be parsed was not written to its end, or nothing.
+
+        It is the beginning of one that we wrote, and ends within something: whoever takes the last
+        of several tasks out leaves a file that is whole.
+        """
+        lens = lens_of(binding.layout)
+        if why := lens.torn(data, value):
+            return why
+        longer = [] if is_log(name) else self._bound.said(binding, name)
+        longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
+        values = [parsed(name, kept).value for kept in longer]
+        if not longer or value in values:
+            return ""
+        if data.endswith(b"\n") and not _is_worse(lens, {name: value}, {name: values[0]}):
+            return ""
+        return f"it breaks off after {len(data)} of {len(longer[0])} bytes"
 
     def unchanged(self, binding: Binding) -> bool:
         """Whether nobody has touched the files since we wrote them."""
@@ -414,6 +433,12 @@ def _unusable(look: Look, why: str) -> Suspended:
 def _demand_few(facts: Facts) -> None:
     if things(facts) > THINGS:
         raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
+
+
+def _is_worse(lens: Layout, tree: Tree, before: Tree) -> bool:
+    """Whether files lack what they had before, by their document."""
+    new, old = ({(f.code, f.where) for f in lens.check(t, Where())} for t in (tree, before))
+    return not new <= old
 
 
 def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:

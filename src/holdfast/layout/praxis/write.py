@@ -443,7 +443,7 @@ class Edit:
             entry.pop("paused_duration_seconds", None)
 
     def _beginning(self, phase: int, began: int) -> int:
-        """What began after the phase before it does so in the file too, where that may end later."""
+        """What began after the phase before it does so in the file, where that may end later."""
         former, entry = self.steps.get(phase - 1), self.entry(self.view.timing_key, phase - 1)
         ended = former.ended_at if former else None
         if ended is None or ended > began or not isinstance(entry, dict):

@@ -672,11 +672,12 @@ class Surroundings:
         self._workflows = workflows
 
     def of(self, one: Find) -> Where:
-        """What of it counts for a session; the names are those in its own folder."""
+        """What of it counts for a session; the names are those in its own folder, and those of its
+        files, which may be beside it."""
         where = replace(self._where(one.root), total=phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
-        return replace(where, names=self._names(os.path.dirname(one.path)))
+        return replace(where, names=self._names(os.path.dirname(one.path)) | one.paths.keys())
 
 
 def phases(one: Find, folder: str = "") -> int | None:

@@ -1178,6 +1178,7 @@ def test_files_that_the_folder_lacks_are_told() -> None:
     assert [(f.code, f.file) for f in found] == [
         ("missing-file", "implementation-plan.yaml"),
         ("missing-file", "history.jsonl"),
+        ("missing-file", "active-features.yaml"),
     ]
     assert codes(lone) == []
 

@@ -258,7 +258,9 @@ def _missing_files(tree: Tree, where: Where) -> Iterator[Finding]:
     # A log alone does not say whose it is, and so nothing of what should be beside it.
     is_known = read.key_of(tree, STATE) or read.key_of(tree, PLAN)
     held = {path.rpartition("/")[2] for path in where.names}
-    for file in OWN if where.names and is_known else ():
+    # A file that lies alone somewhere is of no folder that has an index.
+    wanted = (*OWN, INDEX) if read.folder(tree) else OWN
+    for file in wanted if where.names and is_known else ():
         if file not in held and not read.key_of(tree, file):
             message = f"{file} is missing; it can be made anew from the other files"
             yield Finding("missing-file", WARNING, message, file, "", "S0-77")

@@ -49,6 +49,66 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
 
 
+BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]
+
+
+@pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-86")
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
+    hf: Holdfast, project: Path, steps: int
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    for name in BEGUN[steps:]:
+        (index if name == index.name else folder / name).unlink()
+    assert all(one.bound for one in hf.adopt()) and all(one.bound for one in hf.adopt())
+    (row,) = hf.list()
+    hf.session(row["session"]).note("goes on")
+    (report,) = hf.check(str(project))
+    assert report.findings == [] and len(list(folder.iterdir())) == 5
+
+
+def test_an_entry_of_an_index_whose_session_is_gone_is_not_bound(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    shutil.rmtree((project / STATE).parent)
+    before = snapshot(project)
+    for one in hf.adopt():
+        assert not one.bound
+        hf.session(one.session).note("goes on")
+    assert snapshot(project) == before
+
+
+@pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-79")
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_what_is_created_after_a_session_was_adopted_is_taken_up(
+    hf: Holdfast, project: Path, steps: int
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    index.write_text(index.read_text().replace('active"', 'paused"'))
+    state = (project / STATE).read_text()
+    (project / STATE).write_text(state.replace("opus", "gemini").replace("null", '"T2"'))
+    later = {}
+    for name in BEGUN[steps:]:
+        path = index if name == index.name else folder / name
+        later[path] = path.read_bytes()
+        path.write_bytes(b"") if name == "history.jsonl" else path.unlink()
+    (one,) = hf.adopt()
+    for path, data in later.items():
+        path.write_bytes(data)
+    session = hf.session(one.session)
+    assert session.status()["status"] == "paused"
+    session.note("goes on")
+    told, entry = (yaml.safe_load(path.read_text()) for path in (project / STATE, index))
+    current = told["current_state"]
+    assert (current["active_task"], current["model_in_use"]) == ("T2", "gemini")
+    assert entry["active_features"][0]["status"] == "paused"
+    kinds = [line.event.kind for line in session.log()]
+    assert kinds.count("command.ran") == 1 and not session.state().rows.select("dispute")
+
+
 def test_an_essay_is_about_its_thesis(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")

@@ -26,6 +26,7 @@ from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
 from holdfast.layout import tree as trees
+from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import Plain, as_recorded, in_words_of
 from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
@@ -533,8 +534,10 @@ def _project_of(home: Holdfast, one: Find) -> str:
 
 
 def _is_in_place(one: Find) -> bool:
-    """Whether files can be read and lie where their layout wants them."""
+    """Whether files can be read and lie where their layout wants them; the main one may be missing,
+    if whoever began the session did not come to it."""
     lens = one.lens
-    expected = lens.files(one.native)[0] if one.native and not lens.valid_id(one.native) else ""
-    in_place = bool(expected) and one.path == os.path.join(one.root, expected)
+    names = lens.files(one.native) if one.native and not lens.valid_id(one.native) else []
+    own = [os.path.join(one.root, name) for name in names if name not in custom(lens.id).shared]
+    in_place = one.path in own and (one.path == own[0] or not os.path.lexists(own[0]))
     return in_place and not os.path.islink(one.path) and not one.damage and is_text(one.path)

@@ -25,7 +25,7 @@ from holdfast.layout.ancestor import nearest, nearest_in_part, was_read
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of
+from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of, written
 from holdfast.layout.translate import Move, by_known_names
 from holdfast.mirror.desk import (
     MAX_BYTES,
@@ -177,6 +177,12 @@ class Absorber:
             if look.name in edited:
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
+        if new := {look.name for look in looks if look.name in edited and not look.known} - set(
+            base
+        ):
+            # What came after the others is compared with what we would have written there.
+            ours = written(lens, base, now, where, self._kept)
+            base |= {name: ours[name] for name in new & ours.keys()}
         clean = self._desk.without_secrets
         theirs, told = lens.whole(theirs, base, where)
         found = changes(lens, clean(base), clean(theirs), now, where, self._kept)

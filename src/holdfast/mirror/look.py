@@ -130,8 +130,7 @@ class Looker:
         """The files as they are; those that say what was `seen` in them are known to be good."""
         newest = self._newest(binding)
         found = [
-            self._look(binding, name, path, newest.get(name))
-            for name, path in paths_of(binding).items()
+            self._look(binding, name, path, newest) for name, path in paths_of(binding).items()
         ]
         # What became of other files says nothing of how far a log got.
         if binding.mirrored and all(look.verdict == "ours" for look in found if is_log(look.name)):
@@ -143,7 +142,9 @@ class Looker:
             self.require_ours(binding, found)
         return found
 
-    def _look(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
+    def _look(
+        self, binding: Binding, name: str, path: str, newest: Mapping[str, Rendering]
+    ) -> Look:
         look = self._weighed(binding, name, path, newest)
         if look.verdict != "edited" or is_log(name):
             return look
@@ -155,8 +156,10 @@ class Looker:
         if not exchange.is_finished(path, self._desk.clock):
             raise Suspended(f"{os.path.basename(name)} is being written by someone")
 
-    def _weighed(self, binding: Binding, name: str, path: str, newest: Rendering | None) -> Look:
-        data = self._data(binding, path)
+    def _weighed(
+        self, binding: Binding, name: str, path: str, of_all: Mapping[str, Rendering]
+    ) -> Look:
+        data, newest = self._data(binding, path), of_all.get(name)
         if data is None:
             # Since this process wrote it somebody's edit may have been taken for our newest.
             newest = self._bound.newest(binding).get(name)
@@ -164,7 +167,8 @@ class Looker:
         log = Log(data) if is_log(name) else None
         digest = log.digest if log else self._digest(binding, name, data)
         if newest is None:
-            return Look(name, path, data, digest, "found")
+            # It came after the others, which are known: whoever began the session went on.
+            return Look(name, path, data, digest, "edited" if of_all else "found")
         if digest == newest.digest:
             self.remember(binding, name, log or data, digest)
             return Look(name, path, data, digest, "ours", [newest])

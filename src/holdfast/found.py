@@ -545,7 +545,10 @@ def _ai_session(root: str, name: str) -> Find:
             continue
         try:
             bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
-            documents[key] = Document.parse(bundle[key], _ENDINGS[os.path.splitext(key)[1]])
+            document = Document.parse(bundle[key], _ENDINGS[os.path.splitext(key)[1]])
+            if why := layout("ai-session").torn(bundle[key], document.value):
+                raise Unreadable("torn", why)
+            documents[key] = document
         except HoldfastError as error:
             code, what, line = _what_is_wrong(path, error)
             fault = Finding(code, ERROR, what, key, "", "S0-78", line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -17,7 +18,9 @@ from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
 from holdfast.layout.ai_session.read import MODELS, ROOT, slug
 from holdfast.layout.ai_session.write import native
+from holdfast.layout.document import Document, fresh
 from holdfast.layout.facts import SESSION, UNIT, AgentFact, CommandFact, Facts, StepFact
+from holdfast.layout.guarded import Unreadable
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 from tests.conformance import marked
 
@@ -1353,6 +1356,20 @@ def test_a_torn_state_is_believed_only_as_far_as_it_is_whole(cut: int) -> None:
     assert found.facts.position in ("T1", "T2")
     assert found.facts.model in ("opus", "gemini")
     assert found.facts.began_at in (BEGAN, BEGAN + 600_000)
+
+
+@pytest.mark.req("S0-79")
+def test_a_state_that_breaks_off_within_a_line_is_not_read_as_if_it_ended_there() -> None:
+    text = fresh("yaml", tree()[STATE]).decode().replace('"', "").encode()
+    last, seen = text.index(b"  last_updated:"), 0
+    for cut in range(text.index(b"current_state:"), last):
+        with suppress(Unreadable):
+            value = Document.parse(text[:cut], "yaml").value
+            assert bool(LAYOUT.torn(text[:cut], value)) == (text[cut - 1 : cut] != b"\n"), cut
+            seen += 1
+    assert seen > 50 and LAYOUT.torn(text[:-1], Document.parse(text, "yaml").value) == ""
+    saved = LAYOUT.salvage({STATE: text[: text.index(b"model_in_use: opus") + 16]}, WHERE)
+    assert saved is not None and saved.facts.model == ""
 
 
 @pytest.mark.req("S0-47", "S0-69", "S0-79")

@@ -90,6 +90,9 @@ class AiSession(Layout):
         made, more = whole(self, tree, before, where, lambda lack: _concerns(lack, mine))
         return made, told + more
 
+    def torn(self, data: bytes, value: Any) -> str:
+        return read.torn(data, mapping(value))
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         told = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
         status = read.status_of(tree, read.identity(tree)) or "active" if told else ""

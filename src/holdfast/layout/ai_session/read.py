@@ -187,6 +187,22 @@ def writable(tree: Tree) -> bool:
     return version_of(tree) in (VERSION, "1")
 
 
+_KEYS = ("feature_id", "current_state")
+_CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated")
+
+
+def torn(data: bytes, state: Node) -> str:
+    """Why a state is only the beginning of one: it breaks off within a line, and lacks what the
+    contract has last. Its last value is not to be believed: `t1` may have been `t12`."""
+    if data.endswith(b"\n") or not state.keys() & set(_KEYS):
+        return ""
+    current = mapping(state.get("current_state"))
+    there = [key in state for key in _KEYS] + [key in current for key in _CURRENT_KEYS]
+    lacks_end = not all(there) and there == sorted(there, reverse=True)
+    lacking = (*_KEYS, *_CURRENT_KEYS)[there.index(False)] if lacks_end else ""
+    return f"it breaks off before `{lacking}`" if lacking else ""
+
+
 # --- the plan ----------------------------------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ def _sound(file: str, data: bytes) -> Any:
         value = None if file == LOG else Document.parse(data, "yaml").value
     except Unreadable:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not read.torn(data, value) else None
 
 
 def _scanned(file: str, of: Callable[[str, Report], Any], data: bytes, report: Report) -> Any:

@@ -95,7 +95,7 @@ ALLOWED = {
     "hooks.spool": "errors files sha",
     "found": "errors files layout.*",
     "convert": "errors files found layout.*",
-    "contract": "clock files layout.*",
+    "contract": "amend clock files layout.*",
     "live": "errors clock files layout.* process",
     "cleanup": "errors amend choice files found home layout.*",
     "definition": "errors layout.* model.* text",

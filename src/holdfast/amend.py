@@ -8,6 +8,7 @@ added there. What cannot be read comes back. Nothing goes that was not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from holdfast import exchange, files
 from holdfast.clock import Clock
@@ -19,12 +20,16 @@ from holdfast.layout.tree import merge
 Change = Callable[[bytes], bytes]
 """What is to become of a file's bytes; nothing more, once it was done."""
 
+Join = Callable[[bytes, bytes, bytes], bytes]
+"""What two make of a file that each of them changed: from what, the one's bytes, the other's."""
+
 _MAX_BYTES = 16 * 1024 * 1024
 _TRIES = 50
 
 
-def amend(path: str, change: Change) -> None:
-    """Change a file that others write anew."""
+def amend(path: str, change: Change, join: Join | None = None) -> None:
+    """Change a file that others write anew; `join` says how, if it is no document."""
+    join = join or partial(_joined, path.rpartition(".")[2])
     versions, beside, seen = [_read(path)], "", b""
     new = change(versions[0])
     for _ in range(_TRIES):
@@ -33,26 +38,31 @@ def amend(path: str, change: Change) -> None:
         aside = exchange.one(path, new, mode=0o644)
         # Someone's edit is in its place now: what it was read from may go.
         _forget(beside, seen)
-        made, seen = _with_edit(path, aside, new, versions)
+        made, seen = _with_edit(path, aside, new, versions, join)
         versions, new, beside = [new, *versions], change(made), aside
     raise _never_left_alone(path, why=f"what was found there last is in {beside}")
 
 
-def _with_edit(path: str, aside: str, new: bytes, versions: Sequence[bytes]) -> tuple[bytes, bytes]:
+def _with_edit(
+    path: str, aside: str, new: bytes, versions: Sequence[bytes], join: Join
+) -> tuple[bytes, bytes]:
     """What was put under a name, with what the exchange displaced if that was someone's edit; and
     what was displaced. `versions` are those that it may have been made from, the newest first."""
     try:
         found = _read(aside) if aside else versions[0]
         if found == versions[0]:
             return new, found
-        kind, base = path.rpartition(".")[2], nearest(found, versions) or new
-        was, edit, ours = (Document.parse(data, kind) for data in (base, found, new))
-        return edit.rewrite(merge(was.value, edit.value, ours.value)[0]), found
+        return join(nearest(found, versions) or new, found, new), found
     except HoldfastError:
         # Whatever it is, it was there and is nobody's to throw away.
         exchange.put_back(aside, path)
         _forget(aside, new)
         raise
+
+
+def _joined(kind: str, base: bytes, edit: bytes, ours: bytes) -> bytes:
+    was, theirs, made = (Document.parse(data, kind) for data in (base, edit, ours))
+    return theirs.rewrite(merge(was.value, theirs.value, made.value)[0])
 
 
 def _read(path: str) -> bytes:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 
 from holdfast import files
+from holdfast.amend import amend
 from holdfast.clock import Clock
 from holdfast.layout import contract as form
 from holdfast.layout.contract import Acknowledgment, Verdict
@@ -55,11 +56,32 @@ class Contract:
         form.block(agent, 0, self.specification)  # a name that cannot be written makes no folder
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
+
+        now = self._clock.now()
+
+        def acknowledged(data: bytes) -> bytes:
+            return _encoded(form.put(_decoded(data), agent, now, self.specification))
+
         with files.locked(folder, clock=self._clock):
-            new = form.put(self._text(), agent, self._clock.now(), self.specification)
-            files.replace(self.path, new.encode("utf-8", "surrogateescape"), mode=0o644)
+            if self._text() is None:
+                files.create(self.path, acknowledged(b""), mode=0o644)
+            else:
+                # Agents that are none of ours write their blocks without any lock.
+                amend(self.path, acknowledged, _joined)
         return self.path
 
     def _text(self) -> str | None:
         data = files.read_optional(self.path, _MAX_BYTES, follow=False)
-        return None if data is None else data.decode("utf-8", "surrogateescape")
+        return None if data is None else _decoded(data)
+
+
+def _joined(_: bytes, edit: bytes, ours: bytes) -> bytes:
+    return _encoded(form.join(_decoded(edit), _decoded(ours)))
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

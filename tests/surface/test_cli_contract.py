@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement, count
 from pathlib import Path
 
 import pytest
 
 from holdfast.layout.contract import checksum, shipped
+from tests.mirror.support import around_exchanges, swap_in
 from tests.surface.support import Cli
 
 FILE = Path(".ai-session/contract-acknowledgment.md")
@@ -102,6 +104,27 @@ def test_acknowledgment_is_recorded_in_the_current_session(cli: Cli) -> None:
     cli.ok("contract", "ack", "--agent", "claude")
     kinds = [line["kind"] for line in cli.ok("--json", "log").lines]
     assert kinds.count("contract.acknowledged") == 1
+
+
+@pytest.mark.req("S0-94")
+@pytest.mark.parametrize("turns", [*combinations_with_replacement(range(4), 2)], ids=str)
+def test_block_that_an_agent_adds_in_any_step_of_an_acknowledgment_stays(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
+) -> None:
+    cli.ok("contract", "ack", "--agent", "first")
+    block, step, added = FILE.read_bytes(), count(), list[str]()
+
+    def turn() -> None:
+        now = next(step)
+        for _ in range(turns.count(now)):
+            added.append(f"theirs-{len(added)}")
+            swap_in(FILE, FILE.read_bytes() + b"\n" + block.replace(b"first", added[-1].encode()))
+
+    around_exchanges(monkeypatch, turn)
+    cli.ok("contract", "ack", "--agent", "claude")
+    agents = [line[7:] for line in FILE.read_text().splitlines() if line.startswith("Agent: ")]
+    assert sorted(agents) == sorted(["first", "claude", *added])
+    assert [path.name for path in FILE.parent.iterdir()] == [FILE.name]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nAgent: b", "\x1b[31m"])

@@ -149,6 +149,15 @@ def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
     return text[: own[0].start] + new + text[own[0].end :]
 
 
+def join(text: str, other: str) -> str:
+    """A file's text with the blocks of agents that stand in another only, as they are there."""
+    known = {each.agent for each in parse(text)}
+    for each in parse(other):
+        if each.agent not in known:
+            text = _after(text) + other[each.start : each.end]
+    return text
+
+
 def _after(text: str) -> str:
     """The text, ended so that a block can follow it."""
     if not text or text.endswith("\n\n"):

@@ -118,9 +118,10 @@ def test_an_essay_is_about_its_thesis(hf: Holdfast, project: Path) -> None:
 
 
 @pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
+@pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
 @pytest.mark.parametrize("level", ["backup", "artifacts"])
 def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
-    hf: Holdfast, project: Path, level: str
+    hf: Holdfast, project: Path, level: str, harm: str
 ) -> None:
     fill(project, kinds=["essay"])
     path = project / ESSAY
@@ -128,7 +129,11 @@ def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
     whole = yaml.safe_load(path.read_text())
     backup = path.read_text() if level == "backup" else "{"
     path.with_name("session-state.yaml.bak").write_text(backup)
-    path.write_text("{")
+    path.unlink()
+    if harm == "torn":
+        path.write_text("{")
+    elif harm == "folder":
+        path.mkdir()
     (one,) = hf.adopt()
     messages = {"backup": recover.FROM_BACKUP, "artifacts": recover.FROM_ARTIFACTS}
     assert one.outcome == "adopted" and one.problems[0] == messages[level]
@@ -136,6 +141,28 @@ def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
     thesis = hf.session(one.session).state().step("stage-1")
     assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
     assert (one.native == whole["pipeline_id"]) == (level == "backup")
+    assert outcomes(list(hf.adopt())) == [("essay", "known")]
+
+
+def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    path.unlink()
+    (lost,) = hf.adopt()
+    hf.recover(str(path), fix=True)
+    (back,) = hf.adopt()
+    assert (lost.outcome, lost.bound) == ("adopted", False)
+    assert (back.session, back.bound) == (lost.session, True)
+
+
+def test_an_essay_s_file_that_says_nothing_makes_no_session(hf: Holdfast, project: Path) -> None:
+    (project / ESSAY).parent.mkdir()
+    (project / ESSAY).touch()
+    (one,) = hf.adopt()
+    assert (one.outcome, one.session) == ("unreadable", "") and not hf.list(all=True)
 
 
 def test_twice_is_once(hf: Holdfast, project: Path) -> None:

@@ -86,6 +86,25 @@ def test_a_folder_gives_each_session_once(project: Path) -> None:
     assert sorted(one.layout for one in found.find(str(project))) == sorted(KINDS)
 
 
+@pytest.mark.req("S3-94")
+@pytest.mark.parametrize(
+    "folder, name, is_told",
+    [
+        ("mine", "session-state.yaml.bak", True),
+        ("essay-pipeline-20260214-143022", "stage-4-draft.md", True),
+        ("essay-pipeline-20260214-143022", "README.md", False),
+        ("mine", "stage-4-draft.md", False),
+    ],
+)
+def test_an_essay_that_lost_its_session_file_is_told_if_it_surely_is_one(
+    hf: Holdfast, project: Path, folder: str, name: str, is_told: bool
+) -> None:
+    (project / folder).mkdir()
+    (project / folder / name).write_text("x")
+    told = [[f.code for f in report.findings] for report in hf.check(str(project))]
+    assert told == [["missing-file"]] * is_told
+
+
 def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     other = project / ".ai-session" / "other-2026-01-01"

@@ -224,7 +224,7 @@ def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
         return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
         return one.facts(where), []
-    saved = one.salvage(where) if one.bundle else None
+    saved = one.salvage(where)
     if saved is None:
         return (one.facts(where) if one.documents else None), []
     said = [saved.message] if saved.message else []

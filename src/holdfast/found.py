@@ -139,7 +139,7 @@ class Find(Struct):
     def salvage(self, where: Where) -> Salvaged | None:
         """What can be saved of files that cannot be read."""
         bundle = essay_files(self) if self.layout == "essay" else self.bundle
-        return self.lens.salvage(bundle, where)
+        return self.lens.salvage(bundle, where) if bundle else None
 
 
 def essay_files(one: Find) -> Bundle:
@@ -580,12 +580,30 @@ def _odd_kind(path: str) -> str:
 
 def _loose(folder: str, names: list[str]) -> Iterator[Find]:
     """The sessions among the files of one folder, of those layouts that have one file each."""
+    layouts = set()
     for name in names:
         path = os.path.join(folder, name)
         if os.path.splitext(name)[1].lower() in _ENDINGS and not _is_backup_of(name, names):
             found = _look(path)
             if found is not None and found.layout not in ("", "ai-session"):
+                layouts.add(found.layout)
                 yield found
+    if "essay" not in layouts and _is_left_of_essay(folder, names):
+        yield essay_without_state(folder)
+
+
+def _is_left_of_essay(folder: str, names: list[str]) -> bool:
+    """Whether a folder is surely an essay's, by its name or the backup in it."""
+    is_named = essay.folder_moment(os.path.basename(folder)) is not None
+    return essay.BACKUP in names or (is_named and any(map(essay.is_current, names)))
+
+
+def essay_without_state(folder: str) -> Find:
+    """An essay that has lost its session file, but not its backup or all of its stages."""
+    path = os.path.join(folder, essay.STATE)
+    message = f"{essay.STATE} is missing"
+    gone = Finding("missing-file", ERROR, message, essay.STATE, "", _UNREADABLE["essay"])
+    return Find("essay", "", {essay.STATE: path}, {}, {}, [gone])
 
 
 def _is_backup_of(name: str, names: list[str]) -> bool:

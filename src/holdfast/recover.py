@@ -34,12 +34,12 @@ from holdfast.errors import HoldfastError, InvalidInput, Refused
 from holdfast.found import CORRUPT, MAX_BYTES, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
+from holdfast.layout import ERROR, Bundle, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
 from holdfast.layout.document import Document, fresh
-from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
+from holdfast.layout.essay import STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
@@ -467,23 +467,18 @@ def _one(path: str) -> Find:
         # It is of all of them, and by any of them it can be mended.
         finds = [replace(one, faults=[f for f in one.faults if f.file == INDEX]) for one in finds]
         return finds[0]
-    if not finds and os.path.isdir(path):
-        finds = [one] if (one := _essay_without_state(path)) else []
+    if not finds and _has_stages(path):
+        finds = [found.essay_without_state(os.path.abspath(path))]
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
         raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
     return finds[0]
 
 
-def _essay_without_state(folder: str) -> Find | None:
-    """The folder of an essay that has lost its session file, but not its stages."""
-    names = [name for name in files.entries(folder) if os.path.isfile(name)]
-    bundle = {os.path.basename(path): b"" for path in names}
-    if not any(name.startswith("stage-") or name == BACKUP for name in bundle):
-        return None
-    path = os.path.join(os.path.abspath(folder), STATE)
-    gone = Finding("missing-file", "error", f"{STATE} is missing", STATE, "", "S3-94")
-    return Find("essay", "", {STATE: path}, {}, {}, [gone])
+def _has_stages(folder: str) -> bool:
+    """Whether somebody who names a folder for an essay's is right, whatever it is called."""
+    there = (path for path in files.entries(folder) if os.path.isfile(path))
+    return any(os.path.basename(path).startswith("stage-") for path in there)
 
 
 def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -> Case:
@@ -521,7 +516,7 @@ def _backed_up(one: Find, case: Case) -> Case | None:
 
 
 def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
-    saved = one.salvage(where) if one.bundle else None
+    saved = one.salvage(where)
     if saved is None:
         return None
     tree, made = _rebuilt(one, saved.facts, where)

@@ -1796,6 +1796,16 @@ def test_folders_of_others_are_nothing_to_salvage() -> None:
     assert LAYOUT.salvage({"README.md": b"x"}, HERE) is None
 
 
+@pytest.mark.parametrize("said", [b"", b"\0" * 99, b"- a\n", b"{{{"])
+def test_a_session_file_that_says_nothing_is_nothing_to_salvage(said: bytes) -> None:
+    assert LAYOUT.salvage({STATE: said, essay.BACKUP: said}, HERE) is None
+    assert recovered({STATE: said}).level == "manual"
+    assert LAYOUT.salvage({STATE: said, "fact-check-log.md": b"x"}, HERE) is not None
+    assert (
+        LAYOUT.salvage({STATE: said, essay.BACKUP: b"pipeline_id: e-1\nx: [\n"}, HERE) is not None
+    )
+
+
 pieces = st.one_of(st.binary(max_size=60), st.sampled_from(list(EVIDENCE.values())))
 
 
@@ -1804,7 +1814,7 @@ pieces = st.one_of(st.binary(max_size=60), st.sampled_from(list(EVIDENCE.values(
 )
 def test_damage_never_stops_a_salvage(bundle: dict[str, bytes], where: Where) -> None:
     saved = LAYOUT.salvage(bundle, where)
-    assert (saved is None) == (not bundle)
+    assert saved is not None or bundle.keys() <= {STATE, essay.BACKUP}
     if saved is not None:
         made = recovered(bundle, where)
         assert LAYOUT.get({STATE: made.state}, where).status == saved.facts.status

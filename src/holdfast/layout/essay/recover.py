@@ -123,8 +123,9 @@ def recover(bundle: Bundle, native_id: str, where: Where) -> Recovery | None:
 
 
 def salvage(bundle: Bundle, native_id: str, where: Where) -> Salvaged | None:
+    """What the files tell; nothing where they do not even tell that there was an essay."""
     made = recover(bundle, native_id, where)
-    if made is None:
+    if made is None or not (made.data or artifact.current(bundle) or _remains(bundle)):
         return None
     told = facts({STATE: made.state}, replace(where, names=where.names | frozenset(bundle)))
     told.goal = made.goal
@@ -222,6 +223,10 @@ def likeness(value: Any) -> float:
 _KEY = re.compile(r"([a-z_]{1,40}):")
 
 
+def _remains(bundle: Bundle) -> dict[str, Any]:
+    return {**remains(bundle.get(BACKUP, b"")), **remains(bundle.get(STATE, b""))}
+
+
 def remains(data: bytes) -> dict[str, Any]:
     """The topmost keys whose own lines can still be read."""
     text = data[:_MOST].decode("utf-8-sig", "replace").replace("\0", "")
@@ -271,7 +276,7 @@ class _Rebuild:
 
     def identity(self, native_id: str) -> None:
         """From the damaged files, the folder's name and the clock, in this order."""
-        kept = {**remains(self.bundle.get(BACKUP, b"")), **remains(self.bundle.get(STATE, b""))}
+        kept = _remains(self.bundle)
         state, kept = self.state, {key: kept[key] for key in _KEPT if self._usable(key, kept)}
         for key, value in kept.items():
             state[key] = {**state[key], **value} if isinstance(value, dict) else value

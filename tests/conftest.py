@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,7 @@ if (memory := room_in_memory()) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
 _GIVEN_POSTGRES = os.environ.get("HOLDFAST_TEST_POSTGRES") or ""
+NOBODY = 65534
 SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)
 
 settings.register_profile(
@@ -183,3 +186,17 @@ def warm() -> Iterator[Warm]:
 def quick_probe(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Databases are looked at from a process of its own, as ever, but not a new interpreter."""
     monkeypatch.setattr("holdfast.probe._child", warm.run)
+
+
+@pytest.fixture
+def plain_user() -> Iterator[Path]:
+    """A folder owned by a user without privileges, who we are meanwhile."""
+    folder = Path(tempfile.mkdtemp())
+    if root := os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+    yield folder
+    if root:
+        os.seteuid(0)
+    subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=True)
+    subprocess.run(["rm", "-rf", str(folder)], check=True)

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from holdfast import exchange, files
 from holdfast.clock import FakeClock
 from holdfast.errors import Busy, HoldfastError, InvalidInput, ReadOnly, Refused, StoreFailed
-
-NOBODY = 65534
+from tests.conftest import NOBODY
 
 
 def mode(path: Path) -> int:
@@ -32,20 +31,6 @@ def mode(path: Path) -> int:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
-
-
-@pytest.fixture
-def plain_user() -> Iterator[Path]:
-    """A folder owned by a user without privileges, who we are meanwhile."""
-    folder = Path(tempfile.mkdtemp())
-    if root := os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        os.seteuid(NOBODY)
-    yield folder
-    if root:
-        os.seteuid(0)
-    subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=True)
-    subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 
 class Calls:

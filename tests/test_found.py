@@ -151,6 +151,17 @@ def test_definitions_of_workflows_say_how_many_phases_there_are(
     assert hf.check(str(path))[0].findings == before.findings
 
 
+CLOSED = [*MAIN.values(), LOG, ".praxis-os", ".craft/cache", ".claude", ".ai-session", "."]
+
+
+@pytest.mark.parametrize("name", [*CLOSED, os.path.dirname(STATE)])
+def test_what_may_not_be_read_is_told_and_not_called_damaged(plain_user: Path, name: str) -> None:
+    fill(plain_user)
+    (plain_user / name).chmod(0)
+    (fault,) = [fault for one in found.find(str(plain_user)) for fault in one.faults]
+    assert fault.code == "no-access" and "permission denied" in fault.message
+
+
 @pytest.mark.parametrize("kind", ["../../secret", "/etc", "a/b", "", "x\0y"])
 def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str) -> None:
     fill(project, kinds=["praxis"])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import holdfast
 from holdfast import found, recover
-from holdfast.errors import InvalidInput, Refused
+from holdfast.errors import InvalidInput, Refused, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import torn
 from holdfast.recover import Case
@@ -351,6 +353,23 @@ def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_t
     made = (project / STATE).read_text()
     assert "started_at: " in made and '"opus"' in made
     assert (project / LOG).exists() and (project / INDEX).exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_what_may_not_be_read_nothing_is_made(
+    hf: Holdfast, project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, [kind])
+    path, opened = str(project / MAIN[kind]), os.open
+
+    def denied(name: str, *more: Any, **named: Any) -> int:
+        if name == path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(name, *more, **named)
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(StoreFailed, match="permission denied"):
+        hf.recover(path, fix=True)
 
 
 @pytest.mark.parametrize("bound", [True, False])

@@ -15,12 +15,13 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import accumulate
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import files
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput, StoreFailed
 from holdfast.layout import (
     ERROR,
     INFO,
@@ -49,7 +50,7 @@ from holdfast.layout.orchestrator import CURRENT
 MAX_BYTES = 16 * 1024 * 1024
 _FIRST_BYTES = 2 * 1024 * 1024
 """How much of a longer log is looked at: what takes less than a second."""
-LONG_LOG, BAD_LINE = "long-log", "bad-line"
+LONG_LOG, BAD_LINE, NO_ACCESS = "long-log", "bad-line", "no-access"
 CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
@@ -310,7 +311,7 @@ def _of_file(path: str) -> Find:
     try:
         data = files.read_bounded(path, MAX_BYTES)
     except HoldfastError as error:
-        return _unreadable(path, "unreadable", str(error))
+        return _unreadable(path, _code_of(error), str(error))
     return told(path, data) or Find("", "", {"": path}, {"": data}, {}, [_unknown(path)])
 
 
@@ -479,6 +480,7 @@ def _of_folder(folder: str) -> Iterator[Find]:
         yield _ai_session(os.path.dirname(folder), os.path.basename(folder))
         return
     roots: set[str] = set()
+    yield from _closed(folder)
     there, is_more = _folders(folder)
     # Of two files that claim to be one session, the one in its own place is met first.
     for below, names in sorted(there, key=lambda found: not _is_home(found[0])):
@@ -491,6 +493,34 @@ def _of_folder(folder: str) -> Iterator[Find]:
             yield from _loose(below, names)
     if is_more:
         yield Find("", "", {"": folder}, {}, {}, [_too_much(folder)])
+
+
+def _closed(folder: str) -> Iterator[Find]:
+    """What keeps us from the folder, or from one of a layout in it."""
+    if _is_closed(folder):
+        yield _not_ours(folder, "")
+        return
+    for id, (_, place) in REGISTRY.items():
+        way = accumulate(place.split("/"), os.path.join, initial=folder)
+        first = next((here for here in way if _is_closed(here)), "")
+        if first:
+            yield _not_ours(first, id)
+
+
+def _not_ours(folder: str, id: str) -> Find:
+    message = f"{folder} may not be looked into (permission denied)"
+    fault = Finding(NO_ACCESS, ERROR, message, "", "", _UNREADABLE.get(id, ""))
+    return Find(id, "", {"": folder}, {}, {}, [fault])
+
+
+def _is_closed(folder: str) -> bool:
+    try:
+        os.scandir(folder).close()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _too_much(folder: str) -> Finding:
@@ -522,6 +552,8 @@ def ai_sessions(root: str) -> Iterator[Find]:
     names = [name for name in _listed(root) if _is_started(os.path.join(root, name))]
     for name in names:
         yield _ai_session(root, name)
+    below = [os.path.join(root, name) for name in _listed(root)]
+    yield from (_not_ours(path, "ai-session") for path in below if _is_closed(path))
     if not names and os.path.lexists(os.path.join(root, INDEX)):
         yield _of_plain_file(os.path.join(root, INDEX))
 
@@ -570,7 +602,12 @@ def _what_is_wrong(path: str, error: HoldfastError) -> tuple[str, str, int]:
         return error.code, error.what, error.line
     if files.is_odd(path):
         return "odd-file", f"this is {_odd_kind(path)}, not a file", 0
-    return "unreadable", str(error), 0
+    return _code_of(error), str(error), 0
+
+
+def _code_of(error: HoldfastError) -> str:
+    """Whether a file is not for us, which says nothing of its bytes."""
+    return NO_ACCESS if isinstance(error, StoreFailed) else "unreadable"
 
 
 def _odd_kind(path: str) -> str:
@@ -615,7 +652,10 @@ def _look(path: str) -> Find | None:
     """A file met on the way; one that only its name makes a session's is told, if not read."""
     if not _is_small_file(path):
         return _of_plain_file(path) if _hinted(path, b"") else None
-    data = _bytes(path)
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+    except HoldfastError:
+        return _of_plain_file(path) if _hinted(path, b"") else None
     # Without its zeros UTF-16 tells, too.
     tells = _TELLING.search(data.replace(b"\0", b"") if b"\0" in data else data)
     return told(path, data) if tells or _hinted(path, b"") else None
@@ -672,13 +712,6 @@ def _is_small_file(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(facts.st_mode) and facts.st_size <= MAX_BYTES
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        return files.read_bounded(path, MAX_BYTES, follow=False)
-    except HoldfastError:
-        return b""
 
 
 # -- definitions -------------------------------------------------------------------------------

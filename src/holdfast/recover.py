@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from holdfast import files, found
 from holdfast.clock import Clock, iso
 from holdfast.doctor import Advice
-from holdfast.errors import HoldfastError, InvalidInput, Refused
-from holdfast.found import CORRUPT, MAX_BYTES, Find
+from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
+from holdfast.found import CORRUPT, MAX_BYTES, NO_ACCESS, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Bundle, Tree, Where, layout
@@ -397,6 +397,7 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     `choose` answers the question that the case would carry.
     """
     one = _one(path)
+    _require_access(one)
     owner = _owner(home, one.path)
     if owner is not None:
         case = _of_ours(home, owner, one, choose)
@@ -412,6 +413,15 @@ def _owner(home: Holdfast, path: str) -> Binding | None:
     place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     owned = (home.store.bound.owner(each) for each in (place, os.path.realpath(path)))
     return next((owner for owner in owned if owner is not None), None)
+
+
+def _require_access(one: Find) -> None:
+    """Refuse to make anything of what may not be read: its bytes may be good."""
+    for fault in one.faults:
+        if fault.code == NO_ACCESS:
+            path = one.paths.get(fault.file, one.path)
+            hint = f"check owner and permissions: ls -ld {shlex.quote(path)}"
+            raise StoreFailed(fault.message, hint=hint, file=path, operation="read")
 
 
 def _require_choice(path: str, question: Question, choose: str) -> None:

@@ -200,3 +200,14 @@ def plain_user() -> Iterator[Path]:
         os.seteuid(0)
     subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=True)
     subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    point = tmp_path / "disk"
+    point.mkdir()
+    size = ["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(point)]
+    if os.geteuid() or subprocess.run(["mount", *size], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    yield point
+    subprocess.run(["umount", "-l", str(point)], check=True)

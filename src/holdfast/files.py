@@ -796,3 +796,16 @@ def is_writable(folder: str) -> bool:
         return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
     except OSError:
         return False
+
+
+def why_not_writable(folder: str) -> str:
+    """What keeps everybody from writing into a folder that is there; nothing is tried."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return ""
+    if facts.f_flag & os.ST_RDONLY:
+        return "the file system can only be read"
+    if facts.f_blocks and not facts.f_bavail:
+        return "the disk is full"
+    return "" if os.access(folder, os.W_OK) else f"{folder} may not be written to"

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -177,17 +177,6 @@ def test_full_disk_is_counted_and_leaves_no_half(script: Script) -> None:
         script.quietly(b"x" * 100_000, preexec_fn=little, restore_signals=False)
     assert (script.kept(), script.spool.count(TMP)) == ([], 0)
     assert script.spool.lost()[0] == 3
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    point = tmp_path / "disk"
-    point.mkdir()
-    size = ["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(point)]
-    if os.geteuid() or subprocess.run(["mount", *size], capture_output=True).returncode:
-        pytest.skip("cannot mount here")
-    yield point
-    subprocess.run(["umount", "-l", str(point)], check=True)
 
 
 @pytest.mark.parametrize("sync", ["d", ""])

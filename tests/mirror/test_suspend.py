@@ -350,9 +350,10 @@ def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
 ) -> None:
     project = make("craft")
     folder = str(project.place.parent)
-    monkeypatch.setattr(files, "is_writable", lambda path: path != folder)
+    told = f"{folder} may not be written to"
+    monkeypatch.setattr(files, "why_not_writable", {folder: told}.__getitem__)
     assert project.suspended == ""
     with files.locked(folder):
         monkeypatch.setattr("holdfast.mirror._PATIENCE", 0.0)
         project.session.note("goes on")
-    assert project.suspended == f"{folder} may not be written to"
+    assert project.suspended == told

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,26 @@ def test_files_that_are_left_alone_are_told_to_those_who_only_look(
         path.write_text(good)
         assert "suspended" not in cli.json("status")
         assert "left alone" not in cli.ok("layouts").out and "All is well" in cli.ok("doctor").out
+
+
+@pytest.mark.parametrize("state", ["full", "read-only"])
+def test_files_that_are_behind_because_nothing_can_be_written_are_told(
+    cli: Cli, small_disk: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.chdir(small_disk)
+    cli.start("Add login", "--layout", "craft", "--layout", "orchestrator")
+    if state == "full":
+        with suppress(OSError):
+            (small_disk / "more").write_bytes(bytes(1_000_000))
+        why = "the disk is full"
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        why = "the file system can only be read"
+    assert "suspended" not in cli.json("status"), "they are as they should be"
+    assert "not up to date" in cli.ok("task", "add", "Write tests").err
+    assert [one["why"] for one in cli.json("status")["suspended"]] == [why, why]
+    assert f"craft, orchestrator left alone: {why}" in cli.ok("status").out
+    assert why in cli("doctor").out and why in cli.ok("layouts").out
 
 
 def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: Path) -> None:

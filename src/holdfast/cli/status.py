@@ -148,8 +148,10 @@ def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
 
 
 def _left_alone(shown: dict[str, Any]) -> str:
-    left = shown.get("suspended", [])
-    return "; ".join(f"{one['layout']} left alone: {one['why']}" for one in left)
+    whose: dict[str, list[str]] = {}
+    for one in shown.get("suspended", []):
+        whose.setdefault(one["why"], []).append(one["layout"])
+    return "; ".join(f"{', '.join(names)} left alone: {why}" for why, names in whose.items())
 
 
 def _status_words(shown: dict[str, Any]) -> Part:

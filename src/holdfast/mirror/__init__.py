@@ -125,8 +125,8 @@ class Mirror:
         elif self._is_up_to_date(binding):
             # As we left them they are written again, unless something else stands in the way.
             return binding.suspended
-        closed = (f for f in folders_of(binding) if os.path.isdir(f) and not files.is_writable(f))
-        return next((f"{folder} may not be written to" for folder in closed), "")
+        # They are written with the next event, if they can be.
+        return next(filter(None, map(files.why_not_writable, folders_of(binding))), "")
 
     def _is_up_to_date(self, binding: Binding) -> bool:
         with self._desk.store.view(binding.session) as view:

@@ -819,6 +819,18 @@ def test_many_faulty_files_in_one_place_are_told_in_one_line(hf: Holdfast, proje
     assert told.what == f"3 sessions in {path.parent} are not as the document says"
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_doctor_tells_where_it_did_not_look(
+    hf: Holdfast, project: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    shutil.copy(path, path.with_name(f"{path.stem[:-1]}a.json"))
+    monkeypatch.setattr(recover, "_MOST_SESSIONS", most)
+    unseen = [each for each in hf.doctor().left if each.code == "file-unseen"]
+    assert [each.file for each in unseen] == [str(path.parent)] * (most < 2)
+
+
 FLOW = """version: "1.0"
 feature_id: login-2026-01-31
 current_state: {active_task: t1, model_in_use: opus, started_at: "2026-01-31T10:00:00Z",

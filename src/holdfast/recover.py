@@ -306,6 +306,8 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
         yield from (_unusable(one, said) for one, said in wrong if _is_torn(one))
         if readable := [(one, said) for one, said in wrong if not _is_torn(one)]:
             yield _not_as_told(place, readable)
+        if next(there, None):
+            yield _not_looked_at(place)
 
 
 def _said(one: Find, around: found.Surroundings) -> str:
@@ -329,6 +331,14 @@ def _not_as_told(place: str, wrong: list[tuple[Find, str]]) -> Advice:
     who = f"{len(wrong)} sessions in {path} are" if len(wrong) > 1 else f"{path} is"
     what, fix = f"{who} not as the document says", f"holdfast check {shlex.quote(path)}"
     return Advice("file-faulty", "warning", what, wrong[0][1], fix, file=path)
+
+
+def _not_looked_at(place: str) -> Advice:
+    what = (
+        f"there are more than {_MOST_SESSIONS} sessions in {place}: the others were not looked at"
+    )
+    fix = f"holdfast check {shlex.quote(place)}"
+    return Advice("file-unseen", "info", what, "looking at all would take long", fix, file=place)
 
 
 def _advice(case: Case) -> Advice:

@@ -7,6 +7,7 @@ from there: going there and back gives the same bytes, and what someone changed 
 from __future__ import annotations
 
 import os
+import shlex
 
 from msgspec import Struct
 
@@ -74,7 +75,9 @@ def _only(path: str) -> found.Find:
     finds = [one for one in found.sessions(path) if one.layout]
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
-        raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
+        raise InvalidInput(
+            f"{path} is not one session", why=why, hint=f"holdfast check {shlex.quote(path)}"
+        )
     (one,) = finds
     faults = [fault for fault in one.faults if fault.severity == ERROR]
     if faults or not one.documents:
@@ -83,7 +86,7 @@ def _only(path: str) -> found.Find:
         raise Damaged(
             f"{damaged} cannot be read whole",
             why=f"{fault.message} (line {fault.line})" if fault.line else fault.message,
-            hint=f"holdfast check {path}",
+            hint=f"holdfast check {shlex.quote(path)}",
             file=damaged,
         )
     return one

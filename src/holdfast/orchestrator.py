@@ -9,6 +9,7 @@ moves it into the archive, every byte as it was.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 from msgspec import Struct
@@ -74,7 +75,7 @@ def _require_usable(loaded: Loaded) -> None:
         raise Outdated(
             f"{loaded.path} is of version {loaded.version or 'unknown'}",
             why=f"only version {VERSION} can be resumed; the file stays as it is",
-            hint=f"holdfast check {loaded.path}",
+            hint=f"holdfast check {shlex.quote(loaded.path)}",
             file=loaded.path,
         )
     if loaded.case is not None:

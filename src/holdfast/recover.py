@@ -99,7 +99,9 @@ class Unusable(Refused):
 
     def __init__(self, case: Case) -> None:
         super().__init__(
-            f"{case.path} cannot be read", why=case.what, hint=f"holdfast doctor {case.path}"
+            f"{case.path} cannot be read",
+            why=case.what,
+            hint=f"holdfast doctor {shlex.quote(case.path)}",
         )
         self.case = case
 
@@ -491,7 +493,9 @@ def _one(path: str) -> Find:
         finds = [found.essay_without_state(os.path.abspath(path))]
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
-        raise InvalidInput(f"{path} is not one session", why=why, hint=f"holdfast check {path}")
+        raise InvalidInput(
+            f"{path} is not one session", why=why, hint=f"holdfast check {shlex.quote(path)}"
+        )
     return finds[0]
 
 

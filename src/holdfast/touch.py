@@ -8,6 +8,7 @@ digest alone is kept.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
@@ -53,7 +54,7 @@ def file_change(
     after = given.after or there
     before = given.before or last or ("" if is_large else _committed_digest(tree, path))
     if facts is None and not (given.action or given.after or before or isinstance(known, File)):
-        hint = f"if it was deleted: holdfast file {path} --action deleted"
+        hint = f"if it was deleted: holdfast file {shlex.quote(path)} --action deleted"
         raise InvalidInput(f"there is no such file: {path}", hint=hint, file=path)
     action = given.action or _action(exists=facts is not None, was_there=is_known or bool(before))
     if action == "deleted":

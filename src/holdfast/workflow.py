@@ -9,6 +9,7 @@ read through a link that leads out of it.
 from __future__ import annotations
 
 import os
+import shlex
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -200,7 +201,7 @@ def _faulty(given: str, checked: Checked) -> HoldfastError:
     return Damaged(
         f"the workflow {shorten(given, 80)} has errors",
         why=_first_error(checked),
-        hint=f"see them all: holdfast workflow check {checked.path}",
+        hint=f"see them all: holdfast workflow check {shlex.quote(checked.path)}",
         file=checked.path,
     )
 

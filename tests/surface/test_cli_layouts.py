@@ -43,6 +43,26 @@ def test_check_answers_with_the_fields_of_the_contract(cli: Cli, project: Path) 
     assert all(wanted <= finding.keys() for finding in said["findings"])
 
 
+def test_the_findings_of_several_sessions_are_in_the_answer(cli: Cli, project: Path) -> None:
+    fill(project)
+    for main in (CRAFT, ORCHESTRATOR):
+        (project / main).write_text("{")
+    found = {finding["file"] for finding in cli("--json", "check", ".").json["findings"]}
+    assert {str(project / CRAFT), str(project / ORCHESTRATOR)} <= found
+
+
+def test_a_file_is_named_in_a_command_as_one_types_it(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    fill(project, kinds=["orchestrator"])
+    for name in ("-rf.json", "a b.json"):
+        (project / name).write_text((project / ORCHESTRATOR).read_text()[:200])
+        told = cli("check", f"./{name}", terminal=True)
+        (line,) = [line for line in told.out.splitlines() if "what can be made" in line]
+        assert cli(*shlex.split(line.partition("holdfast ")[2])).code == 5
+
+
 def test_a_folder_without_session_files_is_told_and_is_not_good(cli: Cli, project: Path) -> None:
     (project / "empty").mkdir()
     answer = cli("--json", "check", "empty")
@@ -88,6 +108,17 @@ def test_a_dry_run_of_adopt_does_not_say_that_anything_was_adopted(cli: Cli, pro
     fill(project)
     answer = cli.ok("adopt", "--dry-run")
     assert answer.out.splitlines()[-1] == "5 sessions: 5 would be adopted"
+    assert answer.out.count("would be adopted  ") == 5
+    cli.ok("adopt")
+    project.rename(project.with_name("moved"))
+    assert cli.ok("adopt", "--dry-run", "../moved").out.count("would be moved    ") == 5
+
+
+def test_a_template_is_nothing_damaged(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    text = (project / ESSAY).read_text()
+    (project / ESSAY).write_text(text.replace(IDS["essay"], "essay-{uuid}"))
+    assert cli.ok("adopt", ESSAY).out.startswith("template")
 
 
 def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:

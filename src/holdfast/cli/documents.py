@@ -6,7 +6,7 @@ from holdfast.choice import MODES
 from holdfast.cli.acting import confirm
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.cli.brief import resume_arguments, run_resume
-from holdfast.cli.layouts import shown_path
+from holdfast.cli.layouts import shown_path, typed_path
 from holdfast.errors import DAMAGED, NoSession
 from holdfast.text import plural, shorten
 
@@ -69,7 +69,7 @@ def run_history(options: Namespace, hf: Holdfast, screen: Screen) -> int | None:
 def _told(row: dict[str, str]) -> tuple[str, str, str]:
     if row["status"] or row["goal"]:
         return row["id"], row["status"], row["goal"]
-    return row["id"], "damaged", f"holdfast doctor {shown_path(row['path'])}"
+    return row["id"], "damaged", f"holdfast doctor {typed_path(row['path'])}"
 
 
 def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
@@ -78,7 +78,7 @@ def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
     screen.answer({**row, "complete": report.reading.complete, "progress": report.reading.progress})
     told = [(key, row[key]) for key in ("id", "goal", "status", "created")]
     screen.fields([*told, ("file", shown_path(row["path"]))])
-    screen.hint("make it a session of yours: ", f"holdfast adopt {shown_path(row['path'])}")
+    screen.hint("make it a session of yours: ", f"holdfast adopt {typed_path(row['path'])}")
     return 0
 
 

@@ -45,7 +45,8 @@ def _workflows_argument(parser: Parser) -> None:
 def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     reports = hf.check(options.path, strict=options.strict, workflows=options.workflows)
     values = [_report_values(report) for report in reports]
-    first = values[0] if len(values) == 1 else {"findings": []}
+    every = {"findings": [finding for value in values for finding in value["findings"]]}
+    first = values[0] if len(values) == 1 else every
     ok = bool(reports) and all(report.ok for report in reports)
     screen.answer({"ok": ok, **first, "sessions": values})
     screen.long()
@@ -67,14 +68,11 @@ def _tell_sum(reports: list[Report], screen: Screen) -> None:
 
 
 def _tell_what_mends(reports: list[Report], screen: Screen) -> None:
-    import shlex
-
     faulty = [report.path for report in reports if not report.ok]
     # What lacks files is mended as the folder that it is.
     lacking = [os.path.dirname(report.path) for report in reports if _lacks_files(report)]
     for worst in [*faulty, *lacking][:1]:
-        command = f"holdfast doctor {shlex.quote(shown_path(worst))}"
-        screen.hint("what can be made of it: ", command)
+        screen.hint("what can be made of it: ", f"holdfast doctor {typed_path(worst)}")
 
 
 def _lacks_files(report: Report) -> bool:
@@ -150,6 +148,14 @@ def shown_path(path: str) -> str:
     return from_here if len(from_here) < len(path) else path
 
 
+def typed_path(path: str) -> str:
+    """A path as one types it from here in a command."""
+    import shlex
+
+    shown = shown_path(path)
+    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
+
+
 # -- adopt -------------------------------------------------------------------------------------
 
 
@@ -205,7 +211,8 @@ def run_adopt(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     screen.progress()
     screen.answer({"adopted": [_adopted_values(one) for one in adopted]})
     _tell_all_adopted(adopted, options, screen, hidden=len(adopted) - shown)
-    return DAMAGED if adopted and not any(one.session for one in adopted) else 0
+    stuck = any(one.outcome in ("rival", "unreadable") for one in adopted)
+    return DAMAGED if stuck and not any(one.session for one in adopted) else 0
 
 
 def _tell_all_adopted(
@@ -270,21 +277,24 @@ _OUTCOMES = {
     "rival": "yellow",
     "unreadable": "red",
 }
-_ACTS = ("adopted", "edited")
+_ACTS = ("adopted", "edited", "moved")
 
 
 def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
-    verb = "would be" if dry_run and one.outcome == "adopted" else one.outcome
+    verb = f"would be {one.outcome}" if dry_run and one.outcome in _ACTS else one.outcome
+    wide = " " * (18 if dry_run else 11)
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
     about = ", ".join(filter(None, [one.layout, *counts]))
     what = one.session or shown_path(one.path)
-    screen.line((f"{verb:<11}", _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
+    screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
     for problem in one.problems[:_PROBLEMS]:
-        screen.prose(" " * 11, problem, "yellow")
+        screen.prose(wide, problem, "yellow")
     if len(one.problems) > _PROBLEMS:
-        screen.line("           ", (f"{len(one.problems) - _PROBLEMS} more:", "dim"))
-        screen.line("           → ", f"holdfast check {shown_path(one.path)}")
+        screen.line(wide, (f"{len(one.problems) - _PROBLEMS} more:", "dim"))
+        # Of a session with several files all are to be looked at.
+        path = one.path if one.layout != "ai-session" else os.path.dirname(one.path)
+        screen.line(wide, "→ ", f"holdfast check {typed_path(path)}")
 
 
 # -- convert -----------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
-from holdfast.cli.layouts import shown_path
+from holdfast.cli.layouts import shown_path, typed_path
 from holdfast.errors import DAMAGED
 
 TYPE_CHECKING = False
@@ -31,7 +29,7 @@ def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if case is None:
         screen.answer({"ok": True, "case": None})
         screen.line(("readable ", "green"), shown_path(options.path))
-        screen.hint("what else there is to it: ", f"holdfast check {shlex.quote(options.path)}")
+        screen.hint("what else there is to it: ", f"holdfast check {typed_path(options.path)}")
         return 0
     asked = bool(options.output or options.fix)
     screen.answer({"ok": asked, "case": case_values(case)})
@@ -115,7 +113,7 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
 
 
 def _offer(case: Case, screen: Screen) -> None:
-    path = shlex.quote(shown_path(case.path))
+    path = typed_path(case.path)
     screen.line(case.message)
     if case.rung != "journal":
         screen.line("→ beside it: ", (f"holdfast doctor {path} -o OUT", "cyan"))

@@ -118,6 +118,24 @@ def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(
     assert not path.is_symlink() and path.read_bytes() == whole == elsewhere.read_bytes()
 
 
+@pytest.mark.parametrize("odd", ["folder", "pipe", "link"])
+def test_what_keeps_an_essay_s_backup_from_being_written_is_told_and_moved_away(
+    hf: Holdfast, tmp_path: Path, odd: str
+) -> None:
+    session = hf.start("On cats", layouts=["essay"])
+    path = main_file(session, "essay")
+    backup = path.with_name(f"{path.name}.bak")
+    makers = {"folder": backup.mkdir, "pipe": lambda: os.mkfifo(backup)}
+    makers.get(odd, lambda: backup.symlink_to(tmp_path / "nowhere"))()
+    session.pause()
+    before = path.read_bytes()
+    (advice,) = [a for a in hf.doctor().left if a.code.startswith("layout-")]
+    assert advice.code == "layout-damaged" and f"{backup}: it is not a regular" in advice.what
+    assert hf.doctor(fix=True).left == hf.doctor().left
+    assert path.read_bytes() != before == backup.read_bytes()
+    assert len(list(path.parent.glob(f"{backup.name}.corrupt-*"))) == 1
+
+
 def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(hf: Holdfast) -> None:
     session = a_session(hf)
     path = main_file(session, "orchestrator")

@@ -38,6 +38,7 @@ from holdfast.layout import ERROR, Bundle, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
+from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
@@ -130,6 +131,9 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
             # A log that only we wrote may be too long to be taken apart.
             damaged.append(path)
             why = why or fault
+    if in_the_way := _odd_backup(binding):
+        damaged.append(in_the_way)
+        why = why or "it is not a regular file"
     if not (damaged or missing):
         return None
     said = f"{damaged[0]}: {why}" if damaged else f"{missing[0]} is missing"
@@ -143,6 +147,13 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
         damaged=damaged,
         missing=missing,
     )
+
+
+def _odd_backup(binding: Binding) -> str:
+    """What stands where the layout's own backup belongs and is no file: nothing can be written."""
+    backup = custom(binding.layout).backup
+    path = f"{binding.place}{backup}"
+    return path if backup and files.is_odd(path) else ""
 
 
 def _paths(binding: Binding) -> list[tuple[str, str]]:

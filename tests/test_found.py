@@ -105,6 +105,28 @@ def test_an_essay_that_lost_its_session_file_is_told_if_it_surely_is_one(
     assert told == [["missing-file"]] * is_told
 
 
+@pytest.mark.req("S3-109", "S3-113")
+@pytest.mark.parametrize("odd", ["pipe", "link", "nowhere", "folder"])
+def test_a_stage_has_its_result_only_if_that_is_a_file(
+    hf: Holdfast, project: Path, odd: str
+) -> None:
+    fill(project, kinds=["essay"])
+    state, thesis = project / ESSAY, (project / ESSAY).with_name("stage-1-thesis.md")
+    (project / "thesis.md").write_text("Cats.")
+    makers: dict[str, Callable[[], None]] = {
+        "pipe": lambda: os.mkfifo(thesis),
+        "link": lambda: thesis.symlink_to(project / "thesis.md"),
+        "nowhere": lambda: thesis.symlink_to(project / "nowhere.md"),
+        "folder": thesis.mkdir,
+    }
+    makers[odd]()
+    said = state.read_text().replace("thesis_file: null", f'thesis_file: "{thesis.name}"')
+    state.write_text(said)
+    (report,) = hf.check(str(project))
+    told = ("file-missing", "S3-113") in [(f.code, f.requirement) for f in report.findings]
+    assert told == (odd != "link")
+
+
 def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     other = project / ".ai-session" / "other-2026-01-01"

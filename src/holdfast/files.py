@@ -426,17 +426,40 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def names_below(folder: str, limit: int) -> Iterator[str]:
-    """The files below a folder, relative to it, at most three folders deep."""
-    count = 0
-    for here, below, found in os.walk(folder):
-        within = "" if here == folder else f"{os.path.relpath(here, folder)}/"
-        if within.count("/") > 2:
-            below.clear()
-        for name in found:
+    """The files below a folder, relative to it, at most three folders deep.
+
+    A link that leads to a file counts as one; a pipe, or a link that leads nowhere, does not.
+    """
+    todo, count = [""], 0
+    while todo:
+        within = todo.pop()
+        for name, is_folder in _files_and_folders(os.path.join(folder, within)):
+            if is_folder:
+                todo += [f"{within}{name}/"] if within.count("/") <= 2 else []
+                continue
             count += 1
             if count > limit:
                 return
             yield within + name
+
+
+def _files_and_folders(folder: str) -> Iterator[tuple[str, bool]]:
+    """The names of what is in a folder and whether it is a folder; nothing of what is neither."""
+    try:
+        with os.scandir(folder) as found:
+            for entry in found:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder or _is_file(entry):
+                    yield entry.name, is_folder
+    except OSError:
+        return
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def move(path: str, target: str) -> None:

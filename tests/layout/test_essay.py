@@ -1687,12 +1687,42 @@ def test_the_draft_tells_how_far_the_writing_has_come() -> None:
         (b"## A\r\n\r\nx\r\n\r\ny\r\n", [("A", 2, False)]),
         (b"## A\n\n```\na\n\n## no\n---\nb\n```\n\nx\n", [("A", 2, False)]),
         (b"---\n\n## A\n### sub\nx\n", [("A", 1, False)]),
+        (b"## A\n\n~~~ md\na\n\n## no\n```\n~~~\n\nx\n", [("A", 2, False)]),
+        (b"## A\n\n````\n```\n## no\n````\n\nx\n", [("A", 2, False)]),
+        (b"## A\n\nx\n\n* * *\n\n## B\n\ny\n\n_____\n", [("A", 1, True), ("B", 1, True)]),
     ],
 )
 def test_paragraphs_are_counted_between_blank_lines(
     text: bytes, told: list[tuple[str, int, bool]]
 ) -> None:
     assert [(s.title, s.paragraphs, s.closed) for s in artifact.draft(text)] == told
+
+
+@pytest.mark.req("S3-102", "X3-5")
+@pytest.mark.parametrize(
+    "draft, told",
+    [
+        ("---\nlayout: post\n---\n\n## A\n\nx\n\ny\n\n---\n\n## B\n\nz\n", {1: 2, 2: 1}),
+        ("# Tides\n\n*as of today*\n\n## A\n\nx\n\n---\n\n## B\n\ny\n", {1: 1, 2: 1}),
+        ("It begins.\n\n---\n\n## B\n\nx\n\ny\n", {1: 1, 2: 2}),
+        ("## A\n\nx\n\n---\n\ny\n\n---\n\n## B\n\nz\n", {1: 2, 2: 1}),
+        ("## A as it is now\n\nx\n\n---\n\n## B\n\ny\n\nz\n", {1: 1, 2: 2}),
+        ("## Prologue\n\nx\n\n---\n\n## A\n\ny\n\nz\n", {1: 2, 4: 1}),
+        ("## B\n\nx\n\ny\n\n---\n\n## A\n\nz\n", {1: 1, 2: 2}),
+    ],
+)
+def test_paragraphs_are_counted_for_the_section_that_the_outline_names(
+    draft: str, told: dict[int, int]
+) -> None:
+    outline = b"- **Sections**: 3\n### Section 1: A\n### Section 2: B\n### Section 3: C\n"
+    bundle = {"stage-2-outline.md": outline, "stage-4-draft.md": draft.encode()}
+    counts = {s["section_index"]: s["completed_paragraphs"] for s in sections_of(bundle)}
+    assert {index: count for index, count in counts.items() if count} == told
+
+
+def sections_of(bundle: dict[str, bytes]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = stages(bundle)["stage_4"]["sections"]
+    return listed
 
 
 def test_a_final_essay_means_that_all_is_done() -> None:

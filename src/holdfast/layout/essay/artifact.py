@@ -136,6 +136,8 @@ _AUDIENCE = re.compile(r"[-*] \*\*Audience\*\*: *\[?([A-Za-z-]{1,20})\b")
 _SECTION = re.compile(r"### Section (\d{1,3}):")
 _WORDS = re.compile(r"\(~\[?([\d,]{1,9})\]? words\)\Z")
 _VERIFIED = re.compile(r"(?:[-*] )?\*\*Verified\*\*: *\[?([A-Z_]+)")
+_MARKS = re.compile(r"`{3,}|~{3,}")
+_BREAK = re.compile(r"([-*_])(?: *\1){2,}")
 _NUMBERED = re.compile(r"Section (\d{1,3})\b(?:: *)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
 
@@ -180,23 +182,28 @@ def arguments(data: bytes, naive: str = "local") -> Arguments:
 def draft(data: bytes) -> list[Drafted]:
     """The sections of a draft, in order, with their paragraphs counted."""
     found = [Drafted()]
-    within = fenced = False
+    within, fence = False, ""
     for line in _lines(data):
-        if line.startswith("```"):
-            fenced = not fenced
-        if line in ("---", "***") and not fenced:
+        opened, fence = bool(fence), _fence(line, fence)
+        is_text = opened or bool(fence)
+        if not is_text and (line.startswith("## ") or _BREAK.fullmatch(line)):
             _close(found)
+            found[-1].title = line[3:].strip() if line.startswith("#") else ""
             within = False
-        elif line.startswith("## ") and not fenced:
-            _close(found)
-            found[-1].title = line[3:].strip()
-            within = False
-        elif not fenced and (not line or line.startswith("#")):
+        elif not is_text and (not line or line.startswith("#")):
             within = False
         elif not within:
             found[-1].paragraphs += 1
             within = True
     return [section for section in found if section.title or section.paragraphs][:MOST_SECTIONS]
+
+
+def _fence(line: str, fence: str) -> str:
+    """The marks that text is fenced with after a line, if it is; only their like end it."""
+    marks = match[0] if (match := _MARKS.match(line)) else ""
+    if not fence:
+        return marks
+    return "" if marks.startswith(fence) and marks == line else fence
 
 
 def _close(found: list[Drafted]) -> None:

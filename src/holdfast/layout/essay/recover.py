@@ -395,13 +395,27 @@ class _Rebuild:
         self.lost += ["total_paragraphs of the sections"] if todo else []
 
     def _drafted(self) -> dict[int, artifact.Drafted]:
-        """The draft's sections by the outline's numbers; others by their order."""
+        """The draft's sections by the outline's numbers; others by their order, if that is free."""
+        drafted = artifact.draft(self.bundle.get(DRAFT, b""))
+        named = [artifact.place_in(self.outline, section.title) for section in drafted]
         found: dict[int, artifact.Drafted] = {}
-        for section in artifact.draft(self.bundle.get(DRAFT, b"")):
-            index = artifact.place_in(self.outline, section.title) or max(found, default=0) + 1
-            while index in found:
-                index += 1
-            found[index] = section
+        for place, section in zip(named, drafted, strict=True):
+            if place is not None:
+                found.setdefault(place, section)
+        last = 0
+        for place, section in zip(named, drafted, strict=True):
+            if place is not None and found[place] is section:
+                last = place
+            elif last + 1 not in found:
+                last += 1
+                found[last] = section
+            elif section.title:
+                last = max(*found, self.outline.total or 0) + 1
+                found[last] = section
+            elif last:
+                # A line parts a section in two; what stands before the first one is of none.
+                found[last].paragraphs += section.paragraphs
+                found[last].closed = section.closed
         return found
 
     def _written(self, index: int, told: artifact.Drafted | None, finished: bool) -> dict[str, Any]:

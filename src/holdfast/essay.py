@@ -178,9 +178,10 @@ def binding_of(home: Holdfast, session: str) -> Binding | None:
 
 
 def state_of(session: Recorder) -> State:
-    """The session's state, to be looked at when its store no longer is."""
+    """The session's state, with what others wrote into its files and nobody has taken up yet; to be
+    looked at when its store no longer is."""
     with session.home.store.view(session.id) as view:
-        state = session.home.journal.state(view)
+        state = session._state(view)
         rows = Rows()
         for table in ("step", "checkpoint", "claim", "attribute", "artifact"):
             for row in state.rows.select(table):

@@ -178,7 +178,7 @@ def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str 
 
 def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
     """What the gate of a phase asks, and whether what there is would be enough. Changes nothing."""
-    state, workflow = _look(session)
+    state, workflow = _seen(session)
     moves.require_plan(state)
     check_reach(state.core, number)
     there = {**moves.evidence_of(state, number), **evidence}
@@ -359,10 +359,15 @@ def _outcome(
 
 
 def _look(session: Recorder) -> tuple[State, Workflow | None]:
-    """The state, with what others wrote into its files, and the workflow it keeps."""
+    """The state before something is recorded: what others wrote into its files is taken up."""
     session.home.take_up(session.id)
+    return _seen(session)
+
+
+def _seen(session: Recorder) -> tuple[State, Workflow | None]:
+    """The state, with what others wrote into its files, and the workflow it keeps."""
     with session.home.store.view(session.id) as view:
-        state = _at_hand(session.home.journal.state(view))
+        state = _at_hand(session._state(view))
     return state, session.home.journal.plan(state)
 
 

@@ -90,15 +90,26 @@ class SectionListed(Struct, frozen=True):
 # -- one verb ----------------------------------------------------------------------------------
 
 
-class _Verb:
-    """A verb on its way: its session, the essay's folder, and what goes with the events."""
+class _Look:
+    """An essay as it is: its state, and the folder with its files. Changes nothing."""
 
-    def __init__(self, session: Recorder, key: str) -> None:
-        self.session, self.home, self.key = session, session.home, key
-        self.home.take_up(session.id)
-        self.binding = essay.binding_of(self.home, session.id)
+    def __init__(self, session: Recorder) -> None:
+        self.session, self.home = session, session.home
         self.state = essay.state_of(session)
         self.folder = essay.folder_of(self.home, session.id, self.state)
+
+    def has(self, name: str) -> bool:
+        return os.path.isfile(os.path.join(self.folder, name))
+
+
+class _Verb(_Look):
+    """A verb on its way, and what goes with the events."""
+
+    def __init__(self, session: Recorder, key: str) -> None:
+        session.home.take_up(session.id)
+        super().__init__(session)
+        self.key = key
+        self.binding = essay.binding_of(self.home, session.id)
         self.blobs: list[tuple[str, bytes]] = []
         self.warnings: list[str] = []
 
@@ -122,9 +133,6 @@ class _Verb:
             ) from error
         self.blobs += blobs
         return body, data
-
-    def has(self, name: str) -> bool:
-        return os.path.isfile(os.path.join(self.folder, name))
 
     def do(self, act: Act, is_same: Same, log: str = "", **more: object) -> Done:
         """Record what the act makes of the state, then what the log says of it."""
@@ -257,10 +265,10 @@ _NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
 """Stands for a file that is not asked for, because the answer is no anyway."""
 
 
-def _named(verb: _Verb, field: str, default: str) -> str:
+def _named(found: _Look, field: str, default: str) -> str:
     """The file that the essay names for something, else the one its document does."""
-    said = Moves(verb.state).value(field)
-    return said if isinstance(said, str) and said and verb.has(said) else default
+    said = Moves(found.state).value(field)
+    return said if isinstance(said, str) and said and found.has(said) else default
 
 
 def _outline(verb: _Verb) -> Act:
@@ -633,15 +641,15 @@ _SO_FAR = (
 
 def so_far(session: Recorder) -> tuple[str, str]:
     """The file that holds most of the essay, and its text."""
-    verb = _Verb(session, "")
-    model.require_essay(verb.state)
+    found = _Look(session)
+    model.require_essay(found.state)
     for field, default in _SO_FAR:
-        name = _named(verb, field, default)
-        path = os.path.join(verb.folder, name)
-        if verb.has(name):
+        name = _named(found, field, default)
+        path = os.path.join(found.folder, name)
+        if found.has(name):
             return path, files.read_bounded(path, _MOST).decode("utf-8", "replace")
     raise Refused(
         "nothing of the essay is written yet",
-        why=f"looked for in {verb.folder}",
+        why=f"looked for in {found.folder}",
         hint=f"it begins with {form.THESIS}",
     )

@@ -79,7 +79,7 @@ def look(session: Recorder, step: str, impact: str = "") -> Look:
     if impact and impact not in IMPACTS:
         raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
     with session.home.store.view(session.id) as view:
-        known = _Known(session, session.home.journal.state(view))
+        known = _Known(session, session._state(view))
         found = known.assess(known.step(step).id, impact)
     kept = [*known.changed(found), *known.archived(found)]
     names = {one.path: os.path.basename(one.target) for one in kept}

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from holdfast import compat
 from tests.layout.test_praxis import legacy
@@ -887,3 +888,53 @@ def test_convert_tells_a_field_that_is_coarser_from_one_that_is_not_there(cli: C
     said = " ".join(cli.ok("convert", kept["path"], "--to", "orchestrator").out.split())
     assert "orchestrator has a coarser field for began_at, updated_at: they travel" in said
     assert "orchestrator has no field for progress, " in said
+
+
+# -- looking at what others wrote ----------------------------------------------------------------
+
+
+def place_of(cli: Cli) -> Path:
+    return Path(cli.json("layouts")["layouts"][0]["path"])
+
+
+def test_whoever_only_looks_at_an_essay_sees_what_others_wrote_and_records_nothing(
+    cli: Cli,
+) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    path = place_of(cli)
+    value = yaml.safe_load(path.read_text())
+    stages = value["stages"]
+    for stage in ("stage_1", "stage_2"):
+        stages[stage].update(status="completed", completed_at="2026-02-14T10:00:00Z")
+    stages["stage_3"]["sections"] = [{"section_index": 1, "status": "in_progress"}]
+    value["deferred_verifications"] = [{"claim_text": "Cats purr", "reason": "timeout"}]
+    path.write_text(yaml.safe_dump(value))
+    path.with_name("stage-1-thesis.md").write_text("Cats.")
+    edited, seq = path.read_bytes(), cli.json("status")["seq"]
+    assert "Cats purr" in cli.ok("claim").out
+    assert "in progress" in cli.ok("section").out
+    assert [task["status"] for task in cli.json("task")["tasks"]][:2] == ["done", "done"]
+    assert cli.ok("essay", "show").out.endswith("Cats.\n")
+    assert "stage-2" in cli.ok("revisit", "stage-1").out
+    assert (cli.json("status")["seq"], path.read_bytes()) == (seq, edited)
+
+
+def test_whoever_only_looks_at_agents_sees_what_others_wrote_and_records_nothing(cli: Cli) -> None:
+    cli.ok("start", "Build it", "--layout", "craft")
+    cli.ok("agent", "start", "code-1", "--type", "feature-dev")
+    path = place_of(cli)
+    path.write_text(path.read_text().replace('"running"', '"completed"'))
+    seq = cli.json("status")["seq"]
+    assert cli.json("agent")["agents"][0]["status"] == "done"
+    assert cli.json("status")["seq"] == seq
+
+
+def test_whoever_only_asks_a_gate_records_nothing_of_what_others_wrote(cli: Cli) -> None:
+    cli.ok("start", "Build it", "--workflow", "spec-execution", "--layout", "praxis")
+    path, seq = place_of(cli), cli.json("status")["seq"]
+    value = json.loads(path.read_text())
+    value["lifecycle"].update(paused=True, paused_at="2026-02-14T10:00:00+00:00")
+    path.write_text(json.dumps(value, indent=2))
+    assert cli.json("status")["status"] == "paused"
+    cli("phase", "gate", "0")
+    assert cli.json("status")["seq"] == seq

@@ -116,7 +116,7 @@ class Recorder:
 
     def _rows(self, table: str) -> list[Any]:
         with self.home.store.view(self.id) as view:
-            return list(self.home.journal.state(view).rows.select(table))
+            return list(self._state(view).rows.select(table))
 
     def _inside(self, path: str) -> str:
         from holdfast.place import relative

@@ -15,6 +15,7 @@ import yaml
 import holdfast
 from holdfast import found
 from holdfast.adopt import Adopted
+from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
 from holdfast.layout.essay import recover
 from holdfast.workspace import Workspace
@@ -512,10 +513,16 @@ def test_a_part_of_a_session_elsewhere_is_what_it_says(hf: Holdfast, project: Pa
     )
 
 
-def test_an_index_alone_is_told(hf: Holdfast, project: Path) -> None:
+def test_an_index_alone_is_no_session(hf: Holdfast, project: Path) -> None:
     (project / ".ai-session").mkdir()
-    (project / INDEX).write_text("active_features: []\n")
-    assert all(not one.session or one.layout == "ai-session" for one in hf.adopt())
+    over, open = ("{feature_id: over, status: completed}", "{feature_id: open, status: active}")
+    for listed, told in (([], 0), ([over], 0), ([over, open], 1)):
+        (project / INDEX).write_text(f"active_features: [{', '.join(listed)}]\n")
+        adopted = list(hf.adopt())
+        assert len(adopted) == told and not any(one.session for one in adopted)
+        assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
+        with pytest.raises(InvalidInput, match="not one session"):
+            hf.convert(str(project / INDEX), "craft")
 
 
 # -- what the journal says after adopting is what the files say -----------------------------------

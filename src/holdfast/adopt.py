@@ -26,6 +26,7 @@ from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
 from holdfast.layout import tree as trees
+from holdfast.layout.ai_session.read import entries_of
 from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
 from holdfast.layout.threeway import Plain, as_recorded, in_words_of
@@ -79,7 +80,10 @@ def adopt(
     try:
         for place in (path, *also):
             for one in found.sessions(place):
-                yield taking.try_to_take(one)
+                told = taking.try_to_take(one)
+                # A list of sessions that are over, and put away, is nothing to speak of.
+                if told.problems or told.outcome == TEMPLATE or not one.is_index:
+                    yield told
     finally:
         # Once for all of them: a write that is synced takes longer than all else about a session.
         for folder, sessions in taking.taken.items():
@@ -118,6 +122,8 @@ class _Taking:
         owner = self.home.store.bound.owner(os.path.realpath(one.path))
         if not self.manner.templates and _is_template(one, where):
             told.outcome = TEMPLATE
+        elif one.is_index:
+            told.problems += _gone(one)
         elif owner is None and (rival := self._rival_here(one, told.native)):
             told.outcome, said = rival
             told.problems.append(said)
@@ -230,6 +236,13 @@ def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
     said = [saved.message] if saved.message else []
     inferred = [f"inferred: {line}" for line in saved.inferred]
     return saved.facts, [*said, *inferred, *(f"lost: {line}" for line in saved.lost)]
+
+
+def _gone(one: Find) -> list[str]:
+    """The sessions that a list alone says are not over."""
+    entries = entries_of(one.tree) if one.is_index else []
+    left = [entry.get("feature_id") for entry in entries if entry.get("status") != "completed"]
+    return [f"{id} is listed, and its files are not there" for id in left]
 
 
 def _faults(one: Find) -> list[str]:

@@ -72,7 +72,7 @@ def write(made: Converted, out: str) -> list[str]:
 
 
 def _only(path: str) -> found.Find:
-    finds = [one for one in found.sessions(path) if one.layout]
+    finds = [one for one in found.sessions(path) if one.layout and not one.is_index]
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
         raise InvalidInput(

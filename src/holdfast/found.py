@@ -129,6 +129,11 @@ class Find(Struct):
         return not path.endswith(f"/{name}")
 
     @property
+    def is_index(self) -> bool:
+        """Whether it is a list of sessions, none of which is there."""
+        return list(self.paths) == [INDEX]
+
+    @property
     def damage(self) -> list[Finding]:
         """Its faults but for lines of a log that are no JSON: nobody may change those, and all
         else can be read and written beside them."""

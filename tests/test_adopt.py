@@ -19,7 +19,7 @@ from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
 from holdfast.layout.essay import recover
 from holdfast.workspace import Workspace
-from tests.layouts import CRAFT, ESSAY, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import CRAFT, ESSAY, IDS, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 
 
 @pytest.fixture
@@ -157,6 +157,38 @@ def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was
     (back,) = hf.adopt()
     assert (lost.outcome, lost.bound) == ("adopted", False)
     assert (back.session, back.bound) == (lost.session, True)
+
+
+@pytest.mark.req("S3-2")
+@pytest.mark.parametrize(
+    "id, is_kept",
+    [
+        ("essay-7E57D004-2B97-4E7A-B45F-5387367791CD", True),
+        ("essay-20260214-143022", True),
+        ("my essay", True),
+        ("../../up", False),
+        ("two\nlines", False),
+        ("x" * 201, False),
+    ],
+)
+def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
+    hf: Holdfast, project: Path, id: str, is_kept: bool
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.write_text(path.read_text().replace(IDS["essay"], json.dumps(id)[1:-1]))
+    (one,) = hf.adopt()
+    assert (one.outcome, one.bound) == ("adopted", is_kept)
+    session = hf.session(one.session)
+    session.pause()
+    told = yaml.safe_load(path.read_text())
+    assert (told["pipeline_id"], told["status"] == "paused") == (id, is_kept)
+    path.unlink()
+    session.resume()
+    assert path.exists() == is_kept
+    assert not is_kept or yaml.safe_load(path.read_text())["pipeline_id"] == id
+    with pytest.raises(InvalidInput, match="Invalid essay session ID"):
+        hf.start("On dogs", layouts=["essay:my essay"])
 
 
 def test_an_essay_s_file_that_says_nothing_makes_no_session(hf: Holdfast, project: Path) -> None:

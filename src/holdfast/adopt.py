@@ -550,7 +550,7 @@ def _is_in_place(one: Find) -> bool:
     """Whether files can be read and lie where their layout wants them; the main one may be missing,
     if whoever began the session did not come to it."""
     lens = one.lens
-    names = lens.files(one.native) if one.native and not lens.valid_id(one.native) else []
+    names = lens.files(one.native) if one.native and not lens.unkept_id(one.native) else []
     own = [os.path.join(one.root, name) for name in names if name not in custom(lens.id).shared]
     in_place = one.path in own and (one.path == own[0] or not os.path.lexists(own[0]))
     return in_place and not os.path.islink(one.path) and not one.damage and is_text(one.path)

@@ -147,6 +147,10 @@ class Layout(Protocol):
         """Why the id is not possible in this layout, or an empty string."""
         ...
 
+    def unkept_id(self, native_id: str) -> str:
+        """Why files with this id, which somebody else gave them, cannot be kept, or nothing."""
+        return self.valid_id(native_id)
+
     def get(self, tree: Tree, where: Where) -> Facts: ...
 
     def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:

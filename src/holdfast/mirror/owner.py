@@ -42,7 +42,7 @@ def bind(
     had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
     native = native or again or _free_id(desk, lens, session, root)
-    place = _place(lens, native, root)
+    place = _place(lens, native, root, found=found or bool(again))
     _require_text(kind, root)
     _make_room(desk, session, kind, native, place, retire=retire)
     if not (found or again or desk.bound.owner(place)):
@@ -104,9 +104,10 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     return owner if owner and owner.session != session else None
 
 
-def _place(lens: Layout, native: str, root: str) -> str:
+def _place(lens: Layout, native: str, root: str, *, found: bool = False) -> str:
     """Where the main file of a session is, if its id can be one of the layout."""
-    require_id(lens, native)
+    if not found or lens.unkept_id(native):
+        require_id(lens, native)
     return os.path.join(root, lens.files(native)[0])
 
 

@@ -68,6 +68,9 @@ __all__ = [
 ]
 
 
+MOST_ID = 200
+
+
 class Essay(Layout):
     """Document S3."""
 
@@ -88,6 +91,12 @@ class Essay(Layout):
 
     def valid_id(self, native_id: str) -> str:
         return checks.id_fault(native_id)
+
+    def unkept_id(self, native_id: str) -> str:
+        """An id names no file here, so that any will do: `uuidgen` writes capitals, and people
+        what they like."""
+        is_plain = native_id.isprintable() and len(native_id) <= MOST_ID and "/" not in native_id
+        return "" if native_id.strip() and is_plain else self.valid_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.facts(tree, where)

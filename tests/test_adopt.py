@@ -274,6 +274,75 @@ def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
     assert "Something else" not in goals
 
 
+LEGACY = {
+    "session_id": "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60",
+    "workflow_type": "review_v1",
+    "target_file": "docs/plan.md",
+    "current_phase": 0,
+    "completed_phases": [],
+    "phase_artifacts": {},
+    "checkpoints": {},
+    "created_at": "2025-10-09T09:00:00.123456",
+    "updated_at": "2025-10-09T09:00:00.123456",
+    "metadata": {"total_phases": 3},
+}
+
+
+@pytest.mark.req("S1-138")
+def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_of_ours(
+    hf: Holdfast, project: Path
+) -> None:
+    path = project / PRAXIS
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY))
+    (one,) = hf.adopt()
+    session = hf.session(one.session)
+    session.resume()
+    session.note("work of our own")
+    at = "2027-03-01T10:00:00.123456"
+    passed = {"completed_phases": [0], "checkpoints": {"0": "passed"}, "current_phase": 1}
+    path.write_text(json.dumps(LEGACY | passed | {"updated_at": at}))
+    (edited,) = hf.adopt()
+    assert edited.outcome == "edited"
+    assert session.state().core.phase == 1
+    assert list(session.state().rows.select("dispute")) == []
+
+
+@pytest.mark.req("S1-138")
+def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
+    hf: Holdfast, project: Path
+) -> None:
+    path = project / PRAXIS
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY))
+    (one,) = hf.adopt()
+    session = hf.session(one.session)
+    session.note("work of our own")
+    passed = {"completed_phases": [0, 1, 2], "current_phase": 3}
+    path.write_text(json.dumps(LEGACY | passed))
+    (ended,) = hf.adopt()
+    assert session.status()["status"] == "completed" and ended.problems == []
+    path.write_text(json.dumps(LEGACY | {"completed_phases": [0], "current_phase": 1}))
+    list(hf.adopt())
+    assert session.status()["status"] == "active" and session.state().core.phase == 1
+
+
+@pytest.mark.req("S1-138")
+def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only_read(
+    hf: Holdfast, project: Path
+) -> None:
+    path = project / PRAXIS
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY | {"status": "active"}))
+    (one,) = hf.adopt()
+    session = hf.session(one.session)
+    session.pause()
+    path.write_text(json.dumps(LEGACY | {"status": "error", "error_reason": "manually_deleted"}))
+    (edited,) = hf.adopt()
+    assert session.status()["status"] == "paused"
+    assert edited.problems == ["not taken up: status: failed"]
+
+
 def test_a_legacy_praxis_file_is_read_and_never_bound(hf: Holdfast, project: Path) -> None:
     path = project / ".praxis-os/.cache/state/0a1b2c3d-0000-4000-8000-000000000001.json"
     path.parent.mkdir(parents=True)

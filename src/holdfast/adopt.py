@@ -25,14 +25,13 @@ from holdfast.found import Find
 from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
-from holdfast.layout import tree as trees
 from holdfast.layout.ai_session.read import entries_of
 from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
-from holdfast.layout.threeway import Plain, as_recorded, in_words_of
+from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one, in_words_of
 from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
-from holdfast.model.event import ArtifactSaved, ForeignEdited
-from holdfast.model.fold import CONFLICT, fold
+from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
+from holdfast.model.fold import CONFLICT, extend, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
@@ -206,12 +205,14 @@ class _Taking:
             told.bound = _bind(self.home, told.session, one, self.where(one))
 
     def _edit(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
-        made, contested = _edited(self.home, told.session, one, facts, self.where(one))
-        told.outcome = EDITED if made else KNOWN
-        if made and not self.manner.dry_run:
-            mark = _mark(one, contested, _warning(told))
-            _append(self.home, told.session, one, [Move(mark), *made], state)
-            told.events = len(made)
+        edit = _edited(self.home, told.session, one, facts, self.where(one))
+        is_news = edit.moves or edit.contested or edit.residue
+        told.outcome = EDITED if is_news else KNOWN
+        told.problems += [f"not taken up: {edit.residue}"] if edit.residue else []
+        if is_news and not self.manner.dry_run:
+            mark = replace(_mark(one, edit.contested, _warning(told)), residue=edit.residue)
+            _append(self.home, told.session, one, [Move(mark), *edit.moves], state)
+            told.events = len(edit.moves)
 
 
 def _rivals(path: str, *, same: bool) -> tuple[str, str]:
@@ -428,9 +429,7 @@ def _times(made: list[Move], now: int) -> list[int]:
     return times
 
 
-def _edited(
-    home: Holdfast, session: str, one: Find, facts: Facts, where: Where
-) -> tuple[list[Move], list[str]]:
+def _edited(home: Holdfast, session: str, one: Find, facts: Facts, where: Where) -> Changes:
     """What changed in files since they were adopted, applied to the facts of today.
 
     What they said then is what their own events say. All sides are compared as the layout can
@@ -441,18 +440,28 @@ def _edited(
     theirs = [event for event in events if event.head.actor == f"file:{one.layout}"]
     state = fold(events)
     now = facts_of(state, events)
-    said = [_as_told(one, each, where) for each in (facts_of(fold(theirs), theirs), now, facts)]
+    then = facts_of(_one_by_one(theirs), theirs)
+    said = [_as_told(one, each, where) for each in (then, now, facts)]
     before, today, after = in_words_of(now, said, home.journal.remains)
-    merged, conflicts = trees.merge(before, after, today)
+    merged, contested, residue = in_one(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
         each.steps = [step for _, step in match_steps(now.steps, each.steps)]
     made = by_known_names(moves(known, wanted), state)
-    return made, [".".join(map(str, path)) for path in conflicts]
+    return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
+
+
+def _one_by_one(some: list[Event]) -> State:
+    """What some events of a journal add up to: those left out make no two sides of the rest."""
+    state = State()
+    for event in some:
+        extend(state, event)
+    return state
 
 
 def _as_told(one: Find, facts: Facts, where: Where) -> Plain:
-    facts.native_id = one.native
+    # That something was recorded is in no file, so it is none of what both sides say.
+    facts.native_id, facts.updates = one.native, []
     tree = carry.write(one.lens, None, facts, where, full=True)
     return as_recorded(carry.read(one.lens, tree, where))
 

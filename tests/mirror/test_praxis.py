@@ -438,6 +438,24 @@ def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
     assert project.session.status()["status"] == "active"
 
 
+@pytest.mark.req("S1-33", "S1-79")
+def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
+    make: Make,
+) -> None:
+    project = in_phases(make)
+
+    def finish(doc: Any) -> None:
+        doc["completed_phases"], doc["current_phase"] = list(range(6)), 5
+        doc["checkpoints"] = {str(phase): "passed" for phase in range(6)}
+        doc["lifecycle"].update(completed=True, completed_at="2027-01-15T09:00:00Z")
+
+    project.edit(finish)
+    project.session.note("seen")
+    assert project.session.status()["status"] == "completed"
+    assert project.edits()[0].residue == ""  # type: ignore[attr-defined]
+    assert project.read()["current_phase"] == 5
+
+
 def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     project = in_phases(make)
     project.session.error("no network")

@@ -83,16 +83,22 @@ def changes(
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
+    merged, contested, residue = in_one(before, after, today)
+    made = _between(today, merged, now)
+    residue += _unsaid(before, after, today, merged, now, made)
+    return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
+
+
+def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
+    """What an edit changed and what changed here in one, what is contested, and what lost there."""
     _lift(before, after)
     merged, conflicts = trees.merge(before, after, today)
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)
     residue += [_astray(before, after, today, merged)]
-    made = _between(today, merged, now)
-    residue += _unsaid(before, after, today, merged, now, made)
     # Whoever writes a file notes when; that two did is no contradiction.
     contested = [".".join(map(str, path)) for path in conflicts if path != ("updated_at",)]
-    return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
+    return merged, contested, residue
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
@@ -267,7 +273,8 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
     if place == was or (place and steps.get(place, "done") not in _CLOSED):
         return ""
     merged["position"] = today.get("position", "")
-    still = place or steps.get(was) == "running"
+    # Of what is completed all steps are closed, and the work is in the last one.
+    still = merged.get("status") != "completed" and (place or steps.get(was) == "running")
     return f"position: {place or 'none'}" if still else ""
 
 

@@ -225,12 +225,11 @@ def _text(value: Scalar) -> str:
 
 
 def _position(state: st.State, facts: Facts) -> str:
-    """What is being worked on: what someone said last, while it is open; else what runs."""
-    running = [s for s in facts.steps if s.status == "running"]
-    chosen = state.chosen(max((s.started_at or 0 for s in running), default=0))
-    if chosen is not None:
-        return chosen.id
-    return running[-1].id if running else ""
+    """What is being worked on: what someone said last, while it is open; else what began last."""
+    running = [s for s in reversed(facts.steps) if s.status == "running"]
+    latest = max(running, key=lambda s: s.started_at or 0, default=StepFact(""))
+    chosen = state.chosen(latest.started_at or 0)
+    return latest.id if chosen is None else chosen.id
 
 
 def _step_fact(row: st.Step) -> StepFact:

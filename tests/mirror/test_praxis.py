@@ -456,6 +456,42 @@ def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
     assert project.read()["current_phase"] == 5
 
 
+@pytest.mark.req("S1-48")
+def test_an_error_that_another_one_follows_in_a_file_is_not_told_as_taken_out(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+    project.edit(flags(last_error="disk full", last_error_at="2027-01-15T09:00:00Z"))
+    project.session.note("seen")
+    assert project.kinds() == ["foreign.edited", "error.raised"]
+    assert project.edits()[0].residue == ""  # type: ignore[attr-defined]
+
+
+@pytest.mark.req("S1-48")
+def test_an_error_that_ended_nothing_is_no_reason_that_could_be_taken_out(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+
+    def passed(doc: Any) -> None:
+        doc["completed_phases"], doc["current_phase"] = [0, 1], 2
+        doc["phase_timing"]["1"]["completed_at"] = "2027-01-15T09:00:00Z"
+
+    project.edit(passed)
+    project.session.note("seen")
+    assert project.edits()[0].residue == ""  # type: ignore[attr-defined]
+
+
+def test_the_phase_of_a_file_is_the_one_that_was_begun_last(make: Make) -> None:
+    project = in_phases(make, 0)
+    first = project.read()
+    project.edit(lambda doc: doc.update(completed_phases=[0], current_phase=1))
+    project.edit(lambda doc: doc["phase_timing"].update({"1": {"started_at": doc["updated_at"]}}))
+    project.session.note("passed")
+    again = {"0": {"started_at": "2027-01-15T09:00:00Z"}}
+    project.edit(lambda doc: doc.update(first | {"phase_timing": again}))
+    project.session.note("begun again")
+    assert project.read()["current_phase"] == project.session.state().core.phase == 0
+
+
 def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     project = in_phases(make)
     project.session.error("no network")

@@ -128,6 +128,8 @@ class Layout(Protocol):
     """The number of the document that describes it, such as `S0`."""
     says: frozenset[str] = frozenset()
     """Statuses that every step may have in it and be read with again."""
+    latest: frozenset[str] = frozenset()
+    """Lists of facts of which its files have room for the last element only."""
     has_goal: bool = True
     """Whether its files have a field for the goal; else one is made of what else they say."""
 

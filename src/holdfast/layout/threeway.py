@@ -85,7 +85,9 @@ def changes(
         before, today, after = (_less(each, "goal") for each in (before, today, after))
     merged, contested, residue = in_one(before, after, today)
     made = _between(today, merged, now)
-    residue += _unsaid(before, after, today, merged, now, made)
+    # Where there is room for one only, whoever writes another takes nothing out.
+    lasting = {key: each for key, each in before.items() if key not in lens.latest & after.keys()}
+    residue += _unsaid(lasting, after, today, merged, now, made)
     return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
 
 
@@ -129,8 +131,11 @@ def in_words_of(
 
 
 def as_recorded(facts: Facts) -> Plain:
-    """Facts as plain values, with the categories that errors are recorded with."""
+    """Facts as plain values, with the categories that errors are recorded with, and a reason only
+    for an end: a file may let read one from an error that ended nothing."""
     told: Plain = plain(facts)
+    if facts.status not in _OVER:
+        told.pop("because", None)
     for error in told.get("errors", []):
         error["category"] = category_of(error.get("category", ""))
     return told

@@ -38,6 +38,7 @@ def file_name(session_id: str) -> str:
 class Praxis(Layout):
     id = "praxis"
     document = "S1"
+    latest = frozenset({"errors"})
     has_goal = False
 
     def recognise(self, name: str, value: Any) -> float:

@@ -191,6 +191,23 @@ def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
         hf.start("On dogs", layouts=["essay:my essay"])
 
 
+@pytest.mark.parametrize("kind", ["essay", "orchestrator"])
+def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_go(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    (ours,) = hf.adopt()
+    path = Path(ours.path)
+    path.write_text(path.read_text().replace("7e57d004", "00000000").replace("abc123", "def456"))
+    theirs = path.read_bytes()
+    (one,) = hf.adopt()
+    assert (one.outcome, one.session, path.read_bytes()) == ("rival", "", theirs)
+    assert f"holdfast layouts remove {kind} --session {ours.session}" in one.problems[-1]
+    hf.session(ours.session).layouts_remove(kind)
+    (one,) = hf.adopt()
+    assert one.outcome == "adopted" and one.session not in ("", ours.session)
+
+
 def test_an_essay_s_file_that_says_nothing_makes_no_session(hf: Holdfast, project: Path) -> None:
     (project / ESSAY).parent.mkdir()
     (project / ESSAY).touch()

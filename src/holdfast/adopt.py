@@ -148,6 +148,9 @@ class _Taking:
         return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
 
     def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> None:
+        if owner is not None and not one.damage and told.native not in ("", owner.native):
+            told.outcome, told.problems = RIVAL, [*told.problems, _in_place_of(owner)]
+            return
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
             return self._follow(one, moved, told)
         if owner is None and (twin := _twin(self.home, one, told.native)):
@@ -213,6 +216,12 @@ class _Taking:
             mark = replace(_mark(one, edit.contested, _warning(told)), residue=edit.residue)
             _append(self.home, told.session, one, [Move(mark), *edit.moves], state)
             told.events = len(edit.moves)
+
+
+def _in_place_of(owner: Binding) -> str:
+    what = f"another session is here, in the place of {owner.session}; it was left alone"
+    let_go = f"holdfast layouts remove {owner.layout} --session {owner.session}"
+    return f"{what}; if it is the one that counts: {let_go}, then adopt again"
 
 
 def _rivals(path: str, *, same: bool) -> tuple[str, str]:

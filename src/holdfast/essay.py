@@ -154,7 +154,9 @@ def take(home: Holdfast, which: str, *, anyway: bool = False) -> Session:
     wrong = [] if anyway else faults(home, one)
     if wrong:
         raise Faulty(one.name, wrong)
-    (taken,) = adopt.adopt(home, one.folder)
+    (taken,) = adopt.adopt(home, os.path.join(one.folder, STATE))
+    if not taken.session:
+        raise Refused(f"{one.name} cannot be gone on with", why=taken.problems[-1], file=taken.path)
     return home.use(taken.session)
 
 

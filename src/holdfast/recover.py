@@ -492,16 +492,19 @@ def _missing(one: Find) -> list[str]:
 
 
 def _one(path: str) -> Find:
+    path = os.path.abspath(path)
     if os.path.basename(path) == STATE and not os.path.lexists(path):
         # It is gone, and named by what we said of its folder.
-        path = os.path.dirname(path) or os.curdir
+        path = os.path.dirname(path)
     finds = [one for one in found.sessions(path) if one.layout]
     if len(finds) > 1 and os.path.basename(path) == INDEX:
         # It is of all of them, and by any of them it can be mended.
         finds = [replace(one, faults=[f for f in one.faults if f.file == INDEX]) for one in finds]
         return finds[0]
+    # What else lies in an essay's folder, a copy of it perhaps, is another session's.
+    finds = [one for one in finds if one.path == os.path.join(path, STATE)] or finds
     if not finds and _has_stages(path):
-        finds = [found.essay_without_state(os.path.abspath(path))]
+        finds = [found.essay_without_state(path)]
     if len(finds) != 1:
         why = f"{len(finds)} sessions are there" if finds else "no session file is there"
         raise InvalidInput(

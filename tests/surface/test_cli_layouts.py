@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -608,6 +609,17 @@ def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Pa
     assert answer.code == 5 and "How do you want to proceed?" in answer.out
     assert cli.json("list", "--all")["sessions"] == []
     cli.ok("essay", "resume", "1", "--anyway")
+
+
+def test_a_copy_beside_or_within_an_essay_is_another_one(cli: Cli, project: Path) -> None:
+    folder = essay_in_tmp(project)
+    shutil.copytree(folder, folder.with_name("essay-pipeline-20250101-000000"))
+    shutil.copytree(folder, folder / "old")
+    answer = cli.ok("essay", "resume", "1")
+    assert "Resuming at Stage 1" in answer.out and "readable" in cli.ok("doctor", str(folder)).out
+    cli.ok("pause")
+    answer = cli("essay", "resume", "2")
+    assert answer.code == 4 and "claims the same id and says something else" in answer.err
 
 
 def test_an_essay_that_cannot_be_read_leads_to_its_recovery(cli: Cli, project: Path) -> None:

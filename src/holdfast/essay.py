@@ -20,6 +20,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where, essay
 from holdfast.layout.document import Document
 from holdfast.layout.essay import STATE
+from holdfast.layout.essay.artifact import is_version
 from holdfast.layout.translate import facts_of
 from holdfast.model.essay_move import is_essay
 from holdfast.model.event import Body, NoteAdded
@@ -298,16 +299,19 @@ def _folder_for(home: Holdfast, session: str, partial: dict[str, str]) -> str:
         _require_name(name)
         if len(text) > MAX_PARTIAL:
             raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
+    if not os.path.isdir(binding.root):
+        home.reflect(session, force=True)  # which says that it was gone
     files.make_folder(binding.root)
     return binding.root
 
 
 def _require_name(name: str) -> None:
     plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
-    if not plain or len(os.fsencode(name)) > 200 or not name.isprintable():
+    if not plain or len(os.fsencode(name)) > 200 or not name.isprintable() or is_version(name):
         raise InvalidInput(
             f"{name[:100]!r} cannot be the name of unfinished work",
-            why="it is a Markdown file of the essay's folder, such as stage-4-draft.md",
+            why="it is a Markdown file of the essay's folder, such as stage-4-draft.md, "
+            "and no older version of one",
         )
 
 

@@ -664,6 +664,33 @@ def test_work_that_cannot_be_saved_keeps_the_session_from_being_paused(
 
 
 @pytest.mark.req("S3-116", "S3-119")
+@pytest.mark.req("S3-132")
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (["stage-4-draft.md=new", "stage-4-draft.md=newer"], "is named twice"),
+        (["stage-4-draft.v1.md=new"], "no older version"),
+    ],
+)
+def test_unfinished_work_takes_the_place_of_no_other(cli: Cli, given: list[str], said: str) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    folder = place_of(cli).parent
+    (folder / "stage-4-draft.v1.md").write_text("old")
+    answer = cli("pause", *(part for one in given for part in ("--save", one)))
+    assert answer.code == 2 and said in answer.err
+    assert [path.read_text() for path in folder.glob("*.md")] == ["old"]
+    assert cli.json("status")["status"] == "active"
+
+
+def test_unfinished_work_for_a_folder_that_was_moved_is_kept_and_that_is_told(cli: Cli) -> None:
+    cli.ok("start", "On cats", "--layout", "essay")
+    folder = place_of(cli).parent
+    folder.rename(folder.with_name("elsewhere"))
+    answer = cli.ok("pause", "--save", "stage-4-draft.md=new")
+    assert "was gone and is made anew" in answer.err
+    assert (folder / "stage-4-draft.md").read_text() == "new"
+
+
 def test_a_paused_essay_takes_unfinished_work_that_comes_late(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--layout", "essay")
     (binding,) = cli.json("layouts")["layouts"]

@@ -238,18 +238,22 @@ def run_pause(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     event = session.pause(
         reason=options.reason,
         context=context,
-        partial=dict(_unfinished(one, screen) for one in options.save),
+        partial=_unfinished(options.save, screen),
         key=options.key,
     )
     said = _essay_says(hf, session)
     confirm(session, event, screen, said or "paused", then="holdfast resume")
 
 
-def _unfinished(given: str, screen: Screen) -> tuple[str, str]:
-    name, equals, text = given.partition("=")
-    if not equals:
-        raise InvalidInput(f"--save {given[:60]} says nothing", hint="--save stage-4-draft.md=-")
-    return name, spoken(text, screen)
+def _unfinished(given: list[str], screen: Screen) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals or name in found:
+            what = "is named twice" if equals else "says nothing"
+            raise InvalidInput(f"--save {name[:60]} {what}", hint="--save stage-4-draft.md=-")
+        found[name] = spoken(text, screen)
+    return found
 
 
 def _essay_says(hf: Holdfast, session: Session) -> str:

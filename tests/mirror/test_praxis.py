@@ -490,6 +490,22 @@ def test_the_phase_of_a_file_is_the_one_that_was_begun_last(make: Make) -> None:
     project.edit(lambda doc: doc.update(first | {"phase_timing": again}))
     project.session.note("begun again")
     assert project.read()["current_phase"] == project.session.state().core.phase == 0
+    project.edit(lambda doc: doc["checkpoints"].update({"0": "failed"}))
+    project.session.note("failed there")
+    assert project.read()["current_phase"] == project.session.state().core.phase == 0
+
+
+@pytest.mark.req("S1-44", "S1-48")
+def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+    at = "2027-01-15T09:00:00Z"
+    stop = {"paused": True, "paused_at": at, "paused_reason": "system_error"}
+    project.edit(flags(**stop, last_error="disk full", last_error_at=at))
+    project.session.note("seen")
+    assert project.session.status()["status"] == "failed"
+    assert project.session.state().core.because == "disk full"
+    assert stop.items() <= project.read()["lifecycle"].items()
 
 
 def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:

@@ -177,6 +177,8 @@ def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) ->
         told = _facts(patched, facts)
     except (msgspec.ValidationError, RecursionError):
         return facts
+    if _is_stopped(facts) and told.status == "active":
+        told.status = facts.status
     return told if _is_sound(told) else facts
 
 
@@ -189,6 +191,14 @@ def _patched(
     before = _shared(plain(layout.get(base, where)))
     # By its place alone a delta may find what came where something was taken out.
     return tree.merge(before, said, tree.patch(change, before))[0]
+
+
+def _is_stopped(native: Facts) -> bool:
+    """Whether a file that had an error before was stopped for one: while the work goes on we write
+    no pause, so somebody noted it since."""
+    known = [error.at or 0 for error in native.errors]
+    paused = native.paused_at is not None and native.paused_at >= max(known, default=0)
+    return native.status == "failed" and paused
 
 
 def _goal_in(change: tree.Delta) -> dict[str, Any]:

@@ -495,6 +495,22 @@ def test_the_phase_of_a_file_is_the_one_that_was_begun_last(make: Make) -> None:
     assert project.read()["current_phase"] == project.session.state().core.phase == 0
 
 
+@pytest.mark.req("S1-59", "S1-74")
+def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Make) -> None:
+    project = in_phases(make)
+    handed = {"phase_number": 1, "evidence": {"tests": 3}, "outputs": {}, "commands_executed": []}
+
+    def fail(at: str) -> None:
+        artifacts = {"1": {**handed, "timestamp": at}}
+        project.edit(lambda doc: doc.update(phase_artifacts=artifacts, checkpoints={"1": "failed"}))
+        project.session.note("seen")
+
+    fail("2027-01-15T09:00:00Z")
+    fail("2027-01-15T09:05:00Z")
+    assert project.kinds().count("checkpoint.failed") == 2
+    assert project.read()["phase_artifacts"]["1"]["timestamp"] == "2027-01-15T09:05:00Z"
+
+
 @pytest.mark.req("S1-44", "S1-48")
 def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make: Make) -> None:
     project = in_phases(make)

@@ -637,9 +637,15 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
         old = known.get(check.step)
         if check.verdict not in kinds or (old is None and check.verdict == "pending"):
             continue
-        if old is None or (old.verdict, old.evidence) != (check.verdict, check.evidence):
+        if old is None or _is_other(old, check):
             body = kinds[check.verdict](step=check.step, evidence=check.evidence, issue=check.issue)
             yield Move(body, check.at)
+
+
+def _is_other(old: CheckpointFact, check: CheckpointFact) -> bool:
+    """Whether a verdict is another one; a failed one that came later is of another attempt."""
+    later = check.verdict == "failed" and (check.at or 0) > (old.at or check.at or 0)
+    return later or (old.verdict, old.evidence) != (check.verdict, check.evidence)
 
 
 def _taken_back(base: Facts, new: Facts) -> Iterator[str]:

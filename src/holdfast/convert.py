@@ -51,7 +51,7 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
 def _require_inside(tree: Tree) -> None:
     """Names are made of ids, and ids are what somebody's file says."""
     for name in tree:
-        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        if carry.leads_out(name):
             raise InvalidInput(
                 f"{name[:200]!r} leads out of the folder to write to",
                 why="the id of the session is a path",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +230,93 @@ def test_the_order_of_a_list_is_no_loss() -> None:
         value["pending_tasks"].append(value["completed_work"].pop(0))
 
     there_and_back(layout("praxis"), facts, layout("craft"), reopen)
+
+
+def through(files: Tree, *way: str, where: Where = LATER) -> Tree:
+    """The files after having gone from the first layout through the others."""
+    for one, other in pairwise(way):
+        files = json.loads(
+            json.dumps(carry.convert(layout(one), files, {}, layout(other), where)[0])
+        )
+    return files
+
+
+@pytest.mark.parametrize("one, other, third", list(permutations(REGISTRY, 3))[::3])
+def test_two_layouts_far_and_back_the_same_way_changes_nothing(
+    one: str, other: str, third: str
+) -> None:
+    files = json.loads(json.dumps(files_of(layout(one))))
+    assert tree.identical(through(files, one, other, third, other, one), files)
+
+
+def test_a_file_says_of_its_machine_what_it_said_also_when_it_comes_back_elsewhere() -> None:
+    craft, desk = layout("craft"), Where(now=BEGAN, project_path="/home/me/app", device="desk")
+    facts = Facts("11111111-2222-4333-8444-555555555555", began_at=BEGAN, updated_at=BEGAN)
+    files = carry.write(craft, None, facts, desk, full=True)
+    there = through(files, "craft", "essay")
+    there["session-state.yaml"]["last_activity"] = "2024-01-01T00:00:00Z"
+    server = Where(now=BEGAN, project_path="/srv/app", device="server")
+    (back,) = through(there, "essay", "craft", where=server).values()
+    assert (back["project"], back["device"]) == ("/home/me/app", "desk")
+    assert back["updated_at"] == "2024-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize("key, began", [("created_at", "began_at"), ("updated_at", "updated_at")])
+def test_a_time_that_the_file_does_not_tell_is_made_of_no_other(key: str, began: str) -> None:
+    """A stamp is never put where none was, nor under another name than it has there."""
+    first = {
+        "session_id": "bees",
+        "goal": "Count the bees",
+        "status": "in_progress",
+        "started_at": "2026-03-05T09:00:00-06:00",
+        "agents": [{"id": "a-1", "status": "failure", "completed_at": "2026-03-05T09:20:00Z"}],
+        "completed_work": [],
+        "pending_tasks": [],
+        "errors": [{"message": "stung", "agent": "a-1", "timestamp": "2026-03-05T09:20:00Z"}],
+        "decisions_made": [],
+    }
+    there = through({"orchestrator-session.json": first}, "orchestrator", "praxis")
+    next(iter(there.values()))[key] = "2025-12-01T01:02:03Z"
+    (back,) = through(there, "praxis", "orchestrator").values()
+    told = layout("orchestrator").get({"orchestrator-session.json": back}, HERE)
+    assert getattr(told, began) == 1_764_550_923_000
+    assert back["errors"] == first["errors"] and "created" not in back
+    assert ("updated" in back) is (key == "updated_at")
+
+
+def test_an_agent_that_was_skipped_gets_no_progress_by_another_change() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN, agents=[AgentFact("a-1", status="skipped")])
+
+    def renew(value: Any) -> None:
+        value["last_activity"] = "2024-01-01T00:00:00Z"
+
+    before, after = there_and_back(layout("orchestrator"), facts, layout("essay"), renew)
+    assert after["updated"] == "2024-01-01T00:00:00Z"
+    assert after["agents"] == before["agents"] and "progress" not in after["agents"][0]
+
+
+UNNAMED: dict[str, tuple[str, str, str]] = {
+    "without an id": ("praxis", "old.json", ""),
+    "with one that its layout would not give": ("essay", "session-state.yaml", "essay-7e57"),
+    "with one that has parts": ("orchestrator", "orchestrator-session.json", "team/7"),
+}
+
+
+@pytest.mark.parametrize("which", UNNAMED)
+def test_a_session_comes_back_under_its_own_name(which: str) -> None:
+    of, name, id = UNNAMED[which]
+    (value,) = files_of(layout(of)).values()
+    key = "pipeline_id" if of == "essay" else "session_id"
+    value = {**value, key: id, "mine": [1]}
+    if not id:
+        del value[key]
+    files = {name: value}
+    there = through(files, of, "craft")
+    assert tree.identical(through(there, "craft", of), files)
+    (doc,) = there.values()
+    doc["goal"] = "Another goal"
+    (back,) = through(there, "craft", of).values()
+    assert back.get(key, "") == id and back["mine"] == [1]
 
 
 def _real_files() -> list[tuple[str, Path]]:

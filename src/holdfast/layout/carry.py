@@ -4,7 +4,8 @@
       v: 1
       facts: delta        from what the layout's own fields say to what the facts are
       from:               per layout that these facts came from by conversion
-        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, updated, generation}
+        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, began_at, updated_at,
+                generation, from}
 
 Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
 while the layout's own word is what it was, and a change that another program made wins.
@@ -13,8 +14,9 @@ while the layout's own word is what it was, and a change that another program ma
 the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
 applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
 that they could not say, `now` the moment they were made at when nothing in the facts tells it,
-`updated` when they were last changed (every writer renews that, and some stamps are made of it),
-`generation` their shape when it is not the one we write today.
+`began_at` and `updated_at` what they told of the session (every writer renews the latter, and some
+stamps are made of both), `generation` their shape when it is not the one we write today, `from` the
+layouts that they had come from themselves: they go back with what they knew of those.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ _NAME = "title"
 """What a step keeps when it is done, also where several have the same."""
 _DAY = 86_400_000
 _TRIES = 40
+_TIMES = ("began_at", "updated_at")
 _SAID_BY_SILENCE = ("status", "unit", "action")
 
 
@@ -166,7 +169,7 @@ def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) ->
     """What the files say, in the finer words that travelled with them; of those that travelled
     with the `base` that the files were made from, it is known what they were said of."""
     facts = layout.get(files, where)
-    change = _extra(layout, files, facts.native_id).get("facts")
+    change = _extra(layout, files, _called(layout, files, facts.native_id)).get("facts")
     if not isinstance(change, dict) or not change:
         return facts
     patched = _patched(layout, facts, change, where, base)
@@ -201,6 +204,12 @@ def _is_stopped(native: Facts) -> bool:
     return native.status == "failed" and paused
 
 
+def _called(layout: Layout, files: Tree, native_id: str) -> str:
+    """The id of a session, or what its files are named by if they do not tell."""
+    stems = (name.rpartition(".")[0] for name in files)
+    return native_id or next((stem for stem in stems if layout.files(stem)[0] in files), "")
+
+
 def _goal_in(change: tree.Delta) -> dict[str, Any]:
     said = mapping(change.get("add")).get("goal")
     said = said or mapping(mapping(change.get("in")).get("goal")).get("now")
@@ -229,13 +238,15 @@ def convert(
     if a.id == b.id and not native_id:
         return a.renewed(files, where), manners, Loss()
     facts = read(a, files, where)
+    facts.native_id = _called(a, files, facts.native_id)
     origin = _origins(a, files, facts.native_id)
     back = origin.pop(b.id, None) if isinstance(origin.get(b.id), dict) else None
     if back is None:
         origin |= {a.id: _entry(a, files, manners, facts, where)}
     else:
         origin |= {a.id: _strange(a, files, facts, where)}
-        origin = {name: each for name, each in origin.items() if _says_more(each)}
+        known = sequence(back.get("from"))
+        origin = {n: each for n, each in origin.items() if n in known or _says_more(each)}
     return _arrive(b, facts, where, origin, back, native_id)
 
 
@@ -251,12 +262,14 @@ def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where)
     parts = {
         "full": full,
         "now": still.now,
-        "updated": facts.updated_at,
         "generation": still.generation,
         "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
         "manner": {name: each for name, each in manners.items() if each},
+        "from": list(_origins(a, files, facts.native_id)),
     }
-    return {"id": facts.native_id} | {name: part for name, part in parts.items() if part}
+    told = {name: part for name, part in parts.items() if part}
+    times = {name: getattr(facts, name) for name in _TIMES}
+    return {"id": facts.native_id} | times | told
 
 
 def _bare(a: Layout, files: Tree, facts: Facts, where: Where) -> tuple[Tree, Where]:
@@ -345,7 +358,7 @@ def _arrive(
 ) -> tuple[Tree, MANNERS | None, Loss]:
     known = back.get("id") if back else None
     if not native_id:
-        is_id = isinstance(known, str) and "/" not in known
+        is_id = isinstance(known, str) and not any(map(leads_out, b.files(known)))
         native_id = str(known) if is_id else b.new_id(facts, where, frozenset())
     here = msgspec.structs.replace(facts, native_id=native_id)
     if back is None:
@@ -357,6 +370,11 @@ def _arrive(
     return made, manner if isinstance(manner, dict) else None, _loss(b, made, here, where)
 
 
+def leads_out(name: str) -> bool:
+    """Whether a file of that name would be outside of the folder it is to be in."""
+    return name.startswith("/") or ".." in name.split("/") or "\0" in name
+
+
 def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree:
     """The files as they were, with what the facts say since."""
     now, shape = back.get("now", 0), back.get("generation", "")
@@ -364,8 +382,9 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
         where, now if isinstance(now, int) else 0, shape if isinstance(shape, str) else ""
     )
     settled = _settled(facts)
-    if isinstance(back.get("updated"), int):
-        settled.updated_at = back["updated"]
+    for name in _TIMES:
+        if name in back:
+            setattr(settled, name, back[name] if isinstance(back[name], int) else None)
     base = write(b, None, settled, still, full=True)
     if not back.get("full"):
         base = _with(b, base, facts.native_id, None, None)
@@ -376,7 +395,11 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
     wanted = _in_order_of(said, _shared(plain(facts)))
     if tree.same(said, wanted):
         return made
-    return write(b, made, _facts(wanted, facts), where, full=True)
+    # They were of another machine perhaps, and what they say of it stays.
+    away = msgspec.structs.replace(where, project_path="", device="")
+    news = _facts(wanted, facts)
+    told = msgspec.structs.replace(news, native_id=b.get(made, where).native_id)
+    return _complete(b, made, b.put(made, told, away), news, away, full=True)
 
 
 def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

@@ -102,9 +102,14 @@ class Essay(Layout):
         return read.facts(tree, where)
 
     def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        return write.put(old, facts, self._id_for(facts, where), where)
+
+    def _id_for(self, facts: Facts, where: Where) -> str:
+        """The id of a new file: the given one, or one made of that, if it is not possible here."""
         given = facts.native_id
-        id = self.new_id(facts, where, frozenset()) if self.valid_id(given) else given
-        return write.put(old, facts, id, where)
+        if given and self.valid_id(given):
+            return "essay-" + uuid_of(given)
+        return given or self.new_id(facts, where, frozenset())
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         if not (doc := copied(form.state_of(tree))):

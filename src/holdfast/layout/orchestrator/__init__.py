@@ -205,12 +205,12 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
     if not text(of.get("id")):
         return None
     fact = AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
-    # Only running agents have a progress in the document: one that is complete has done all.
     return replace(fact, fraction=1.0) if _is_whole(fact) else fact
 
 
 def _is_whole(fact: AgentFact) -> bool:
-    return fact.status == "done" and fact.fraction in (None, 1.0)
+    """Only running agents have a progress in the document: one that is complete has done all."""
+    return unit_word(ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
 
 
 def _get_done(value: Any, where: Where) -> StepFact | None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.layout import ERROR, Layout, Tree, Where, layout
+from holdfast.layout import ERROR, Layout, Tree, Where, layout, stamps
 from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
 from holdfast.layout.ai_session.read import MODELS, ROOT, slug
@@ -1011,6 +1011,16 @@ def test_a_missing_file_is_made_anew_from_the_others(missing: str) -> None:
         assert [f for f in LAYOUT.check(made, WHERE, strict=True) if f.severity == ERROR] == []
 
 
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize("lacking", ["started_at", "last_active", "status"])
+def test_an_entry_of_the_index_gets_what_it_lacks(lacking: str) -> None:
+    torn = tree()
+    del torn[INDEX]["active_features"][0][lacking]
+    made, notes = subject.recreate(torn, WHERE)
+    assert LAYOUT.check(made, WHERE, strict=True) == []
+    assert notes == [f"active-features.yaml: {lacking} of {FEATURE}, from the other files"]
+
+
 def test_nothing_is_made_anew_for_a_session_without_name_or_of_another_version() -> None:
     assert subject.recreate({}, WHERE) == ({}, [])
     newer: Tree = {STATE: changed("state/version", "3.0")[STATE]}
@@ -1337,6 +1347,14 @@ def test_the_start_comes_from_the_index_else_the_plan_else_the_first_line() -> N
     assert by_log.facts.updated_at == BEGAN + 1_200_000
     assert "began_at: from history.jsonl" in by_log.inferred
     assert "status: assumed to be active, no file tells it" in by_log.inferred
+
+
+@pytest.mark.req("S0-85", "S0-75")
+def test_what_the_log_tells_of_last_is_no_later_than_the_restored_state() -> None:
+    later = LOG_TEXT + json.dumps(line(timestamp="2026-01-01T00:00:00Z")) + "\n"
+    found = salvaged(state="", log=later, index=INDEX_TEXT)
+    assert found.facts.updated_at == stamps.read("2026-01-01T00:00:00Z")
+    assert "updated_at: from history.jsonl" in found.inferred
 
 
 @pytest.mark.req("S0-85", "S0-79")

@@ -437,7 +437,7 @@ def _infer(tree: Tree, facts: Facts, report: Report, where: Where) -> None:
     told = {"began_at": source, "updated_at": source}
     if facts.began_at is None and seen:
         facts.began_at, told["began_at"] = min(seen), LOG
-    if facts.updated_at is None and seen:
+    if "last_updated" not in current and seen and max(seen) > stamps.first(facts.updated_at, 0):
         facts.updated_at, told["updated_at"] = max(seen), LOG
     if "active_task" not in current and tasks:
         facts.position, told["position"] = read.name(tasks[-1]), LOG

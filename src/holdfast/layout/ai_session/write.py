@@ -140,7 +140,7 @@ def _put_all(tree: Tree, was: Facts, facts: Facts, where: Where, *, planned: boo
 
 
 def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
-    """The tree with its missing files made anew, and what had to be inferred for them."""
+    """The tree with what is missing of its files made anew, and what had to be inferred for it."""
     facts = get(tree, where)
     if not facts.native_id or not read.writable(tree):
         return copied(tree), []
@@ -152,7 +152,15 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
         if made.get(key) is None:
             made[key] = whole[read.key_of(whole, file)]
             notes.append(f"{file}: made anew from {source}")
-    return made, notes
+    return made, [*notes, *_completed_entry(made, whole, facts.native_id)]
+
+
+def _completed_entry(tree: Tree, whole: Tree, native_id: str) -> Iterator[str]:
+    """Give the session's entry in the index what it lacks; says so."""
+    entry, full = (read.entry_of(each, native_id) for each in (tree, whole))
+    if entry and (lacking := [key for key in full if key not in entry]):
+        entry.update({key: full[key] for key in lacking})
+        yield f"{INDEX}: {', '.join(lacking)} of {native_id}, from the other files"
 
 
 _SOURCES = {

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast import files
+from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
+from holdfast.layout import REGISTRY
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
@@ -64,6 +66,24 @@ def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> No
     with pytest.raises(InvalidInput, match="not a folder"):
         project.home.start("another", layouts=[f"craft:{UUID}"])
     assert len(project.home.list()) == 1 and theirs.read_text() == "{}"
+
+
+@pytest.mark.req("S0-73")
+@pytest.mark.parametrize("layout", ["ai-session", "praxis", "craft", "orchestrator", AI_SESSION])
+def test_a_start_is_refused_where_no_folder_can_be_made(
+    make: Make, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    project = make()
+    root = REGISTRY[layout.partition(":")[0]][1]
+    top = project.folder / root.partition("/")[0]
+    top.write_text("no folder")
+    with pytest.raises(InvalidInput, match="not a folder"):
+        project.home.start("another", layouts=[layout])
+    top.unlink()
+    monkeypatch.setattr(files, "is_writable", lambda path: path != str(project.folder))
+    with pytest.raises(ReadOnly, match="may not be written to"):
+        project.home.start("another", layouts=[layout])
+    assert len(project.home.list()) == 1 and not top.exists()
 
 
 def test_what_stands_in_the_way_of_a_start_is_named_with_what_helps(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable
 
 from holdfast import files
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.layout import Layout, require_id
 from holdfast.layout.customs import custom
 from holdfast.mirror.archive import says_it_is
@@ -92,10 +92,11 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     _require_text(kind, desk.root_of(kind))
     root = _usual_root(desk, kind)
     place = _place(lens, native, root) if native else os.path.join(root, lens.files("")[0])
-    if kind == "essay" or (not native and lens.files("a") != lens.files("b")):
-        # Its folder, or its id, is chosen so that it is free.
-        return None
+    if kind == "essay":
+        return None  # its folder is one of its own, in the home
     _require_folder(root)
+    if not native and lens.files("a") != lens.files("b"):
+        return None  # its id is chosen so that it is free
     owner = desk.bound.owner(place)
     if owner is None:
         _require_free(kind, native, place, root)
@@ -184,11 +185,16 @@ def _what_helps(place: str) -> str:
 
 
 def _require_folder(path: str) -> None:
-    """Refuse a folder that cannot be made, because something else has its name, or one above."""
+    """Refuse a folder that cannot be made or written to: something else has its name, or one above,
+    or what is there is not ours to change."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     if not os.path.isdir(path):
         raise InvalidInput(f"{path} is not a folder", why="the layout keeps its files in it")
+    if not files.is_writable(path):
+        hint = f"check owner and permissions: ls -ld {shlex.quote(path)}"
+        why = "the layout keeps its files in it"
+        raise ReadOnly(f"{path} may not be written to", why=why, hint=hint, file=path)
 
 
 def _taken(desk: Desk, place: str) -> Refused:

@@ -312,6 +312,23 @@ def _gone_back(project: Project) -> None:
     project.clock.turn(-3_600_000)
 
 
+@pytest.mark.req("S0-38", "S0-75")
+@pytest.mark.parametrize("again", [False, True])
+def test_a_state_of_the_future_does_not_date_our_lines(make: Make, again: bool) -> None:
+    project = make(AI_SESSION)
+    project.session.note("one")
+    future = "2099-01-01T00:00:00Z"
+    project.edit(lambda value: value["current_state"].update(last_updated=future))
+    for text in ("two", "three"):
+        project.session.note(text)
+        if again:
+            project.again()
+    lines = project.ai("history.jsonl").read_text().splitlines()
+    stamps = [json.loads(line)["timestamp"] for line in lines]
+    assert stamps == sorted(stamps) and max(stamps) < "2030"
+    assert project.read()["current_state"]["last_updated"] == future
+
+
 def _respelled(log: Path) -> None:
     """Have the whole log read again."""
     log.write_text(log.read_text().replace('{"', '{ "'))

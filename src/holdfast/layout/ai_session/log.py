@@ -77,7 +77,9 @@ def _least(tree: Tree, was: Facts, where: Where) -> int:
     back, and is older than what is there, is an update of now."""
     updated = stamps.first(was.updated_at, 0)
     if where.brief:
-        return updated
+        # Whoever updates a state tells it to the index, too: one alone may be from the future.
+        active = read.entry_of(tree, was.native_id).get("last_active")
+        return min(updated, stamps.first(stamps.read(active, where.naive), updated))
     told = (mapping(line).get("timestamp") for line in read.log_of(tree))
     moments = (stamps.read(stamp, where.naive) for stamp in told)
     # What others have of the future is not ours to follow.

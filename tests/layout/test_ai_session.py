@@ -1230,38 +1230,6 @@ def test_contradictions_between_files_are_told() -> None:
     assert codes(done) == ["task-in-completed"]
 
 
-@pytest.mark.req("S0-61")
-@pytest.mark.parametrize(
-    "path, before, after, legal",
-    [
-        ("index/active_features/0/status", "active", "paused", True),
-        ("index/active_features/0/status", "paused", "completed", True),
-        ("index/active_features/0/status", "completed", "active", True),
-        ("index/active_features/0/status", "completed", "paused", False),
-        ("plan/phases/0/tasks/1/status", "pending", "in_progress", True),
-        ("plan/phases/0/tasks/1/status", "blocked", "in_progress", True),
-        ("plan/phases/0/tasks/1/status", "completed", "pending", True),
-        ("plan/phases/0/tasks/1/status", "completed", "blocked", False),
-    ],
-)
-def test_illegal_moves_are_found(path: str, before: str, after: str, legal: bool) -> None:
-    found = subject.check_update(changed(path, before), changed(path, after), WHERE)
-    assert [finding.code for finding in found] == ([] if legal else ["illegal-move"])
-
-
-@pytest.mark.req("S0-60", "S0-70", "S0-75")
-def test_an_update_that_rewrites_the_log_or_turns_back_time_is_found() -> None:
-    def found(new: Tree) -> list[str]:
-        return [finding.code for finding in subject.check_update(tree(), new, WHERE)]
-
-    assert found(tree()) == []
-    assert found(changed("log", [*tree()[LOG], line()])) == []
-    assert found(changed("log/0/command", "other")) == ["log-rewritten"]
-    assert found(changed("log", [])) == ["log-rewritten"]
-    early = changed("state/current_state/last_updated", "2025-03-04T10:30:00Z")
-    assert found(early) == ["time-goes-back"]
-
-
 # --- damage ------------------------------------------------------------------------------------
 
 STATE_TEXT = f"""version: "1.0"

@@ -21,7 +21,6 @@ from msgspec import Struct
 from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
-from holdfast.layout.ai_session.check import check_update
 from holdfast.layout.ai_session.log import without_news
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
@@ -34,7 +33,6 @@ __all__ = [
     "LAYOUT",
     "AiSession",
     "Report",
-    "check_update",
     "conflicts",
     "display",
     "ensured_entry",

@@ -29,7 +29,6 @@ from holdfast.layout.ai_session.read import (
     Node,
     name,
 )
-from holdfast.layout.facts import Facts
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
@@ -525,7 +524,8 @@ def _listing(tree: Tree, where: Where) -> Iterator[Finding]:
         message = f"{_short(id)!r} is not listed"
         yield Finding("not-listed", WARNING, message, "", "active_features", "S0-57")
         return
-    began = [stamps.read(node.get("started_at"), where.naive) for node in _two(tree, entry)]
+    places = (entry, read.current_of(tree))
+    began = [stamps.read(place.get("started_at"), where.naive) for place in places]
     if None not in began and began[0] != began[1]:
         message = f"started_at of {_short(id)!r} differs from {STATE}"
         yield Finding("start-differs", WARNING, message, "", "active_features", "S0-79")
@@ -535,50 +535,9 @@ def _listing(tree: Tree, where: Where) -> Iterator[Finding]:
         yield Finding("status-differs", WARNING, message, "", "active_features", "S0-79")
 
 
-def _two(tree: Tree, entry: Node) -> tuple[Node, Node]:
-    return entry, read.current_of(tree)
-
-
 _LOOKS: dict[str, Callable[[Tree, Where], Iterator[Finding]]] = {
     STATE: _look_at_state,
     PLAN: _look_at_plan,
     LOG: _look_at_log,
     INDEX: _look_at_index,
 }
-
-
-# --- from one tree to the next -----------------------------------------------------------------
-
-_ILLEGAL_SESSION = {("completed", "paused"), ("completed", "created")}
-_ILLEGAL_TASK = {("done", "blocked")}
-
-
-def check_update(old: Tree, new: Tree, where: Where) -> list[Finding]:
-    """What an update may not do: go back in time, make an illegal move, change the log."""
-    was, now = read.get(old, where), read.get(new, where)
-    return [*_moves(was, now), *_clock(was, now), *_rewritten(old, new)]
-
-
-def _moves(was: Facts, now: Facts) -> Iterator[Finding]:
-    if (was.status, now.status) in _ILLEGAL_SESSION:
-        message = f"a session that is {was.status} cannot become {now.status}; reopen it first"
-        yield Finding("illegal-move", ERROR, message, INDEX, "status", "S0-61")
-    before = {(step.parent, step.id): step.status for step in was.steps if step.unit == "task"}
-    for step in now.steps:
-        if (before.get((step.parent, step.id)), step.status) in _ILLEGAL_TASK:
-            message = f"task {_short(step.id)!r} is done and cannot become {step.status}"
-            yield Finding("illegal-move", ERROR, message, PLAN, _short(step.id), "S0-61")
-
-
-def _clock(was: Facts, now: Facts) -> Iterator[Finding]:
-    pair = (was.updated_at, now.updated_at)
-    if pair[0] is not None and pair[1] is not None and pair[1] < pair[0]:
-        message = "last_updated is before the one it replaces"
-        yield Finding("time-goes-back", ERROR, message, STATE, "last_updated", "S0-75")
-
-
-def _rewritten(old: Tree, new: Tree) -> Iterator[Finding]:
-    before, after = read.log_of(old), read.log_of(new)
-    if after[: len(before)] != before:
-        message = "lines of the log were changed or removed; it is append-only"
-        yield Finding("log-rewritten", ERROR, message, LOG, "", "S0-70")

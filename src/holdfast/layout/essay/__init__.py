@@ -23,13 +23,11 @@ from holdfast.layout.essay.artifact import (
     is_current,
     section_in,
     version_name,
-    versions,
 )
-from holdfast.layout.essay.form import BACKUP, STAGE_FILES, STATE, TEMPORARY
-from holdfast.layout.essay.recover import Choice, Question, Recovery, ask, ask_about
+from holdfast.layout.essay.form import BACKUP, STATE, TEMPORARY
+from holdfast.layout.essay.recover import Recovery
 from holdfast.layout.essay.show import (
     abandoned_for,
-    expiry,
     pause_message,
     place,
     resume_summary,
@@ -42,18 +40,12 @@ from holdfast.sha import uuid_of
 __all__ = [
     "BACKUP",
     "LAYOUT",
-    "STAGE_FILES",
     "STATE",
     "TEMPORARY",
-    "Choice",
     "Essay",
-    "Question",
     "Recovery",
     "abandoned_for",
-    "ask",
-    "ask_about",
     "begin_at",
-    "expiry",
     "folder_moment",
     "folder_name",
     "is_current",
@@ -64,7 +56,6 @@ __all__ = [
     "section_in",
     "session_list",
     "version_name",
-    "versions",
 ]
 
 

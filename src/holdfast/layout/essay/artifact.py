@@ -59,12 +59,6 @@ def _order(name: str) -> tuple[str, int, str]:
     return (name[:8] if name.startswith("stage-") else "~", section_in(name) or 0, name)
 
 
-def versions(name: str, names: Iterable[str]) -> list[str]:
-    """The archived versions of a file, oldest first."""
-    found = [(number, other) for other in names if (number := _number(other, name)) is not None]
-    return [other for _, other in sorted(found)]
-
-
 def version_name(name: str, names: Iterable[str]) -> str:
     """Under which name a file is archived next: `stage-1-thesis.md` → `stage-1-thesis.v1.md`."""
     taken = [number for other in names if (number := _number(other, name)) is not None]

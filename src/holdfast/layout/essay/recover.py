@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.layout import Bundle, Finding, Salvaged, Where, guarded, stamps
+from holdfast.layout import Bundle, Salvaged, Where, guarded, stamps
 from holdfast.layout.essay import artifact
 from holdfast.layout.essay.form import (
     ARGUMENTS,
@@ -147,23 +147,6 @@ def ask(bundle: Bundle) -> Question:
         choices=choices,
         recommended=stage_id(first),
         files=sorted(name for name in bundle if name not in (STATE, BACKUP)),
-    )
-
-
-def ask_about(findings: list[Finding]) -> Question | None:
-    """How to proceed with a session whose state failed validation; None when it did not."""
-    errors = [finding.message for finding in findings if finding.severity == "error"]
-    if not errors:
-        return None
-    return Question(
-        message="\n".join(errors),
-        text="How do you want to proceed?",
-        choices=[
-            Choice("continue", "Continue as the session file says"),
-            Choice("rebuild", "Rebuild the state from the files that are there"),
-            Choice("stop", "Stop here and change nothing"),
-        ],
-        recommended="stop",
     )
 
 

@@ -118,22 +118,11 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def expiry(last_activity: int | None, now: int) -> str:
-    """What inactivity asks for: `active`, `auto-pause` or `abandoned-warning`.
-
-    It only judges: the status changes when somebody says so.
-    """
-    idle = 0 if last_activity is None else now - last_activity
-    if idle >= ABANDONED_AFTER:
-        return "abandoned-warning"
-    return "auto-pause" if idle >= PAUSE_AFTER else "active"
-
-
 def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:
     """For how many days nobody worked on an open essay, once that means it was given up; else 0."""
     said = mapping(doc)
     moment = stamps.read(said.get("last_activity"), where.naive)
     if moment is None or session_status(said.get("status")) not in ("active", "paused"):
         return 0
-    is_left = expiry(moment, where.now) == "abandoned-warning"
-    return (where.now - moment) // DAY if is_left else 0
+    idle = where.now - moment
+    return idle // DAY if idle >= ABANDONED_AFTER else 0

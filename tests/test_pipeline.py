@@ -1007,6 +1007,21 @@ def test_the_name_of_the_stage_follows_a_number_that_another_program_wrote(
     assert faults(essay) == []
 
 
+@pytest.mark.parametrize(
+    "path, value",
+    [("current_stage", "4"), ("status", "gone fishing"), ("stages.stage_3.sections", {"1": {}})],
+)
+def test_a_value_that_cannot_be_is_told_to_be_none_that_is_gone(
+    essay: Essay, clock: FakeClock, path: str, value: object
+) -> None:
+    said: list[str] = []
+    essay.session.home._notice = said.append
+    essay.at_sections()
+    above, _, key = path.rpartition(".")
+    edited(essay, clock, lambda doc: (form.at(doc, above) if above else doc).update({key: value}))
+    assert f"{path} was given a value it cannot have" in said[-1] and faults(essay) == []
+
+
 @pytest.mark.parametrize("path", [*form.PARTS, *(field.path for field in form.FIELDS)])
 def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_told(
     essay: Essay, clock: FakeClock, path: str

@@ -105,8 +105,8 @@ class Essay(Layout):
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         if not (doc := copied(form.state_of(tree))):
             return tree, []
-        lost = form.complete(doc, form.state_of(before))
-        return {**tree, form.main(tree): doc}, [f"{place} was taken out" for place in lost]
+        told = form.complete(doc, form.state_of(before))
+        return {**tree, form.main(tree): doc}, told
 
     def torn(self, data: bytes, value: Any) -> str:
         return form.torn(data, value)

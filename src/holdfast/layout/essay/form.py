@@ -346,7 +346,8 @@ def spots(doc: dict[str, Any]) -> Iterator[Spot]:
 
 
 def complete(doc: dict[str, Any], old: dict[str, Any]) -> list[str]:
-    """Give a file what it lacks, or says in words that mean nothing, as it was; returns where."""
+    """Give a file what it lacks, or says in words that mean nothing, as it was; says what that
+    is."""
     number = doc.get("current_stage")
     if number != old.get("current_stage") and is_count(number) and number in STAGES:
         doc["current_stage_name"] = STAGES[number].name
@@ -359,9 +360,15 @@ def complete(doc: dict[str, Any], old: dict[str, Any]) -> list[str]:
     gone += [place for stage in SECTIONED for place in _with_sections(doc, old, stage)]
     known = {spot.place: spot for spot in spots(old) if not spot.is_blank}
     lost = [spot for spot in spots(doc) if spot.is_blank and spot.place in known]
+    told = [f"{place} was taken out" for place in gone] + [_told(spot) for spot in lost]
     for spot in lost:
         put_back(spot.part, known[spot.place].part, spot.key)
-    return [*gone, *(spot.place for spot in lost)]
+    return told
+
+
+def _told(spot: Spot) -> str:
+    is_gone = spot.part.get(spot.key) is None
+    return f"{spot.place} " + ("was taken out" if is_gone else "was given a value it cannot have")
 
 
 def _with_sections(doc: dict[str, Any], old: dict[str, Any], stage: int) -> list[str]:

@@ -105,7 +105,7 @@ ALLOWED = {
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "recover": "errors clock doctor files found glance home layout.* place store.bound",
     "essay": "errors adopt files found home layout.* model.* place recover session"
-    " store.bound verb",
+    " store.bound text verb",
     "orchestrator": "errors adopt files found home layout.* recover session",
     "evidence": "errors files journal layout.document layout.guarded model.* sha",
     "phase": "errors clock evidence prove touch verb model.*",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ from holdfast.place import relative
 from holdfast.recover import Unusable
 from holdfast.session import Session
 from holdfast.store.bound import Binding
+from holdfast.text import tame
 from holdfast.verb import Recorder
 
 MAX_PARTIAL = 4 * 1024 * 1024
@@ -83,13 +85,10 @@ def _taken(native: str, folder: str, why: str, helps: str) -> Refused:
 
 def _new_folder(home: Holdfast) -> str:
     """Where a new essay of this home lies: not in `/tmp`, which is emptied at every start."""
-    wanted = essay.folder_name(home.clock.now(), home.settings.naive_time)
-    path = os.path.join(home.essay_root, wanted)
-    moment = home.clock.now()
-    while os.path.lexists(path):
-        moment += 1000
-        path = os.path.join(home.essay_root, essay.folder_name(moment, home.settings.naive_time))
-    return path
+    moments = count(home.clock.now(), 1000)
+    names = (essay.folder_name(moment, home.settings.naive_time) for moment in moments)
+    paths = (os.path.join(home.essay_root, name) for name in names)
+    return next(path for path in paths if not os.path.lexists(path))
 
 
 def listed(home: Holdfast) -> list[Listed]:
@@ -103,7 +102,7 @@ def listed(home: Holdfast) -> list[Listed]:
 
 def list_text(home: Holdfast, essays: list[Listed]) -> str:
     """The list as the document words it."""
-    rows = [(one.name, one.state) for one in essays]
+    rows = [(tame(one.name, limit=255, lines=False), one.state) for one in essays]
     return essay.session_list(rows, home.mirror.where(""))
 
 

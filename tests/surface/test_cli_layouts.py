@@ -551,6 +551,13 @@ def test_an_essay_that_is_added_by_its_id_is_had_where_it_is_or_was(cli: Cli) ->
     assert add(one) == first
 
 
+def test_an_essay_is_one_line_of_the_list_whatever_its_folder_is_called(
+    cli: Cli, project: Path
+) -> None:
+    essay_in_tmp(project, "essay-pipeline-1 -- Stage 4\n2. essay-pipeline-2")
+    assert len(cli.ok("essay", "list").out.splitlines()) == 2
+
+
 @pytest.mark.req("S3-120", "S3-121", "S3-122")
 def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"

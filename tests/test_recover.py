@@ -808,6 +808,25 @@ def test_the_doctor_tells_of_damaged_files_that_no_session_of_ours_has(
     assert snapshot(project) == before
 
 
+@pytest.mark.req("S3-94", "S3-120")
+@pytest.mark.parametrize("harm", ["torn", "gone"])
+def test_the_doctor_tells_of_essays_that_nobody_adopted_and_that_cannot_be_read(
+    hf: Holdfast, tmp_path: Path, project: Path, harm: str
+) -> None:
+    fill(project, kinds=["essay"])
+    lost = tmp_path / "tmp" / "essay-pipeline-20260214-143022"
+    lost.parent.mkdir()
+    (project / ESSAY).parent.rename(lost)
+    shutil.copytree(lost, lost.with_name("essay-pipeline-20260214-143023"))
+    (lost / "stage-1-thesis.md").write_text("Cats.")
+    state = lost / "session-state.yaml"
+    state.write_bytes(TORN) if harm == "torn" else state.unlink()
+    (told,) = (each for each in hf.doctor().left if each.code == "file-damaged")
+    assert (told.severity, told.file) == ("warning", str(state)) and str(state) in told.fix
+    hf.recover(str(state), fix=True)
+    assert not [each for each in hf.doctor().left if each.code == "file-damaged"]
+
+
 def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
     hf: Holdfast, project: Path
 ) -> None:

@@ -306,7 +306,8 @@ def _advised(home: Holdfast) -> list[Advice]:
     suspended = [b for b in home.mirror.standing() if b.suspended]
     known = {a.file for a in told}
     told += [_waiting(b) for b in suspended if b.place not in known]
-    return [*told, *_faulty(home, {a.file for a in told})]
+    known = {a.file for a in told}
+    return [*told, *_faulty(home, known), *_unreadable_essays(home, known)]
 
 
 def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
@@ -321,6 +322,16 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
             yield _not_as_told(place, readable)
         if next(there, None):
             yield _not_looked_at(place)
+
+
+def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
+    """The user's essays, wherever they lie, whose session file is lost or cannot be read."""
+    around = found.Surroundings(home.mirror.where)
+    for folder in home.essay_folders()[:_MOST_SESSIONS]:
+        for one in found.in_place(folder):
+            is_own = one.path == os.path.join(folder, STATE)
+            if is_own and _is_torn(one) and os.path.realpath(one.path) not in known:
+                yield _unusable(one, _said(one, around))
 
 
 def _said(one: Find, around: found.Surroundings) -> str:

@@ -1022,6 +1022,22 @@ def test_a_value_that_cannot_be_is_told_to_be_none_that_is_gone(
     assert f"{path} was given a value it cannot have" in said[-1] and faults(essay) == []
 
 
+@pytest.mark.req("S3-94")
+@pytest.mark.parametrize("key", ["output", "voice_calibration", "revision_history"])
+def test_a_file_that_ends_before_a_key_of_the_template_is_damaged_and_comes_back_whole(
+    essay: Essay, clock: FakeClock, key: str
+) -> None:
+    essay.at_sections()
+    path, home = essay.folder / form.STATE, essay.session.home
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(f"\n{key}:".encode()) + 1])
+    clock.jump(2000)
+    essay.session.note("going on")
+    assert "it breaks off" in essay.session.layouts_list()[0].suspended
+    home.doctor(fix=True)
+    assert faults(essay) == [] and key in essay.file
+
+
 @pytest.mark.parametrize("path", [*form.PARTS, *(field.path for field in form.FIELDS)])
 def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_told(
     essay: Essay, clock: FakeClock, path: str
@@ -1033,10 +1049,17 @@ def test_a_key_of_the_template_that_somebody_took_out_comes_back_and_that_is_tol
     essay.session.note("later")
     above, _, key = path.rpartition(".")
     before = essay.file
-    edited(essay, clock, lambda doc: (form.at(doc, above) if above else doc).pop(key))
+
+    def take_out(doc: dict[str, Any]) -> None:
+        (form.at(doc, above) if above else doc).pop(key)
+        others = dict(doc)
+        doc.clear()
+        doc.update({"theirs": 1, **others})  # else one without its last key breaks off
+
+    edited(essay, clock, take_out)
     assert faults(essay) == []
     assert f"{path} was taken out" in said[-1]
-    assert list(essay.file) == list(before)
+    assert list(essay.file) == ["theirs", *before]
     assert form.at(essay.file, path) == form.at(before, path) or path == "last_activity"
     count = len(said)
     clock.jump(2000)

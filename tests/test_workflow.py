@@ -339,6 +339,14 @@ def test_phases_that_do_not_add_up_are_remarked(root: Path) -> None:
     assert [each.code for each in checked.findings] == ["other-total"]
 
 
+def test_phases_that_are_never_reached_are_remarked(root: Path) -> None:
+    phases = [{"phase_number": number, "phase_name": "x"} for number in (0, 5)]
+    checked = workflow.check(str(praxis(root, {**METADATA, "phases": phases})))
+    assert checked.workflow is not None and checked.workflow.total == 2
+    (told,) = checked.findings
+    assert (told.code, told.severity) == ("out-of-range", "warning") and "5" in told.message
+
+
 @pytest.mark.parametrize(
     "gate",
     [
@@ -353,6 +361,14 @@ def test_an_odd_gate_file_is_read_as_far_as_it_goes(root: Path, gate: str) -> No
     made = workflow.check(str(folder)).workflow
     assert made is not None and from_snapshot(snapshot(made)) == made
     assert all(field.name for phase in made.phases if phase.gate for field in phase.gate.fields)
+
+
+def test_a_part_of_a_gate_file_that_asks_for_nothing_is_told_by_line(root: Path) -> None:
+    gate = "evidence_schema: [a]\nvalidators: 3\ncheckpoint: x\ncross_field_validation: {a: 1}\n"
+    folder = praxis(root, METADATA, {0: gate, 1: "evidence_schema:\n  a: {type: list}\n  b: 3\n"})
+    told = workflow.check(str(folder)).findings
+    assert {(each.code, each.severity) for each in told} == {("wrong-type", "warning")}
+    assert sorted(each.line for each in told) == [1, 2, 3, 3, 4]
 
 
 def test_very_many_faults_are_told_soon(root: Path) -> None:

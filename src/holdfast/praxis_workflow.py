@@ -23,7 +23,7 @@ from holdfast.layout import ERROR, WARNING, Finding
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.praxis import state as phases
-from holdfast.layout.value import mapping
+from holdfast.layout.value import mapping, sequence
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.text import clean_id, tame
 
@@ -134,13 +134,15 @@ class _Reader:
         pattern = next((phase for phase, is_pattern in listed if is_pattern), None)
         named = [phase for phase, is_pattern in listed if not is_pattern]
         named += self.further(pattern, named, base)
+        total = self.total(values, named, pattern)
+        self.range(named, base, total)
         return Workflow(
             name=self.name(values),
             version=_word(values.get("version"), 64) or "1",
             title=_word(values.get("name")),
             description=_word(values.get("description"), _TEXT),
             base=base,
-            total=self.total(values, named, pattern),
+            total=total,
             phases=sorted(named, key=lambda phase: phase.number),
             pattern=pattern,
             source=self.source,
@@ -176,6 +178,15 @@ class _Reader:
             message = f"total_phases is {total}, and {len(named)} phases are listed"
             self.note("other-total", message, METADATA, severity=WARNING)
         return total
+
+    def range(self, named: list[Phase], base: int, total: int | None) -> None:
+        last = None if total is None else phases.last_phase(total, base)
+        outside = [
+            str(p.number) for p in named if last is not None and not base <= p.number <= last
+        ]
+        if outside:
+            message = f"no phase of {base} to {last}, and never reached: {', '.join(outside[:10])}"
+            self.note("out-of-range", message, METADATA, severity=WARNING)
 
     def phases(self, values: Mapping[str, Any], found: Document) -> list[tuple[Phase, bool]]:
         """Each phase, and whether it stands for several that are not known yet."""
@@ -229,15 +240,16 @@ class _Reader:
         if found is None:
             return None
         values = found.value
-        checkpoint = mapping(values.get("checkpoint"))
-        schema, validators = (
-            mapping(values.get("evidence_schema")),
-            mapping(values.get("validators")),
+        checkpoint, schema, validators = (
+            self.part(values, (key,), name, found)
+            for key in ("checkpoint", "evidence_schema", "validators")
         )
         return Gate(
             fields=[
-                self.field(key, mapping(said), name, found)
-                for key, said in schema.items()
+                self.field(
+                    key, self.part(schema, ("evidence_schema", key), name, found), name, found
+                )
+                for key in schema
                 if _word(key)
             ],
             strict=checkpoint.get("strict", True) is not False,
@@ -245,6 +257,16 @@ class _Reader:
             source=os.path.join(self.source, name),
             opaque=self.opaque(values, schema, validators, name, found),
         )
+
+    def part(
+        self, values: Mapping[str, Any], path: tuple[str, ...], file: str, found: Document
+    ) -> Mapping[str, Any]:
+        """A map in a gate. Anything else asks for nothing, which whoever wrote it has to know."""
+        value = values.get(path[-1])
+        if value is not None and not isinstance(value, dict):
+            message = f"{_word(path[-1], 40)} is no map, and asks for nothing"
+            self.note("wrong-type", message, file, found.line(path), WARNING)
+        return mapping(value)
 
     def field(self, key: str, said: Mapping[str, Any], file: str, found: Document) -> Field:
         given = said.get("type", "any")
@@ -270,7 +292,10 @@ class _Reader:
     ) -> list[str]:
         told = [_validator(key, mapping(said), validators) for key, said in schema.items()]
         rules = values.get("cross_field_validation")
-        told += [_rule(each) for each in (rules if isinstance(rules, list) else [])]
+        if rules is not None and not isinstance(rules, list):
+            line = found.line(("cross_field_validation",))
+            self.note("wrong-type", "cross_field_validation is no list", file, line, WARNING)
+        told += [_rule(each) for each in sequence(rules)]
         told = [each for each in told if each]
         for each in told:
             key = "evidence_schema" if rules is None else "cross_field_validation"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import found
-from holdfast.layout import Where
+from holdfast.layout import Where, threeway
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
 
@@ -509,6 +509,26 @@ def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Ma
     fail("2027-01-15T09:05:00Z")
     assert project.kinds().count("checkpoint.failed") == 2
     assert project.read()["phase_artifacts"]["1"]["timestamp"] == "2027-01-15T09:05:00Z"
+
+
+def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+    between = threeway._between
+
+    def counted(*sides: Any) -> Any:
+        tries.append(sides)
+        return between(*sides)
+
+    monkeypatch.setattr(threeway, "_between", counted)
+    project = in_phases(make)
+    handed = {"outputs": {}, "commands_executed": [], "timestamp": "2027-01-15T09:00:00Z"}
+    many = {str(n): {"phase_number": n, "evidence": {"n": n}, **handed} for n in range(2, 600)}
+    project.edit(lambda doc: doc["phase_artifacts"].update(many))
+    project.session.note("seen")
+    assert "checkpoints: phase-10;" in project.edits()[0].residue  # type: ignore[attr-defined]
+    assert len(tries) < 20
 
 
 @pytest.mark.req("S1-44", "S1-48")

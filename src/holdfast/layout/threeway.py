@@ -205,11 +205,16 @@ def _unsaid_of(
     ]
     many = len(changed) > _FEW or len(changed) * len(all_) > _SOON_TRIED
     told = _told(key, changed, ours, all_, today, merged, now, made) if many else set()
-    for name in changed:
-        if name in told:
-            continue
-        rest = all_ | {name: ours[name]} if name in ours else _less(all_, name)
-        if _between(today, merged | {key: list(rest.values())}, now) == made:
+    left = [name for name in changed if name not in told]
+
+    def is_silent(names: Sequence[str]) -> bool:
+        mine = set(names)
+        rest = (ours.get(n) if n in mine else e for n, e in all_.items())
+        return _between(today, merged | {key: [e for e in rest if e is not None]}, now) == made
+
+    silent = _silent_of([left] if many else [[name] for name in left], is_silent)
+    for name in left:
+        if name in silent:
             yield f"{key}: {name}"
         elif key == "agents" and name in ours:
             yield from _unsaid_words(was.get(name, {}), is_[name], ours[name], made)
@@ -220,6 +225,19 @@ def _unsaid_of(
             yield f"{key}: {name} was taken out"
         elif name in became and alike(name, became[name]) <= _CLEAR:
             yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
+
+
+def _silent_of(groups: list[list[str]], is_silent: Callable[[Sequence[str]], bool]) -> set[str]:
+    """The elements without which the same happens: of many, whole groups are tried first."""
+    found: set[str] = set()
+    while groups:
+        group = groups.pop()
+        if is_silent(group):
+            found.update(group)
+        elif len(group) > 1:
+            half = len(group) // 2
+            groups += [group[:half], group[half:]]
+    return found
 
 
 def _unsaid_words(was: Plain, is_: Plain, ours: Plain, made: list[Move]) -> Iterator[str]:

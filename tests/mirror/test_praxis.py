@@ -511,6 +511,15 @@ def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Ma
     assert project.read()["phase_artifacts"]["1"]["timestamp"] == "2027-01-15T09:05:00Z"
 
 
+@pytest.mark.req("S1-20", "S1-21")
+def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
+    project = in_phases(make)
+    project.edit(lambda doc: doc.update(current_phase=77))
+    project.session.note("seen")
+    assert project.read()["current_phase"] == project.session.state().core.phase == 1
+    assert "current_phase: 77 is no phase" in str(project.edits())
+
+
 def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

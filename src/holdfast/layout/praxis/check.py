@@ -93,6 +93,7 @@ def whole(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
     told = [f"{place} was taken out" for place in gone]
     if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
         told += _unchanged(mapping(doc.get("workflow_structure")), was.structure)
+    told += _in_range(doc, was, where)
     return ({**tree, now.name: doc}, told) if told else (tree, [])
 
 
@@ -117,6 +118,14 @@ def _unchanged(structure: dict[str, Any], before: dict[str, Any]) -> Iterator[st
         if fits(before.get(key)) and structure.get(key) != before[key]:
             structure[key] = before[key]
             yield f"workflow_structure.{key} was changed"
+
+
+def _in_range(doc: dict[str, Any], was: View, where: Where) -> Iterator[str]:
+    """A number past the end may say that all is over; else it says of no phase that it is there."""
+    now = View({"": doc}, where)
+    if now.current != now.position and not now.complete and was.current is not None:
+        doc["current_phase"] = was.current
+        yield f"current_phase: {now.current} is no phase"
 
 
 _SNAPSHOT: dict[str, Callable[[Any], bool]] = {
@@ -282,8 +291,8 @@ def _keys(view: View) -> Iterator[Finding]:
 
 
 def _identity(view: View) -> Iterator[Finding]:
-    native_id = view.text("session_id")
-    if native_id and (why := unsafe_id(native_id)):
+    native_id = view.doc.get("session_id")
+    if isinstance(native_id, str) and (why := unsafe_id(native_id)):
         yield _tell("unsafe-id", ERROR, "session_id", "X1-10", why)
 
 

@@ -22,8 +22,13 @@ from holdfast.layout.facts import (
     StepFact,
 )
 from holdfast.layout.praxis import LAYOUT, file_name
-from holdfast.layout.praxis.check import LEGACY_WARNING, unsafe_id
-from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState
+from holdfast.layout.praxis.check import unsafe_id
+from holdfast.layout.praxis.state import (
+    LEGACY_WARNING,
+    CheckpointStatus,
+    PhaseArtifact,
+    WorkflowState,
+)
 from holdfast.layout.praxis.write import numbered
 from tests.conformance import marked
 

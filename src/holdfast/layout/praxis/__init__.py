@@ -12,7 +12,6 @@ written when such a file comes back from a conversion.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, carry
@@ -22,12 +21,9 @@ from holdfast.layout.praxis import older
 from holdfast.layout.praxis import salvage as damage
 from holdfast.layout.praxis import write as writing
 from holdfast.layout.praxis.read import View, facts, likeness, phase_id
+from holdfast.layout.praxis.state import LEGACY_WARNING
 from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
-
-SECOND_PREFIX = "workflow_default_"
-
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
 
 def file_name(session_id: str) -> str:
@@ -55,7 +51,7 @@ class Praxis(Layout):
 
     def valid_id(self, native_id: str) -> str:
         """What we write has a UUID for an id; what we read need only be safe (`unsafe_id`)."""
-        if _UUID.match(native_id.removeprefix(SECOND_PREFIX)):
+        if checks.UUID.match(native_id):
             return ""
         return checks.unsafe_id(native_id) or "a praxis session id looks like a UUID"
 
@@ -105,7 +101,7 @@ class Praxis(Layout):
             status=view.status,
             progress=view.progress(),
             writable=view.redesigned,
-            warning="" if view.redesigned else checks.LEGACY_WARNING,
+            warning="" if view.redesigned else LEGACY_WARNING,
         )
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:

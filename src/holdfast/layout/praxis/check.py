@@ -25,17 +25,15 @@ from holdfast.layout import (
     stamps,
 )
 from holdfast.layout.praxis.read import REDESIGNED, View, by_phase, verdict_of
-from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.state import LEGACY_WARNING, is_count, is_phase, last_phase
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
-from holdfast.layout.value import copied, mapping, put_back
-
-LEGACY_WARNING = "Legacy session format, limited resumption context"
+from holdfast.layout.value import copied, mapping, put_back, sequence
 
 _WORDS = ("passed", "failed", "pending", "skipped")
 _SCHEMES = ("zero_based", "one_based")
 _SECOND_WORDS = ("active", "paused", "completed", "error")
 _UNSAFE = re.compile(r"[/\\:\x00-\x1f\x7f]")
-_UUID = re.compile(r"(?:workflow_default_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+UUID = re.compile(r"(?:workflow_default_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
 def unsafe_id(native_id: str) -> str:
@@ -344,8 +342,7 @@ def _naive(view: View) -> Iterator[Finding]:
 
 
 def _numbers(view: View) -> Iterator[Finding]:
-    listed = view.doc.get("completed_phases")
-    for index, phase in enumerate(listed if isinstance(listed, list) else []):
+    for index, phase in enumerate(sequence(view.doc.get("completed_phases"))):
         if not is_phase(phase):
             what = "a completed phase is not a phase number"
             yield _tell("wrong-type", ERROR, f"completed_phases[{index}]", "S1-34", what)
@@ -500,7 +497,7 @@ def _strict_form(view: View) -> Iterator[Finding]:
 
 def _strict_id(view: View) -> Iterator[Finding]:
     native_id = view.text("session_id")
-    if not _UUID.match(native_id):
+    if not UUID.match(native_id):
         yield _tell("id-not-uuid", ERROR, "session_id", "X1-10", "the id does not look like a UUID")
     if view.name.rpartition("/")[2] != f"{native_id}.json":
         what = "the file is not named after the session"

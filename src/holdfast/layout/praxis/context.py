@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.layout.praxis.state import (
+    LEGACY_WARNING,
     CheckpointStatus,
     WorkflowState,
     first_phase,
@@ -21,8 +22,6 @@ from holdfast.layout.praxis.state import (
     within,
 )
 from holdfast.timing import Timing, active, standing
-
-LEGACY = "Legacy session format, limited resumption context"
 
 
 class ResumptionContext(Struct, frozen=True):
@@ -57,7 +56,7 @@ def resumption_context(
         estimated_remaining=told.estimate,
         time_in_phase=told.inside,
         is_stalled=told.stalled,
-        warnings=() if state.workflow_structure else (LEGACY,),
+        warnings=() if state.workflow_structure else (LEGACY_WARNING,),
     )
 
 

@@ -38,7 +38,7 @@ from holdfast.layout.praxis.state import (
     last_phase,
     within,
 )
-from holdfast.layout.value import copied
+from holdfast.layout.value import copied, mapping, sequence, text
 
 REDESIGN, LEGACY, LEGACY_TOTAL = "redesign", "legacy", "legacy-total"
 OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
@@ -75,7 +75,7 @@ def likeness(value: object) -> float:
 
 
 def generation(doc: dict[str, Any]) -> str:
-    if any(_object(doc, key) for key in REDESIGNED):
+    if any(mapping(doc.get(key)) for key in REDESIGNED):
         return REDESIGN
     if any(key in doc for key in _SECOND):
         return OUROBOROS_TIMED if isinstance(doc.get("phase_timings"), dict) else OUROBOROS
@@ -115,16 +115,15 @@ class View:
         self.doc, self.naive = doc, where.naive
         self.generation = generation(doc)
         self.redesigned = self.generation == REDESIGN
-        self.structure = _object(doc, "workflow_structure")
-        self.lifecycle = _object(doc, "lifecycle")
-        self.metadata = _object(doc, "metadata")
+        self.structure = mapping(doc.get("workflow_structure"))
+        self.lifecycle = mapping(doc.get("lifecycle"))
+        self.metadata = mapping(doc.get("metadata"))
         self.timing_key = "phase_timing" if self.redesigned else "phase_timings"
         self.timing = _objects(by_phase(doc, self.timing_key))
         self.artifacts = _objects(by_phase(doc, "phase_artifacts"))
         self.submitted = _objects(by_phase(doc, "evidence_submitted"))
         self.checkpoints = by_phase(doc, "checkpoints")
-        listed = doc.get("completed_phases")
-        self.completed = [p for p in listed if is_phase(p)] if isinstance(listed, list) else []
+        self.completed = [p for p in sequence(doc.get("completed_phases")) if is_phase(p)]
         self.done = set(self.completed)
         self.first = first_phase(self.structure)
         self.total = known_total(self.structure, self.metadata, where.total)
@@ -138,8 +137,7 @@ class View:
         return stamps.read(part.get(key), self.naive)
 
     def text(self, key: str) -> str:
-        value = self.doc.get(key)
-        return value if isinstance(value, str) else ""
+        return text(self.doc.get(key))
 
     def _flag(self) -> bool:
         if self.redesigned:
@@ -245,7 +243,7 @@ def facts(view: View) -> Facts:
         updated_at=view.stamp(view.doc, "updated_at"),
         ended_at=_ended(view),
         workflow=_unless(view.text("workflow_type"), NO_WORKFLOW),
-        workflow_version=_text(view.structure.get("workflow_version")),
+        workflow_version=text(view.structure.get("workflow_version")),
         target=_unless(view.text("target_file"), NO_TARGET),
         plan_total=view.total,
         plan_base=_base(view),
@@ -271,8 +269,8 @@ def _base(view: View) -> int | None:
 
 def _goal(view: View) -> str:
     """There is no goal in these files: what is worked on, and by which workflow."""
-    spec = _last_part(_text(view.metadata.get("spec_path")))
-    named = [_text(view.metadata.get(key)) for key in ("feature_name", "spec_name")]
+    spec = _last_part(text(view.metadata.get("spec_path")))
+    named = [text(view.metadata.get(key)) for key in ("feature_name", "spec_name")]
     target = _last_part(_unless(view.text("target_file"), NO_TARGET))
     subject = next((s for s in (*named, spec, target) if any(map(str.isalnum, s))), "")
     workflow = _unless(view.text("workflow_type"), NO_WORKFLOW)
@@ -293,10 +291,10 @@ def _ended(view: View) -> int | None:
 def _add_pauses(made: Facts, view: View) -> None:
     flags = view.lifecycle
     made.paused_at = view.stamp(flags, "paused_at")
-    reason = _text(flags.get("paused_reason"))
+    reason = text(flags.get("paused_reason"))
     # For a failed session the reason only repeats that it failed.
     made.pause_reason = "" if made.status == "failed" and reason == "system_error" else reason
-    made.pause_context = _text(flags.get("paused_context"))
+    made.pause_context = text(flags.get("paused_context"))
     made.resumed_at = view.stamp(flags, "resumed_at")
     count = flags.get("resume_count")
     made.resumes = count if isinstance(count, int) and not isinstance(count, bool) else 0
@@ -346,7 +344,7 @@ def _checkpoints(view: View) -> list[CheckpointFact]:
 
 def evidence_of(view: View, phase: int) -> dict[str, Any]:
     """What was handed in for a phase."""
-    return _object(view.artifacts.get(phase, {}), "evidence") or view.submitted.get(phase, {})
+    return mapping(view.artifacts.get(phase, {}).get("evidence")) or view.submitted.get(phase, {})
 
 
 def _judged_at(view: View, phase: int) -> int | None:
@@ -359,8 +357,8 @@ def _judged_at(view: View, phase: int) -> int | None:
 def _commands(view: View) -> list[CommandFact]:
     made: list[CommandFact] = []
     for phase, artifact in sorted(view.artifacts.items()):
-        ran = artifact.get("commands_executed")
-        made += [_command(view, phase, entry) for entry in ran] if isinstance(ran, list) else []
+        ran = sequence(artifact.get("commands_executed"))
+        made += [_command(view, phase, entry) for entry in ran]
     return [command for command in made if command.name]
 
 
@@ -369,10 +367,10 @@ def _command(view: View, phase: int, entry: object) -> CommandFact:
     failed = parts.get("exit_code") not in (None, 0)
     spent = parts.get("duration_ms")
     return CommandFact(
-        name=_text(parts.get("command")),
+        name=text(parts.get("command")),
         status="failure" if failed else "success",
         duration_ms=_whole(spent),
-        error=_text(parts.get("output")) if failed else "",
+        error=text(parts.get("output")) if failed else "",
         task=phase_id(phase),
         at=view.stamp(parts, "executed_at"),
     )
@@ -391,7 +389,7 @@ def _attributes(metadata: dict[str, Any]) -> dict[str, Scalar]:
 
 def by_phase(doc: dict[str, Any], key: str) -> dict[int, Any]:
     """A map from phases, by number; keys that are no phase are left out."""
-    return {int(name): value for name, value in _object(doc, key).items() if _is_key(name)}
+    return {int(name): value for name, value in mapping(doc.get(key)).items() if _is_key(name)}
 
 
 def _is_key(key: object) -> bool:
@@ -400,15 +398,6 @@ def _is_key(key: object) -> bool:
 
 def _objects(part: dict[int, Any]) -> dict[int, dict[str, Any]]:
     return {phase: value for phase, value in part.items() if isinstance(value, dict)}
-
-
-def _object(doc: dict[str, Any], key: str) -> dict[str, Any]:
-    value = doc.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _unless(text: str, placeholder: str) -> str:

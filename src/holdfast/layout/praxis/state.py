@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 from holdfast.layout.value import copied
 
 LARGEST_PHASE = 999_999
+LEGACY_WARNING = "Legacy session format, limited resumption context"
 
 _ALSO_COMPLETED = ("completed", "complete")
 

@@ -80,7 +80,7 @@ def fresh(wanted: Facts, session_id: str, where: Where) -> dict[str, Any]:
 
 
 def first_moment(wanted: Facts, where: Where) -> int:
-    return _known(wanted.began_at, wanted.updated_at, where.now)
+    return stamps.first(wanted.began_at, wanted.updated_at, where.now)
 
 
 def _base(wanted: Facts) -> int:
@@ -387,7 +387,7 @@ class Edit:
     def _stamp_evidence(self, handed: dict[str, Any], phase: int, check: CheckpointFact) -> None:
         step = self.steps.get(phase)
         ended = step.ended_at if step else None
-        known = _known(ended, self.want.updated_at, self.where.now)
+        known = stamps.first(ended, self.want.updated_at, self.where.now)
         if check.at is not None:
             self.stamp(handed, "timestamp", check.at)
         elif not handed.get("timestamp"):
@@ -420,7 +420,7 @@ class Edit:
         if step.started_at is not None and step.started_at != had.started_at:
             self._restart(phase, entry, step)
         elif not entry.get("started_at"):
-            known = _known(self.want.updated_at, self.was.updated_at, self.where.now)
+            known = stamps.first(self.want.updated_at, self.was.updated_at, self.where.now)
             self.stamp(entry, "started_at", known)
         if step.paused_ms is not None and step.paused_ms != had.paused_ms:
             entry["paused_duration_seconds"] = step.paused_ms / 1000
@@ -428,7 +428,7 @@ class Edit:
             # One who took the phase back may have left the time of its end.
             for key in ("completed_at", "duration_seconds"):
                 self._unset(entry, key)
-        elif step.status == "done" and step.ended_at is not None:
+        elif step.ended_at is not None:
             if step.ended_at != had.ended_at:
                 # Whoever began it may have a clock ahead of ours: stamps never go back.
                 began = stamps.read(entry.get("started_at"), self.where.naive)
@@ -647,10 +647,6 @@ def last_error(was: Facts, want: Facts) -> ErrorFact | None:
 
 def _same(check: CheckpointFact, judged: CheckpointFact) -> bool:
     return replace(check, step=judged.step, issue=judged.issue) == judged
-
-
-def _known(*moments: int | None) -> int:
-    return next((moment for moment in moments if moment is not None), 0)
 
 
 def _after(new: int | None, old: int | None) -> bool:

@@ -92,15 +92,8 @@ class OlderEdit(Edit):
             self.part("metadata")["total_phases"] = total
 
     def _understood(self) -> list[int]:
-        """The current phase stands in the file, even where it is read as one past the end."""
+        """The current phase, which the file cannot be without, even if it is one past the end."""
         return [self.view.current] if self.view.current is not None else []
-
-    def _drop_vanished(self) -> None:
-        """All that vanished but the current phase, which the file cannot be without."""
-        had = self.had
-        self.had = {phase: step for phase, step in had.items() if phase != self.view.current}
-        super()._drop_vanished()
-        self.had = had
 
     def _current(self) -> None:
         """A number past the end stays: that it means the last phase is said beside, if need be."""

@@ -313,9 +313,9 @@ class Edit:
     # -- phases ------------------------------------------------------------------------------------
 
     def _drop_vanished(self) -> None:
-        kept = {*self.steps, *self.checks, *self.view.implied(), phase_of(self.want.position)}
+        kept = {*self.steps, *self.checks, *self.view.implied(), *self._understood()}
         for phase in self.had:
-            if phase not in kept:
+            if phase not in kept and phase_id(phase) != self.want.position:
                 self._withdraw(phase)
                 for key in (self.view.timing_key, "checkpoints"):
                     if isinstance(self.doc.get(key), dict):
@@ -351,6 +351,7 @@ class Edit:
                 self.part("checkpoints")[str(phase)] = "pending"
 
     def _understood(self) -> list[int]:
+        """Phases that the file speaks of without a word of its own for them."""
         return []
 
     def _withdraw(self, phase: int) -> None:

@@ -234,7 +234,8 @@ def _cleanse(
     cleaned, left = _purge_aside(home, session, hashes)
     begun: list[str] = []
     if home.store.local.is_bound(session):
-        begun, stayed = home.mirror.cleanse(session, [_words(event) for event in said])
+        words = [_words(event) for event in said]
+        begun, stayed = home.mirror.cleanse(session, [event.body for event in said], words)
         left += stayed
     cleaned = [*purged.rewritten, *cleaned, *begun]
     removed = list(_told(home, said, home.clock.now()))

@@ -103,6 +103,27 @@ def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
     assert place.read_bytes() == b'{"theirs": 1}' and leftovers(place.parent) == []
 
 
+def test_forgetting_a_few_things_costs_no_key_of_others(make: Make) -> None:
+    project = make("craft", "orchestrator", "praxis")
+    places = [Path(binding.place) for binding in project.session.layouts_list()]
+    for place in places:
+        project.edit(lambda value: value.update(team="blue"), place)
+    session = project.session
+    events = [
+        session.decide("Use a queue", because="fast", chosen="redis"),
+        session.error("Disk is full"),
+        session.file(str(project.folder / "secret-name.py"), action="deleted"),
+        session.task_add("Ask Bob"),
+    ]
+    for event in events:
+        done = project.again().forget(event.id)
+        assert (done.cleaned, done.left) == ([], [])
+    for place in places:
+        text = place.read_text()
+        assert project.read(place)["team"] == "blue"
+        assert not any(w in text for w in ("a queue", "Disk", "secret-name", "Ask Bob"))
+
+
 def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> None:
     project = make(AI_SESSION)
     outside, folder = project.base / "outside", project.folder / ".ai-session" / ID
@@ -120,7 +141,10 @@ def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
     make: Make, monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     project = make("craft")
-    project.session.decide("the plan that nobody may know", because="of reasons")
+    text = "the plan that nobody may know"
+    project.session.decide(text, because="of reasons")
+    project.edit(lambda value: value.update(also=text))
+    project.session.note("now the file has to be begun anew")
     took_out = erase._took_out
 
     def die(*told: Any) -> bool:

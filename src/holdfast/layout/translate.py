@@ -194,13 +194,18 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
             facts.resumed_at = at
 
 
-def withdrawn(events: Iterable[Event]) -> Facts:
-    """What a session said and took back, of what files keep in lists that are only added to. When
-    it was said does not matter any more."""
+def withdrawn(events: Iterable[Event]) -> list[ev.Body]:
+    """What a session said and took back."""
     events = list(events)
     gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
+    return [event.body for event in events if event.id in gone]
+
+
+def only_logged(said: Iterable[ev.Body]) -> Facts:
+    """Of what was said, what files keep in lists that are only added to; when it was said does not
+    matter."""
     facts = Facts()
-    for body in (event.body for event in events if event.id in gone):
+    for body in said:
         if isinstance(body, ev.DecisionMade):
             facts.decisions.append(DecisionFact(body.what, chosen=body.chosen))
         elif isinstance(body, ev.ErrorRaised):

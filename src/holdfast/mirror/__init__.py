@@ -17,7 +17,7 @@ operation, or a file cannot be read or is not ours, nothing is read or written t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_re
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
+from holdfast.model.event import Body
 from holdfast.place import git_operation, is_tracked
 from holdfast.store import View
 from holdfast.store.bound import Binding
@@ -211,8 +212,11 @@ class Mirror:
             left += stayed
         return gone, left
 
-    def cleanse(self, session: str, values: list[object]) -> tuple[list[str], list[str]]:
-        """Bring files up to a session of which events were erased, so that they say none of it.
+    def cleanse(
+        self, session: str, said: list[Body], values: Sequence[object]
+    ) -> tuple[list[str], list[str]]:
+        """Bring files up to a session of which events were erased, so that they say none of it:
+        what these `said`, and all `values` in which it may be told.
 
         Returns those that were begun anew for that, and those that may still say something.
         """
@@ -221,9 +225,11 @@ class Mirror:
             self._look_anew()
             self.write(session, force=True)
 
+        self._desk.forgotten, self._desk.last = said, None
         try:
             return erase.cleanse(self._desk, session, erase.words_of(values), write)
         finally:
+            self._desk.forgotten, self._desk.last = [], None
             self._look_anew()  # also after an interrupt
 
     def _look_anew(self) -> None:

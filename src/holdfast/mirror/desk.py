@@ -24,7 +24,8 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import texts_in
-from holdfast.layout.translate import facts_of, facts_since, is_retraction, withdrawn
+from holdfast.layout.translate import facts_of, facts_since, is_retraction, only_logged, withdrawn
+from holdfast.model.event import Body
 from holdfast.model.state import State
 from holdfast.place import Tree as Place
 from holdfast.place import find_tree, relative
@@ -80,6 +81,8 @@ class Desk:
         """Whether a file told last how its session stands with other devices."""
         self._trees: dict[str, Place] = {}
         self.last: Last | None = None
+        self.forgotten: list[Body] = []
+        """What is being erased: it leaves files as what was taken back does."""
 
     def told(self, session: str, after: int = 0) -> Told:
         with self.store.view(session) as view:
@@ -103,13 +106,15 @@ class Desk:
 
     def _tell(self, view: View, after: int) -> Told:
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
-        gone = withdrawn(events) if any(map(is_retraction, events)) else None
-        return self._keep((view.session, view.seq, after), facts_of(state, events), state, gone)
+        taken = None
+        if self.forgotten or any(map(is_retraction, events)):
+            taken = only_logged([*withdrawn(events), *self.forgotten])
+        return self._keep((view.session, view.seq, after), facts_of(state, events), state, taken)
 
     def _keep(
-        self, key: tuple[str, int, int], facts: Facts, state: State, gone: Facts | None = None
+        self, key: tuple[str, int, int], facts: Facts, state: State, taken: Facts | None = None
     ) -> Told:
-        told = Told(facts, key[1], state.core.status, gone)
+        told = Told(facts, key[1], state.core.status, taken)
         self.last = (key, told)
         return told
 

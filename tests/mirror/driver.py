@@ -12,7 +12,10 @@ besides might be a contradiction.
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -318,7 +321,7 @@ class World:
         counted = Counter(key for key, _ in keys_in(value) if key.startswith("x_"))
         for key, (wanted, must) in list(file.keys.items()):
             found = there.get(key)
-            if not must and "[redacted" in repr(found):
+            if not must and key in there and "[redacted" in repr((wanted, found)):
                 file.keys[key] = (found, True)
             elif must or key in there:
                 self.require(
@@ -486,7 +489,7 @@ class World:
         """A verb, by one process or the other; what is refused is followed by a note."""
         home = self.chance.choice((self.project.home, self.other))
         session = home.session(self.session.id)
-        verb = self.chance.choice(VERBS)
+        verb = self.chance.choice(VERBS) if self.chance.random() > TYPED else by_command
         try:
             self.say(
                 f"{'other ' if home is self.other else ''}{verb(self, session) or verb.__name__}"
@@ -502,6 +505,12 @@ class World:
 
 Edit = Callable[[World, File, Any], object]
 BROKEN = b"{ half: [\n\t"
+COMMAND = """
+from holdfast.cli import entry
+from holdfast.clock import Clock
+Clock.now = lambda self: {now}
+entry()
+"""
 
 
 def names(layout: str) -> tuple[str, ...]:
@@ -701,6 +710,8 @@ def take_decision(world: World, file: File, value: Any) -> object:
     listed = value["decisions_made"]
     unheard = {thing.text for thing in world.of("decision") if not thing.id}
     able = [n for n, each in enumerate(listed) if not unheard & {*map(each.get, DECIDED)}]
+    # With a key of somebody it is as with `take_key`.
+    able = [n for n in able if world.ticks or not dict(keys_in(listed[n]))]
     if not able:
         return None
     entry = listed.pop(world.chance.choice(able))
@@ -1081,12 +1092,64 @@ def file(world: World, session: Session) -> str:
     return f"file {path}"
 
 
+def forget(world: World, session: Session) -> str:
+    """A decision is recorded and forgotten for good: no file says it any more.
+
+    With it goes what we remember of older files: who writes an old copy back tells all of it.
+    """
+    before = deepcopy(world.things)
+    text = f"Forget this: m{next(world._numbers)}z"
+    event = session.decide(text, because="so")
+    done = session.forget(event.id)
+    world.things = before
+    for file in world.files:
+        file.past.clear()
+    world.require(not done.left, "files may say what was forgotten", done.left)
+    for held in (f for f in world.files if not world.broken(f.layout)):
+        data = world.path(held).read_bytes() if world.path(held).exists() else b""
+        world.require(b"Forget this" not in data, f"{held.layout} says what was forgotten")
+    return f"forget {text!r}"
+
+
+def by_command(world: World, session: Session) -> str:
+    """A verb as somebody types it: another process."""
+    kind, words = world.chance.choice(
+        (("task", ["task", "add"]), ("decision", ["decide"]), ("error", ["error"]))
+    )
+    body = plain(typed(world, *words, text := world.words()))
+    kept = text_of(body)
+    name = f"task {body['step']}" if kind == "task" else f"{kind} {kept} #1"
+    world.add(kind, text, None, name, kept)
+    return f"holdfast {' '.join(words)} {text!r}"
+
+
+def typed(world: World, *words: str) -> Any:
+    """What a command recorded."""
+    base, id = world.project.base, world.session.id
+    command = COMMAND.format(now=world.project.clock.now())
+    done = subprocess.run(
+        [sys.executable, "-c", command, *words[:-1], "--session", id, "--json", "--", words[-1]],
+        cwd=world.project.folder,
+        env={"HOLDFAST_HOME": str(base / "home"), "PATH": os.environ["PATH"], "HOME": str(base)},
+        capture_output=True,
+        text=True,
+    )
+    world.require(done.returncode in (0, 2, 4), "a command failed", words, done.stderr)
+    if done.returncode:
+        raise HoldfastError(done.stderr)
+    found = json.loads(done.stdout)["event"]["id"]
+    return next(event.body for event in world.project.events() if event.id == found)
+
+
 UNDONE = (note, decide, error, task_add, task_start, task_done, agent_start, rename, pause, file)
 VERBS: list[Callable[[World, Session], str | None]] = [
     *(note, note, decide, decide, error, task_add, task_add, task_add, task_start, task_done),
     *(task_done, task_block, agent_start, agent_progress, agent_done, agent_fail, tokens, command),
     *(rename, pause, resume, resume, complete, reopen, reopen, again, again, undone, undone, file),
+    *(forget,),
 ]
+TYPED = 0.01
+"""How often a verb is typed: it takes long."""
 
 
 # -- what files say -----------------------------------------------------------------------------

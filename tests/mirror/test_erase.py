@@ -124,6 +124,19 @@ def test_forgetting_a_few_things_costs_no_key_of_others(make: Make) -> None:
         assert not any(w in text for w in ("a queue", "Disk", "secret-name", "Ask Bob"))
 
 
+def test_a_file_that_is_gone_after_forgetting_comes_back_with_the_keys_of_others(
+    make: Make,
+) -> None:
+    project = make(AI_SESSION)
+    plan = project.ai("implementation-plan.yaml")
+    project.edit(lambda value: value.update(team="blue"), plan)
+    event = project.session.decide("Use a queue")
+    project.session.forget(event.id)
+    plan.unlink()
+    project.again().note("next")
+    assert project.read(plan)["team"] == "blue"
+
+
 def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> None:
     project = make(AI_SESSION)
     outside, folder = project.base / "outside", project.folder / ".ai-session" / ID

@@ -227,10 +227,20 @@ class Mirror:
 
         self._desk.forgotten, self._desk.last = said, None
         try:
-            return erase.cleanse(self._desk, session, erase.words_of(values), write)
+            begun, left = erase.cleanse(self._desk, session, erase.words_of(values), write)
+            self._keep_again(session, left)
+            return begun, left
         finally:
             self._desk.forgotten, self._desk.last = [], None
             self._look_anew()  # also after an interrupt
+
+    def _keep_again(self, session: str, left: list[str]) -> None:
+        """What is remembered of files was erased, too: all but those `left` are remembered anew, so
+        that what others wrote into them can be told and brought back."""
+        for binding in self.bindings(session):
+            with suppress(HoldfastError):
+                looks = [k for k in self._looker.looks(binding) if k.path not in left]
+                self._renderer.keep_again(binding, looks)
 
     def _look_anew(self) -> None:
         """What this process remembers of files says what must go: it looks anew."""

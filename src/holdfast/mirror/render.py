@@ -234,6 +234,16 @@ class Renderer:
         if seen or binding.mirrored != mirrored:
             self._desk.bound.rendered([(binding, seen, mirrored)])
 
+    def keep_again(self, binding: Binding, looks: Sequence[Look]) -> None:
+        """Remember files that are as we left them, where nothing of that is kept any more."""
+        bare = [
+            look
+            for look in looks
+            if look.verdict == "ours" and look.read is not None and not is_log(look.name)
+            if not self._desk.bound.said_last(binding, look.name)
+        ]
+        self.remember(binding, [replace(look, verdict="found") for look in bare], binding.mirrored)
+
     # -- writing -------------------------------------------------------------------------------
 
     def begin(self, plans: Sequence[Plan]) -> exchange.Staging:

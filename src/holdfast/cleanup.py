@@ -9,6 +9,7 @@ session of this home that is still open, someone holds its lock, or its files ca
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
@@ -67,11 +68,19 @@ class Put(Struct):
     kept: str = ""
 
 
+def require_folder(given: str) -> None:
+    """Refuse a path that somebody gave and that is no folder."""
+    if given and not os.path.isdir(given):
+        raise InvalidInput(f"{given[:200]} is not a folder", hint="check the path", file=given)
+
+
 def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
     """The status report of one session below a root, or of all that can be read."""
     finds = [one for one in _finds(root) if feature in ("", one.native)]
     if feature and not finds:
-        raise InvalidInput(f"no session {feature} is in {root}", hint=f"holdfast check {root}")
+        raise InvalidInput(
+            f"no session {feature} is in {root}", hint=f"holdfast check {shlex.quote(root)}"
+        )
     return [form.report(one.tree, _with_artifacts(hf, one)) for one in finds if one.documents]
 
 

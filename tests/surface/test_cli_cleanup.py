@@ -320,6 +320,16 @@ def test_report_counts_the_artifacts_in_the_folder_by_their_kind(cli: Cli) -> No
 def test_report_of_what_is_not_there_is_an_error(cli: Cli) -> None:
     assert cli("layouts", "report", "nothing-2025-01-09").code == 2
     assert cli.json("layouts", "report")["reports"] == []
+    assert cli("layouts", "report", "--root", "nowhere").code == 2
+
+
+@pytest.mark.parametrize("path", ["nowhere", ".ai-session/active-features.yaml"])
+def test_cleanup_of_what_is_no_folder_is_an_error(cli: Cli, path: str) -> None:
+    feature("done", "completed")
+    before = tree()
+    refused = cli("cleanup", path, "--yes")
+    assert refused.code == 2 and f"{path} is not a folder" in refused.err
+    assert tree() == before
 
 
 @pytest.mark.req("X0-6")

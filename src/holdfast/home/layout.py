@@ -114,6 +114,7 @@ class LayoutVerbs:
         """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""
         from holdfast import cleanup
 
+        cleanup.require_folder(root)
         return cleanup.reports(self._home, self._ai_root(root), feature)
 
     def layouts_live(self, folder: str = "", *, prune: bool = False) -> list[Live]:
@@ -131,6 +132,7 @@ class LayoutVerbs:
         from holdfast import cleanup
 
         wanted = wanted or cleanup.Wanted()
+        cleanup.require_folder(path)
         return cleanup.cleanup(self._home, self._ai_root(path), wanted, dry_run=dry_run)
 
     def contract_show(self, root: str = "", spec: str = "") -> Contract:

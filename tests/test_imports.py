@@ -103,7 +103,7 @@ ALLOWED = {
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",
     "adopt": "errors files found glance home layout.* model.* sha store.bound text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
-    "recover": "errors clock doctor files found glance home layout.* place store.bound",
+    "recover": "errors clock doctor exchange files found glance home layout.* place store.bound",
     "essay": "errors adopt files found home layout.* model.* place recover session"
     " store.bound text verb",
     "orchestrator": "errors adopt files found home layout.* recover session",

@@ -27,7 +27,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files, found
+from holdfast import exchange, files, found
 from holdfast.clock import Clock, iso
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
@@ -754,13 +754,23 @@ def fix(home: Holdfast, case: Case) -> Case:
             file=case.path,
         )
     require_calm(os.path.dirname(case.path))
-    for path in case.damaged:
-        if os.path.lexists(path) and (path in case.writes or not case.writes):
-            case.kept.append(set_aside(path, home.clock))
+    for path in () if case.writes else case.damaged:
+        case.kept.append(set_aside(path, home.clock))
     for path, data in case.writes.items():
-        files.create(path, data, mode=0o644)
+        case.kept += _take_place(path, data, home.clock)
         case.written.append(path)
     return case
+
+
+def _take_place(path: str, data: bytes, clock: Clock) -> list[str]:
+    """Put a new file where a damaged one may be, in one step; says where that is now. With no room
+    for the new one, or after a crash, one of them is there: what is missing nobody looks for."""
+    displaced = exchange.one(path, data, mode=0o644)
+    if not displaced:
+        return []
+    kept = aside_name(path, clock)
+    files.move(displaced, kept)
+    return [kept]
 
 
 def write(case: Case, out: str) -> Case:

@@ -295,6 +295,34 @@ def test_an_agent_that_was_skipped_gets_no_progress_by_another_change() -> None:
     assert after["agents"] == before["agents"] and "progress" not in after["agents"][0]
 
 
+@pytest.mark.parametrize("text, chosen", [("Which store of all: b", "b"), ("Which one: a", "a")])
+def test_a_choice_that_is_told_otherwise_there_is_the_same_choice_here(
+    text: str, chosen: str
+) -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    choice = DecisionFact("Which store", options=["a", "b"], chosen="b", at=BEGAN)
+    facts.decisions = [choice, DecisionFact("Another thing: b", at=BEGAN)]
+
+    def reword(value: Any) -> None:
+        value["decisions_made"][0]["decision"] = text
+
+    before, after = there_and_back(layout("craft"), facts, layout("orchestrator"), reword)
+    news = {"context": text.partition(":")[0], "chosen": chosen}
+    assert after["decisions_made"][0] == {**before["decisions_made"][0], **news}
+    assert after["decisions_made"][1:] == before["decisions_made"][1:]
+
+
+@pytest.mark.parametrize("other", ["praxis", "essay"])
+def test_a_session_without_a_goal_gets_none_by_what_is_worked_on(other: str) -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+
+    def aim(value: Any) -> None:
+        value["target_file" if other == "praxis" else "style_profile_path"] = "docs/other.md"
+
+    before, after = there_and_back(layout("orchestrator"), facts, layout(other), aim)
+    assert after["goal"] == before["goal"] == ""
+
+
 UNNAMED: dict[str, tuple[str, str, str]] = {
     "without an id": ("praxis", "old.json", ""),
     "with one that its layout would not give": ("essay", "session-state.yaml", "essay-7e57"),

@@ -455,6 +455,21 @@ def test_a_decision_that_someone_changes_is_the_same_one(make: Make, layout: str
         assert (what, because) in decided(project) and len(decided(project)) == 2
 
 
+def test_a_choice_that_someone_changes_is_the_same_one(make: Make) -> None:
+    """This file has one text for what was to be decided and what was chosen."""
+    project = make("orchestrator")
+    project.session.decide("Which store", because="so", options=["a", "b"], chosen="b")
+    for text, what, chosen in (
+        ("Which store for all: b", "Which store for all", "b"),
+        ("Which store for all: a", "Which store for all", "a"),
+    ):
+        project.edit(partial(_reword, {"decision": text}))
+        project.session.note("next")
+        rows: list[Any] = list(project.session.state().rows.select("decision"))
+        assert [(r.what, r.chosen, r.options) for r in rows] == [(what, chosen, ["a", "b"])]
+        assert in_file(project) == [(text, "so")]
+
+
 def left(project: Project) -> list[str]:
     return [body.residue for body in project.edits() if isinstance(body, ev.ForeignEdited)]
 

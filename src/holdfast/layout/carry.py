@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
-from holdfast.layout.facts import SESSION, UNIT, Facts, StepFact, plain
+from holdfast.layout.facts import SESSION, UNIT, DecisionFact, Facts, StepFact, in_parts, plain
 from holdfast.layout.jsonform import DONE, pair
 from holdfast.layout.value import mapping, sequence
 
@@ -178,6 +178,7 @@ def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) ->
         patched = {**patched, **_goal_in(change)}
     try:
         told = _facts(patched, facts)
+        told.decisions = _in_parts(told.decisions, facts.decisions)
     except (msgspec.ValidationError, RecursionError):
         return facts
     if _is_stopped(facts) and told.status == "active":
@@ -204,6 +205,12 @@ def _is_stopped(native: Facts) -> bool:
     return native.status == "failed" and paused
 
 
+def _in_parts(decisions: list[DecisionFact], said: list[DecisionFact]) -> list[DecisionFact]:
+    """Decisions of which what was chosen travelled: where the text has changed, by what it says."""
+    texts = {decision.what for decision in said if not decision.chosen}
+    return [in_parts(each) if each.chosen and each.what in texts else each for each in decisions]
+
+
 def _called(layout: Layout, files: Tree, native_id: str) -> str:
     """The id of a session, or what its files are named by if they do not tell."""
     stems = (name.rpartition(".")[0] for name in files)
@@ -211,8 +218,8 @@ def _called(layout: Layout, files: Tree, native_id: str) -> str:
 
 
 def _goal_in(change: tree.Delta) -> dict[str, Any]:
-    said = mapping(change.get("add")).get("goal")
-    said = said or mapping(mapping(change.get("in")).get("goal")).get("now")
+    said = mapping(mapping(change.get("in")).get("goal")).get("now")
+    said = mapping(change.get("add")).get("goal", said)
     return {"goal": said} if isinstance(said, str) else {}
 
 
@@ -365,7 +372,10 @@ def _arrive(
         made = write(b, None, here, where, full=True)
     else:
         made = _return(b, here, where, back)
-    made = _with(b, made, here.native_id, _extra(b, made, here.native_id).get("facts"), origin)
+    change = mapping(_extra(b, made, here.native_id).get("facts"))
+    if back is None and not b.has_goal and not here.goal:
+        change = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
+    made = _with(b, made, here.native_id, change, origin)
     manner = back.get("manner") if back else None
     return made, manner if isinstance(manner, dict) else None, _loss(b, made, here, where)
 

@@ -14,13 +14,14 @@ A step without an `id` is known by its title alone: `pending_tasks` is a list of
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
 
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 SESSION = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
 UNIT = (
@@ -34,6 +35,7 @@ UNIT = (
     "skipped",
 )
 
+_WORD = re.compile(r"\w+")
 Scalar = str | int | float | bool | None
 
 
@@ -82,6 +84,29 @@ class DecisionFact(Struct, omit_defaults=True):
     options: list[str] = []
     chosen: str = ""
     at: int | None = None
+
+
+def in_one_text(what: str, chosen: str) -> str:
+    """A decision where there is no place for what was chosen."""
+    return f"{what}: {chosen}" if chosen else what
+
+
+def in_parts(decision: DecisionFact) -> DecisionFact:
+    """A decision of which it is known what there was to choose from, and whose text may tell what
+    was chosen."""
+    for option in (decision.chosen, *decision.options):
+        what = decision.what.removesuffix(f": {option}")
+        if what and in_one_text(what, option) == decision.what != what:
+            return replace(decision, what=what, chosen=option)
+    return decision
+
+
+def alike(one: str, other: str) -> float:
+    """How much two texts have in common, by their words: from 0 to 1."""
+    if one == other:
+        return 1.0
+    words, others = (set(_WORD.findall(text.casefold())) for text in (one, other))
+    return 2 * len(words & others) / max(1, len(words) + len(others))
 
 
 class FileFact(Struct, omit_defaults=True):

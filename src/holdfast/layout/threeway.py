@@ -22,10 +22,17 @@ from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import AgentFact, CheckpointFact, DecisionFact, Facts, StepFact, plain
+from holdfast.layout.facts import (
+    AgentFact,
+    CheckpointFact,
+    DecisionFact,
+    Facts,
+    StepFact,
+    alike,
+    plain,
+)
 from holdfast.layout.translate import (
     Move,
-    alike,
     begun_by,
     category_of,
     match_steps,

@@ -36,6 +36,9 @@ from holdfast.layout.facts import (
     Scalar,
     StepFact,
     UpdateFact,
+    alike,
+    in_one_text,
+    in_parts,
     new_revisits,
 )
 from holdfast.model import event as ev
@@ -48,7 +51,6 @@ from holdfast.text import short_name
 _Row = TypeVar("_Row", bound=st.Row)
 _Any = TypeVar("_Any")
 _FEW = 16
-_WORD = re.compile(r"\w+")
 News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
 """Table and key of rows that changed, with what they were and are."""
 
@@ -703,14 +705,6 @@ def _taken(same: list[DecisionFact], decision: DecisionFact) -> DecisionFact | N
     return likest
 
 
-def alike(one: str, other: str) -> float:
-    """How much two texts have in common, by their words: from 0 to 1."""
-    if one == other:
-        return 1.0
-    words, others = (set(_WORD.findall(text.casefold())) for text in (one, other))
-    return 2 * len(words & others) / max(1, len(words) + len(others))
-
-
 def reworded(base: Sequence[DecisionFact], new: Sequence[DecisionFact]) -> dict[str, str]:
     """What decisions said that are taken for others now, and what these say."""
     return {old.what: now.what for old, now in _paired(base, new) if old and old.what != now.what}
@@ -857,7 +851,10 @@ def _nth(name: str, number: int) -> str:
 
 def by_known_names(made: list[Move], state: st.State) -> list[Move]:
     """Moves that call a decision or a claim what the journal calls it: no layout tells that."""
-    decisions = {short_name(row.what): row.id for row in _rows(state, "decision", st.Decision)}
+    decided = _rows(state, "decision", st.Decision)
+    chosen = {short_name(in_one_text(row.what, row.chosen)): row for row in decided if row.chosen}
+    made = [_in_parts(move, chosen) for move in made]
+    decisions = {short_name(row.what): row.id for row in decided}
     said = _by_words(_rows(state, "claim", st.Claim), lambda row: row.text)
     claims = {
         _nth(short_name(text), number): row.id
@@ -865,6 +862,18 @@ def by_known_names(made: list[Move], state: st.State) -> list[Move]:
         for number, row in enumerate(rows, 1)
     }
     return [_renamed(_renamed(move, "decision", decisions), "claim", claims) for move in made]
+
+
+def _in_parts(move: Move, known: Mapping[str, st.Decision]) -> Move:
+    """A decision that was told in one text with what was chosen, with that apart."""
+    body = move.body
+    if not isinstance(body, ev.DecisionMade) or body.chosen or body.decision not in known:
+        return move
+    row = known[body.decision]
+    told = in_parts(DecisionFact(body.what, options=row.options, chosen=row.chosen))
+    more = {name: getattr(told, name) for name in ("what", "options", "chosen")}
+    apart = more if told.what != body.what else {}
+    return replace(move, body=replace(body, decision=row.id, **apart))
 
 
 def _renamed(move: Move, field: str, names: Mapping[str, str]) -> Move:

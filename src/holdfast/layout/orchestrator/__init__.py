@@ -44,6 +44,7 @@ from holdfast.layout.facts import (
     Facts,
     FileFact,
     StepFact,
+    in_one_text,
 )
 from holdfast.layout.jsonform import (
     COUNT,
@@ -443,12 +444,7 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:
-    return [replace(d, what=said(d)) for d in facts.decisions if d.what]
-
-
-def said(decision: DecisionFact) -> str:
-    """A decision in one text: here there is no place for what was chosen."""
-    return f"{decision.what}: {decision.chosen}" if decision.chosen else decision.what
+    return [replace(d, what=in_one_text(d.what, d.chosen)) for d in facts.decisions if d.what]
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:

@@ -49,10 +49,19 @@ class Listed(Struct):
         return os.path.basename(self.folder)
 
 
-def folder_for(home: Holdfast, session: str, native: str) -> str:
-    """Where the essay of a session lies: where it was, else in a folder that is made for it."""
-    mine = [root for id, root in _had(home, session) if native in ("", id)]
-    return mine[0] if mine else _new_folder(home)
+def bind(home: Holdfast, session: str, native: str, root: str = "") -> Binding:
+    """Give a session the folder of an essay: that one, where it was, or a new one."""
+    require_free(home, session, native)
+    mine = [folder for id, folder in _had(home, session) if native in ("", id)]
+    if root or mine:
+        return home.mirror.bind(session, "essay", native, root or mine[0])
+    while True:
+        folder = _new_folder(home)
+        try:
+            return home.mirror.bind(session, "essay", native, folder)
+        except Refused:
+            if home.store.bound.owner(os.path.join(folder, STATE)) is None:
+                raise  # else somebody who begins at the same moment was faster
 
 
 def _had(home: Holdfast, session: str) -> list[tuple[str, str]]:

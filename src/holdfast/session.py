@@ -335,11 +335,11 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
         kind, _, native = layout.partition(":")
         if kind == "essay":
-            from holdfast.essay import folder_for, require_free
+            from holdfast.essay import bind
 
-            require_free(self.home, self.id, native)
-            root = root or folder_for(self.home, self.id, native)
-        binding = self.home.mirror.bind(self.id, kind, native, root)
+            binding = bind(self.home, self.id, native, root)
+        else:
+            binding = self.home.mirror.bind(self.id, kind, native, root)
         self.home.reflect(self.id, force=True)
         return binding
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast import files
+from holdfast import essay, files
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
+from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
@@ -179,6 +180,34 @@ def test_an_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
     with pytest.raises(InvalidInput, match="Invalid feature ID"):
         project.session.layouts_add(f"ai-session:{id}")
     assert [name for name in everything(project.base) if name not in before] == []
+
+
+def test_two_essays_that_begin_at_the_same_moment_have_a_folder_each(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make(), make()
+    new, raced = essay._new_folder, list[str]()
+
+    def outrun(home: Holdfast) -> str:
+        folder = new(home)
+        if not raced:
+            raced.append(folder)
+            first.home.mirror.bind(first.session.id, "essay", "", folder)
+        return folder
+
+    monkeypatch.setattr(essay, "_new_folder", outrun)
+    bound = second.session.layouts_add("essay")
+    assert bound.root not in raced and Path(bound.place).is_file()
+
+
+def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make: Make) -> None:
+    first, second = make(), make()
+    folder = first.session.layouts_add("essay").root
+    first.session.layouts_remove("essay")
+    Path(folder, "session-state.yaml").unlink()
+    second.session.layouts_add("essay", root=folder)
+    with pytest.raises(Refused, match="already exists"):
+        first.session.layouts_add("essay")
 
 
 def test_binding_twice_is_binding_once(make: Make) -> None:

@@ -300,6 +300,15 @@ def test_bare_sentences_of_work_stay_bare_until_they_say_more() -> None:
     assert found(completed_work=["Design"]) == [("bare-text", "error", "completed_work[0]")]
 
 
+@pytest.mark.parametrize("agent", ["", "a-1"])
+def test_an_error_that_is_why_the_session_failed_is_told_once(agent: str) -> None:
+    error = ErrorFact("no disk", agent=agent, at=1_769_936_460_000)
+    made = write(replace(Facts(), status="failed", because="no disk", errors=[error]))["errors"]
+    assert [entry["message"] for entry in made] == ["no disk"]
+    made = write(replace(Facts(), status="failed", because="no disk"))["errors"]
+    assert [entry["message"] for entry in made] == ["no disk"]
+
+
 @pytest.mark.req("S4-30", "S4-31", "S4-32")
 def test_decisions_are_read_written_and_never_lost() -> None:
     decision = DecisionFact("Sync at once", because="slow is fine", at=1_769_936_460_000)

@@ -465,9 +465,9 @@ def _errors(facts: Facts) -> list[ErrorFact]:
         if a.status in ("failed", "timed_out") and a.error
     }
     own = [e for e in facts.errors if e.message]
-    reason = facts.because if facts.status == "failed" else ""
-    if reason and all(error.message != reason for error in own):
-        own += [ErrorFact(reason)]
+    told = {error.message for error in [*own, *failed.values()]}
+    if facts.status == "failed" and facts.because and facts.because not in told:
+        own += [ErrorFact(facts.because)]
     known = {(e.agent, e.message) for e in own}
     return [*own, *(error for key, error in failed.items() if key not in known)]
 

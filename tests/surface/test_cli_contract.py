@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import combinations_with_replacement, count
 from pathlib import Path
 
@@ -152,3 +153,21 @@ def test_who_did_not_acknowledge_is_not_called_current(cli: Cli) -> None:
     cli.ok("contract", "ack", "--agent", "one")
     assert cli.ok("contract", "verify", "--agent", "one").out == "current  one\n"
     assert cli.ok("contract", "verify", "--agent", "two").out.startswith("doubtful two\n")
+
+
+def test_what_a_failed_verify_advises_makes_it_pass(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    (project / "our spec.md").write_text("# Ours")
+    for given in ([], ["--spec", "our spec.md"], ["--root", "elsewhere"]):
+        verify = ("contract", "verify", "--agent", "claude", *given)
+        told = cli(*verify, terminal=True).out
+        cli.ok(*shlex.split(told.partition("acknowledge it: holdfast ")[2]))
+        cli.ok(*verify)
+
+
+def test_the_first_examples_of_the_family_work_one_after_the_other(cli: Cli) -> None:
+    shown = cli.ok("contract", "--help").out.partition("Examples\n")[2]
+    for line in shown.split("\n\n")[0].splitlines():
+        cli.ok(*line.split()[1:])

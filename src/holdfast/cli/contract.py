@@ -86,10 +86,17 @@ def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     for name, verdict in verdicts.items():
         _tell(name, verdict, screen)
     if not ok:
-        screen.hint(
-            "acknowledge it: ", f"holdfast contract ack --agent {options.agent.strip() or 'NAME'}"
-        )
+        screen.hint("acknowledge it: ", _ack_command(options))
     return 0 if ok else DAMAGED
+
+
+def _ack_command(options: Namespace) -> str:
+    """What acknowledges the very contract that was looked at."""
+    import shlex
+
+    words = ["holdfast", "contract", "ack", "--agent", options.agent.strip() or "NAME"]
+    given = (("--spec", options.spec), ("--root", options.root))
+    return shlex.join([*words, *(word for pair in given if pair[1] for word in pair)])
 
 
 def _verdict_values(name: str, verdict: Verdict) -> dict[str, Any]:
@@ -119,9 +126,15 @@ COMMANDS = {
         _show_arguments, run_show, "holdfast contract", "holdfast contract show --text"
     ),
     "contract ack": Command(
-        _ack_arguments, run_ack, "holdfast contract ack --agent claude --spec docs/contract.md"
+        _ack_arguments,
+        run_ack,
+        "holdfast contract ack --agent claude",
+        "holdfast contract ack --agent claude --spec docs/contract.md",
     ),
     "contract verify": Command(
-        _verify_arguments, run_verify, "holdfast contract verify --agent claude"
+        _verify_arguments,
+        run_verify,
+        "holdfast contract verify --agent claude",
+        "holdfast contract verify --spec docs/contract.md",
     ),
 }

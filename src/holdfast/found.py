@@ -726,6 +726,9 @@ class Surroundings:
     """What is around the files of sessions. A folder is listed once, however many are in it."""
 
     def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
+        if workflows and not os.path.isdir(workflows):
+            what = f"{workflows[:200]} is not a folder"
+            raise InvalidInput(what, hint="check the path", file=workflows)
         self._where = cache(partial(where, names=False))
         self._names = cache(lambda folder: frozenset(files.names_below(folder, _MOST_FILES)))
         self._workflows = workflows

@@ -65,6 +65,29 @@ def test_a_file_is_named_in_a_command_as_one_types_it(
         assert cli(*shlex.split(line.partition("holdfast ")[2])).code == 5
 
 
+@pytest.mark.parametrize("command", ["check", "adopt"])
+def test_definitions_that_are_nowhere_are_not_passed_over(
+    cli: Cli, project: Path, command: str
+) -> None:
+    fill(project, kinds=["praxis"])
+    refused = cli(command, ".", "--workflows", "nowhere")
+    assert refused.code == 2 and "nowhere is not a folder" in refused.err
+
+
+def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
+    cli.start("Add login", "--layout", "craft")
+    cli.ok("layouts", "restore", "craft")
+    for other in ("praxis", "bogus"):
+        told = cli("layouts", "restore", other)
+        assert told.code == 3 and f"no files of {other}" in told.out
+
+
+@pytest.mark.parametrize("option", ["-o", "--choose"])
+def test_the_doctor_of_the_home_does_not_pass_over_what_is_for_files(cli: Cli, option: str) -> None:
+    refused = cli("doctor", option, "x")
+    assert refused.code == 2 and "holdfast doctor PATH" in refused.err
+
+
 def test_a_folder_without_session_files_is_told_and_is_not_good(cli: Cli, project: Path) -> None:
     (project / "empty").mkdir()
     answer = cli("--json", "check", "empty")

@@ -90,6 +90,10 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         from holdfast.cli.recovery import run_recover
 
         return run_recover(options, hf, screen)
+    if options.output or options.choose:
+        raise InvalidInput(
+            "-o and --choose are for damaged files", hint="name them: holdfast doctor PATH"
+        )
     try:
         done, lost, found = hf.doctor(fix=options.fix, deep=options.deep)
     except Damaged as error:

@@ -400,26 +400,33 @@ def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     screen.answer({"removed": [_binding_values(b) for b in gone]})
     for binding in gone:
         screen.done("No longer written: ", shown_path(binding.place))
-    if not gone:
-        screen.line(f"this session has no files of {options.layout}")
-        screen.hint("what it has: ", "holdfast layouts")
-    return 0 if gone else NO_SESSION
+    return 0 if gone else _tell_none(options.layout, screen)
+
+
+def _tell_none(layout: str, screen: Screen) -> int:
+    screen.line(f"this session has no files of {layout}")
+    screen.hint("what it has: ", "holdfast layouts")
+    return NO_SESSION
 
 
 def _restore_arguments(parser: Parser) -> None:
     parser.add_argument("layout", nargs="?", default="", metavar="LAYOUT", help="only this one")
 
 
-def run_restore(options: Namespace, hf: Holdfast, screen: Screen) -> None:
+def run_restore(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     from holdfast.cli.recovery import case_values, tell_case
 
     session = hf.current()
+    kept = [binding.layout for binding in session.layouts_list()]
     done = session.layouts_restore(options.layout)
     screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
+    if options.layout and options.layout not in kept:
+        return _tell_none(options.layout, screen)
     for case in done:
         tell_case(case, screen, acted=True)
     if not done:
         screen.done("No file of this session is damaged or missing.")
+    return 0
 
 
 COMMANDS = {

@@ -50,6 +50,16 @@ def test_a_tree_knows_its_project_and_its_current_session(local: Local) -> None:
     assert local.tree("/W") is None
 
 
+def test_who_meets_a_tree_at_the_same_time_makes_no_second_project_of_it(local: Local) -> None:
+    keys = [("path", "/w"), ("inode", "1:2")]
+    here = [Spot("/w", "1:2", 0, id=id, name="w", keys=keys) for id in ("p1", "p2")]
+    first, second = local.settle(here[0], "s1"), local.settle(here[1], None, members=["s2"])
+    assert first == second and [id for _, id, _ in local.projects()] == ["p1"]
+    assert local.tree("/w") == ("1:2", first, "s1")
+    other = local.settle(Spot("/w", "1:9", 0, id="p3", name="w"), None)
+    assert other != first, "another folder has the name now"
+
+
 def test_settling_again_keeps_what_is_not_said(local: Local) -> None:
     project, other = add_project(local, "p1", "one"), add_project(local, "p2", "two")
     local.settle(Spot("/w", "1:2", project, keys=[("path", "/w")]), "s1")

@@ -300,7 +300,8 @@ def let_go(connection: sqlite3.Connection, holder: Holder) -> None:
 
 def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> int:
     """Inside a transaction: as `Local.settle`; returns the number of the project."""
-    project, path = spot.project or _new_project(connection, spot), _text(spot.path)
+    path = _text(spot.path)
+    project = spot.project or _met_meanwhile(connection, spot) or _new_project(connection, spot)
     connection.executemany(
         "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
         [(kind, _text(value), project) for kind, value in spot.keys],
@@ -317,6 +318,14 @@ def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> i
         )
         _join(connection, project, session)
     return project
+
+
+def _met_meanwhile(connection: sqlite3.Connection, spot: Spot) -> int:
+    """The project that another process gave the same tree since this one looked, else 0."""
+    row = connection.execute(
+        "SELECT project FROM tree WHERE path = ? AND inode = ?", (_text(spot.path), spot.inode)
+    ).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _new_project(connection: sqlite3.Connection, spot: Spot) -> int:

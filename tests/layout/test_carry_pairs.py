@@ -18,6 +18,7 @@ from holdfast.layout.facts import (
     CheckpointFact,
     ClaimFact,
     DecisionFact,
+    ErrorFact,
     Facts,
     FileFact,
     StepFact,
@@ -310,6 +311,53 @@ def test_a_choice_that_is_told_otherwise_there_is_the_same_choice_here(
     news = {"context": text.partition(":")[0], "chosen": chosen}
     assert after["decisions_made"][0] == {**before["decisions_made"][0], **news}
     assert after["decisions_made"][1:] == before["decisions_made"][1:]
+
+
+def test_what_travelled_of_a_list_stays_when_all_that_stood_there_is_taken_out() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.errors = [ErrorFact("first", at=BEGAN), ErrorFact("last", at=BEGAN + 1000)]
+
+    def clear(value: Any) -> None:
+        value["lifecycle"].update(last_error=None, last_error_at=None)
+
+    before, after = there_and_back(layout("orchestrator"), facts, layout("praxis"), clear)
+    assert after["errors"] == before["errors"][:1]
+
+
+@pytest.mark.parametrize("other", ["orchestrator", "ai-session"])
+def test_tasks_that_are_put_in_another_order_there_are_so_here(other: str) -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [StepFact(f"do {n}", status="running" if n == 3 else "pending") for n in range(4)]
+    facts.steps.insert(1, StepFact("did it", status="done"))
+    facts.native_id = layout("craft").new_id(facts, HERE, frozenset())
+    files = carry.write(layout("craft"), None, facts, HERE)
+    there = through(files, "craft", other)
+    if other == "orchestrator":
+        there["orchestrator-session.json"]["pending_tasks"].reverse()
+    else:
+        (plan,) = (value for name, value in there.items() if name.endswith("plan.yaml"))
+        plan["phases"][0]["tasks"].reverse()
+    (back,) = through(there, other, "craft").values()
+    assert back["pending_tasks"] == ["do 3", "do 2", "do 1", "do 0"]
+    assert back["completed_work"] == ["did it"]
+
+
+def test_a_task_that_is_done_there_leaves_the_others_in_their_order() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [StepFact(f"do {n}", id=f"T{n}", status="running") for n in range(4)]
+
+    def finish(value: Any) -> None:
+        value["completed_work"].append(value["pending_tasks"].pop(2))
+
+    a = layout("ai-session")
+    facts.native_id = a.new_id(facts, HERE, frozenset())
+    there = through(carry.write(a, None, facts, HERE), "ai-session", "craft")
+    finish(next(iter(there.values())))
+    back = through(there, "craft", "ai-session")
+    (plan,) = (value for name, value in back.items() if name.endswith("plan.yaml"))
+    tasks = [(task["task_id"], task["status"]) for task in plan["phases"][0]["tasks"]]
+    assert [id for id, _ in tasks] == ["T0", "T1", "T2", "T3"]
+    assert [id for id, status in tasks if status == "completed"] == ["T2"]
 
 
 @pytest.mark.parametrize("other", ["praxis", "essay"])

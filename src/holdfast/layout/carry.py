@@ -144,12 +144,44 @@ def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.
 
 
 def _remember_order(change: tree.Delta, seen: dict[str, Any]) -> None:
-    """Adds the order of the steps: a layout that sorts them by status would forget it later."""
+    """Adds the order of the steps, and which were over: a layout that sorts them by status would
+    forget it later."""
     steps = change.get("in", {}).get("steps", {})
-    if "n" in steps and "order" not in steps:
+    if "n" not in steps:
+        return
+    if "order" not in steps:
         gone = {index for index, _, inner in steps.get("at", []) if tree.is_removal(inner)}
         marks = tree.marks(seen["steps"], _NAME)
         steps["order"] = [[i, mark] for i, mark in enumerate(marks) if i not in gone]
+    for entry in steps["order"]:
+        entry += [True] if _is_over(seen["steps"][entry[0]]) else []
+
+
+def _is_over(step: Any) -> bool:
+    return mapping(step).get("status") in DONE
+
+
+def _moved(change: tree.Delta, steps: list[Any]) -> tree.Delta:
+    """The change with the order of the steps as somebody has made it since.
+
+    A step that is over now, or no longer, stands elsewhere by that alone: only those that stayed
+    in their list can have been moved.
+    """
+    within = mapping(mapping(change.get("in")).get("steps"))
+    if "order" not in within:
+        return change
+    found, order = tree.found(within, steps), [*within["order"]]
+    for is_over in (False, True):
+        stayed = [
+            entry
+            for entry in order
+            if entry[0] in found and is_over == (len(entry) > 2) == _is_over(steps[found[entry[0]]])
+        ]
+        now = sorted(stayed, key=lambda entry: found[entry[0]])
+        if now != sorted(stayed):
+            places = dict(zip(map(tuple, stayed), now, strict=True))
+            order = [places.get(tuple(entry), entry) for entry in order]
+    return {**change, "in": {**change["in"], "steps": {**within, "order": order}}}
 
 
 def travels(files: Tree) -> bool:
@@ -189,12 +221,21 @@ def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) ->
 def _patched(
     layout: Layout, facts: Facts, change: tree.Delta, where: Where, base: Tree | None
 ) -> Any:
-    said = _shared(plain(facts))
+    said = {**_lists_in(change), **_shared(plain(facts))}
     if not base or _extra(layout, base, facts.native_id).get("facts") != change:
+        try:
+            change = _moved(change, said.get("steps", []))
+        except (TypeError, ValueError, KeyError, IndexError):
+            pass  # malformed, it changes nothing
         return tree.patch(change, said)
-    before = _shared(plain(layout.get(base, where)))
+    before = {**_lists_in(change), **_shared(plain(layout.get(base, where)))}
     # By its place alone a delta may find what came where something was taken out.
     return tree.merge(before, said, tree.patch(change, before))[0]
+
+
+def _lists_in(change: tree.Delta) -> dict[str, Any]:
+    """Those of which elements travelled, empty: of the others none may be left in the files."""
+    return {name: [] for name, inner in mapping(change.get("in")).items() if "n" in mapping(inner)}
 
 
 def _is_stopped(native: Facts) -> bool:

@@ -460,7 +460,7 @@ def _patch_list(change: Delta, current: list[Any]) -> list[Any]:
     missing = [each for each in new if len(each) > 3 or not _is_there(each[2], known)]
     head = _insert(slots, missing, found)
     if order:
-        slots = _reorder(slots, [found[i] for i, _ in order if i in found])
+        slots = _reorder(slots, [found[i] for i, *_ in order if i in found])
     return head + [element for slot in slots for element in slot]
 
 
@@ -501,6 +501,12 @@ def _reorder(slots: list[list[Any]], wanted: list[int]) -> list[list[Any]]:
     """The slots that were found, in the order wanted, among the others."""
     moved = dict(zip(sorted(wanted), wanted, strict=True))
     return [slots[moved.get(index, index)] for index in range(len(slots))]
+
+
+def found(change: Delta, current: list[Any]) -> dict[int, int]:
+    """Where the elements that a delta lists in order stand now: place in the base → place."""
+    marks = {index: mark for index, mark, *_ in change["order"]}
+    return _find(marks, current, change.get("by", ""), change["n"])
 
 
 def _find(marks: dict[int, str], current: list[Any], by: str, length: int) -> dict[int, int]:

@@ -108,7 +108,7 @@ def test_a_walk_through_all_five_loses_nothing(story: str) -> None:
     values, _ = read(files)
     want, _ = read(STORIES[story])
     for name, value in want.items():
-        assert _without_extra(values[name]) == value
+        assert without_extra(values[name]) == value
 
 
 @pytest.mark.req("S1-127")
@@ -125,7 +125,7 @@ def test_in_its_own_layout_a_session_is_the_same_or_in_todays_form(story: str) -
         assert made == STORIES[story]
 
 
-def _without_extra(value: Any) -> Any:
+def without_extra(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: each for key, each in value.items() if key != EXTRA}
     return value
@@ -367,16 +367,16 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _all_leaves(values: Tree) -> dict[str, Any]:
+def all_leaves(values: Tree) -> dict[str, Any]:
     return {
         path: leaf
         for name, value in values.items()
-        for path, leaf in _leaves(_without_extra(value), f"{name}:")
+        for path, leaf in _leaves(without_extra(value), f"{name}:")
     }
 
 
 def changed_places(before: Tree, after: Tree) -> list[str]:
-    old, new = _all_leaves(before), _all_leaves(after)
+    old, new = all_leaves(before), all_leaves(after)
     gone = object()
     return [
         path

@@ -41,16 +41,42 @@ def bind(
         return kept[0]
     had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
-    native = native or again or _free_id(desk, lens, session, root)
-    place = _place(lens, native, root, found=found or bool(again))
-    _require_text(kind, root)
-    _make_room(desk, session, kind, native, place, retire=retire)
-    if not (found or again or desk.bound.owner(place)):
-        _require_free(kind, native, place, root)
-    keep_out_of_git(desk, root, custom(kind).unshared)
+    if chosen := native or again:
+        is_its = found or bool(again)
+        return _bind(desk, session, lens, chosen, root, found=found, is_its=is_its, retire=retire)
+    tried: set[str] = set()
+    while True:
+        free = _free_id(desk, lens, session, root)
+        try:
+            return _bind(desk, session, lens, free, root, found=found, is_its=found, retire=retire)
+        except Refused:
+            by_id = lens.files("a") != lens.files("b")
+            if free in tried or not (by_id and desk.bound.owner(_place(lens, free, root))):
+                raise  # else somebody who began at the same moment was faster
+            tried.add(free)
+
+
+def _bind(
+    desk: Desk,
+    session: str,
+    lens: Layout,
+    native: str,
+    root: str,
+    *,
+    found: bool,
+    is_its: bool,
+    retire: Retire,
+) -> Binding:
+    """Bind an id; what stands in its place already may be the session's own (`is_its`)."""
+    place = _place(lens, native, root, found=is_its)
+    _require_text(lens.id, root)
+    _make_room(desk, session, lens.id, native, place, retire=retire)
+    if not (is_its or desk.bound.owner(place)):
+        _require_free(lens.id, native, place, root)
+    keep_out_of_git(desk, root, custom(lens.id).unshared)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
-    if not desk.bound.bind(session, kind, native, root, place, soon=found):
+    if not desk.bound.bind(session, lens.id, native, root, place, soon=found):
         raise _taken(desk, place)
     return next(b for b in desk.bound.bindings(session) if b.place == place)
 
@@ -225,10 +251,13 @@ def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
 
 def _free_id(desk: Desk, lens: Layout, session: str, root: str) -> str:
     facts = desk.told(session).facts
+    # A session that begins just now has a place, but no file there yet.
+    owned = {place[len(root) + 1 :].partition("/")[0] for place in desk.bound.places(root)}
     try:
-        taken = frozenset(name.removesuffix(".json") for name in os.listdir(root))
+        owned.update(os.listdir(root))
     except OSError:
-        taken = frozenset()
+        pass
+    taken = frozenset(name.removesuffix(".json") for name in owned)
     listed = _ids_in_index(root) if lens.id == "ai-session" else frozenset()
     return lens.new_id(facts, desk.where(root), taken | listed)
 

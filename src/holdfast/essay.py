@@ -60,7 +60,7 @@ def bind(home: Holdfast, session: str, native: str, root: str = "") -> Binding:
         try:
             return home.mirror.bind(session, "essay", native, folder)
         except Refused:
-            if home.store.bound.owner(os.path.join(folder, STATE)) is None:
+            if not _is_owned(home, folder):
                 raise  # else somebody who begins at the same moment was faster
 
 
@@ -97,7 +97,12 @@ def _new_folder(home: Holdfast) -> str:
     moments = count(home.clock.now(), 1000)
     names = (essay.folder_name(moment, home.settings.naive_time) for moment in moments)
     paths = (os.path.join(home.essay_root, name) for name in names)
-    return next(path for path in paths if not os.path.lexists(path))
+    return next(path for path in paths if not (os.path.lexists(path) or _is_owned(home, path)))
+
+
+def _is_owned(home: Holdfast, folder: str) -> bool:
+    """Whether a folder is some essay's, also where it is not there any more."""
+    return home.store.bound.owner(os.path.join(os.path.realpath(folder), STATE)) is not None
 
 
 def listed(home: Holdfast) -> list[Listed]:

@@ -202,6 +202,17 @@ def test_two_essays_that_begin_at_the_same_moment_have_a_folder_each(
     assert bound.root not in raced and Path(bound.place).is_file()
 
 
+def test_the_name_of_an_essay_s_folder_that_is_gone_is_not_given_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make(), make()
+    moment = first.clock.now()
+    monkeypatch.setattr(type(first.clock), "now", lambda self: moment)
+    folder = first.session.layouts_add("essay").root
+    shutil.rmtree(folder)
+    assert second.session.layouts_add("essay").root != folder
+
+
 def test_two_of_one_goal_that_begin_at_the_same_moment_have_an_id_each(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

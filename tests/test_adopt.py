@@ -69,16 +69,15 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
     assert report.findings == [] and len(list(folder.iterdir())) == 5
 
 
-def test_an_entry_of_an_index_whose_session_is_gone_is_not_bound(
+def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
     hf: Holdfast, project: Path
 ) -> None:
     fill(project, kinds=["ai-session"])
     shutil.rmtree((project / STATE).parent)
     before = snapshot(project)
-    for one in hf.adopt():
-        assert not one.bound
-        hf.session(one.session).note("goes on")
-    assert snapshot(project) == before
+    (one,) = hf.adopt()
+    assert (one.session, one.bound) == ("", False) and "files are not there" in one.problems[-1]
+    assert hf.list() == [] and snapshot(project) == before
 
 
 @pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-79")

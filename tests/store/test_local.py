@@ -60,6 +60,15 @@ def test_who_meets_a_tree_at_the_same_time_makes_no_second_project_of_it(local: 
     assert other != first, "another folder has the name now"
 
 
+def test_worktrees_that_are_met_at_the_same_time_are_of_one_project(local: Local) -> None:
+    keys = [("path", "/w"), ("gitdir", "/w/.git"), ("root", "abc")]
+    one = local.settle(Spot("/w1", "1:3", 0, id="p1", name="w", keys=keys), "s1")
+    assert local.settle(Spot("/w2", "1:4", 0, id="p2", name="w", keys=keys), "s2") == one
+    clone = [("path", "/v"), ("gitdir", "/v/.git"), ("root", "abc")]
+    assert local.settle(Spot("/v", "1:5", 0, id="p3", name="v", keys=clone), None) != one
+    assert local.settle(Spot("/u", "1:6", 0, id="p4", name="u"), None) != one
+
+
 def test_settling_again_keeps_what_is_not_said(local: Local) -> None:
     project, other = add_project(local, "p1", "one"), add_project(local, "p2", "two")
     local.settle(Spot("/w", "1:2", project, keys=[("path", "/w")]), "s1")

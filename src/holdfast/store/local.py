@@ -321,11 +321,19 @@ def settle(connection: sqlite3.Connection, spot: Spot, session: str | None) -> i
 
 
 def _met_meanwhile(connection: sqlite3.Connection, spot: Spot) -> int:
-    """The project that another process gave the same tree since this one looked, else 0."""
+    """The project that another process gave the same tree, or one that has every key of it, since
+    this process looked; else 0."""
     row = connection.execute(
         "SELECT project FROM tree WHERE path = ? AND inode = ?", (_text(spot.path), spot.inode)
     ).fetchone()
-    return int(row[0]) if row else 0
+    if row:
+        return int(row[0])
+    key = "SELECT project FROM project_key WHERE kind = ? AND value = ?"
+    having = [
+        {int(project) for (project,) in connection.execute(key, (kind, _text(value)))}
+        for kind, value in spot.keys
+    ]
+    return min(set.intersection(*having), default=0) if having else 0
 
 
 def _new_project(connection: sqlite3.Connection, spot: Spot) -> int:

@@ -578,6 +578,15 @@ def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
     assert (listed(hf, project), listed(hf, other)) == ({essay}, set(taken.values()))
 
 
+def test_a_repository_below_a_plain_folder_is_a_project(hf: Holdfast, project: Path) -> None:
+    for name in ("one", "two"):
+        fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
+    (project / "one" / ".git").mkdir()
+    taken = {one.layout: one.session for one in hf.adopt(str(project))}
+    assert listed(hf, project / "one") == {taken["craft"]}
+    assert listed(hf, project) == {taken["praxis"]}
+
+
 def test_what_is_below_this_project_belongs_to_it(hf: Holdfast, project: Path) -> None:
     (project / ".git").mkdir()
     fill(project / "nested")

@@ -33,6 +33,7 @@ from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, 
 from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
 from holdfast.model.fold import CONFLICT, extend, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State
+from holdfast.place import find_tree, is_plain
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 from holdfast.text import clean_id, is_text
@@ -558,10 +559,13 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
 def _project_of(home: Holdfast, one: Find) -> str:
     """The folder of the project that files are in the place of a layout in; else this one."""
     root, place = os.path.realpath(one.root), REGISTRY[one.layout][1]
-    is_here = f"{root}/".startswith(f"{home.workspace.tree.root.rstrip('/')}/")
-    if is_here or not place or not root.endswith(f"/{place}"):
+    here, folder = home.workspace.tree, root.removesuffix(f"/{place}") or "/"
+    if not place or folder == root:
         return home.folder
-    return root.removesuffix(f"/{place}") or "/"
+    if not f"{root}/".startswith(f"{here.root.rstrip('/')}/"):
+        return folder
+    # Below a folder that is none itself, as that of the user, a repository is a project.
+    return folder if is_plain(here) and not is_plain(find_tree(folder)) else home.folder
 
 
 def _is_in_place(one: Find) -> bool:

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import compat
 from holdfast.cleanup import Wanted
 from holdfast.cli.arguments import build
 from holdfast.cli.dispatch import locate
 from holdfast.cli.table import COMMANDS, FLAGS, WITH_VALUE
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+COMPAT = "## The names that the documents give"
 SHARED = {*WITH_VALUE, *FLAGS}
 OF_THE_LINE = ("completion", "help", "mcp")
 CLASSES = (holdfast.Session, holdfast.Holdfast)
@@ -168,13 +170,22 @@ def test_every_option_of_a_command_is_a_parameter_or_its_other_name_is_documente
             assert said.strip("`").partition("=")[0] in known, (command, typed)
 
 
-def test_the_example_works(
+def test_the_examples_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(example, {})
-    assert "1 of 1 task done" in capsys.readouterr().out
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for example in examples:
+        exec(example, {})
+    printed = capsys.readouterr().out
+    assert "1 of 1 task done" in printed
+    assert printed.endswith("1 False {'0': 'passed'}\n")
+
+
+def test_every_name_that_the_documents_give_is_told() -> None:
+    told = PAGE.read_text(encoding="utf-8").partition(COMPAT)[2]
+    named = re.findall(r"`(?:compat\.)?(\w+)`", "".join(re.findall(r"^\| `.*?\|", told, re.M)))
+    assert sorted(named) == sorted(compat.__all__)
 
 
 def test_the_table_is_up_to_date() -> None:
@@ -183,7 +194,9 @@ def test_the_table_is_up_to_date() -> None:
 
 def test_the_façade_has_no_public_name_that_is_no_verb_and_not_documented(tmp_path: Path) -> None:
     named = {name for name, _ in verbs().values()}
-    page = PAGE.read_text(encoding="utf-8").partition("## Besides the verbs")[2]
+    page = (
+        PAGE.read_text(encoding="utf-8").partition("## Besides the verbs")[2].partition(COMPAT)[0]
+    )
     documented = set(re.findall(r"^\| `(\w+\.\w+)", page, re.MULTILINE))
     with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path)) as hf:
         session = hf.start("one")

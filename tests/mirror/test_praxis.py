@@ -520,6 +520,24 @@ def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
     assert "current_phase: 77 is no phase" in str(project.edits())
 
 
+@pytest.mark.req("S1-59")
+def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> None:
+    project = in_phases(make)
+    project.session.error("no network")
+    project.session.phase_done(1, override=True, because="seen to")
+    again = {"1": {"started_at": "2027-01-15T09:00:00Z"}}
+
+    def roll_back(doc: Any) -> None:
+        doc["completed_phases"], doc["current_phase"] = [0], 1
+        for key in ("checkpoints", "phase_artifacts", "phase_timing"):
+            doc[key] = {"0": doc[key]["0"]}
+        doc["phase_timing"] |= again
+
+    project.edit(roll_back)
+    project.session.note("seen")
+    assert project.session.status()["status"] == "active"
+
+
 def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,11 +309,13 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
 
 
 def _lift(before: Plain, after: Plain) -> None:
-    """Who ends a pause has not failed of what was known before: files without a word for it let
-    read that from an error alone."""
-    known = [error.get("message") for error in before.get("errors", [])]
-    lifted = before.get("status") == "paused" and after.get("status") == "failed"
-    if lifted and after.get("because") in known:
+    """Who notes no error and no pause has not failed of what was known before: files without a
+    word for it let read that from an error alone, also when what followed it is taken back."""
+    if before.get("status") == "failed" or after.get("status") != "failed":
+        return
+    known = {error.get("message") for error in before.get("errors", [])} - {None}
+    paused = after.get("paused_at") not in (None, before.get("paused_at"))
+    if after.get("because") in known and not paused:
         del after["status"], after["because"]
 
 

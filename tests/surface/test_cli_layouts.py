@@ -357,6 +357,24 @@ def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
     assert old.read_bytes() == before
 
 
+@pytest.mark.req("S0-90", "S0-91", "S0-92", "S0-93")
+@pytest.mark.parametrize("version", ['version: "2.0"', "version: 1.1", "version: 1", ""])
+def test_another_version_is_brought_to_ours_by_a_command_into_other_files(
+    cli: Cli, project: Path, version: str
+) -> None:
+    fill(project, kinds=["ai-session"])
+    state = project / STATE
+    state.write_text(state.read_text().replace('version: "1.0"', version) + "mystery: [1]\n")
+    before = snapshot(project)
+    answer = cli.json("convert", str(state.parent), "--to", "ai-session", "-o", "new")
+    assert len(answer["lost"]) == (version in ('version: "2.0"', "version: 1.1"))
+    told = cli.json("check", "new", "--strict")
+    assert (told["version"], told["findings"]) == ("1.0", [])
+    made = project / "new" / state.parent.name / "state.yaml"
+    assert made.read_text().startswith('version: "1.0"') and "mystery: [1]" in made.read_text()
+    assert {name: data for name, data in snapshot(project).items() if name in before} == before
+
+
 @pytest.mark.req("S1-126")
 def test_whoever_takes_up_a_legacy_session_is_warned_once(cli: Cli, project: Path) -> None:
     warning = "Legacy session format, limited resumption context"

@@ -284,7 +284,8 @@ def convert(
     The manners returned are those that the files had when they came from `b`, else None.
     """
     if a.id == b.id and not native_id:
-        return a.renewed(files, where), manners, Loss()
+        made = a.renewed(files, where)
+        return made, manners, Loss(lost=_other_version(a, files, made, where))
     facts = read(a, files, where)
     facts.native_id = _called(a, files, facts.native_id)
     origin = _origins(a, files, facts.native_id)
@@ -296,6 +297,11 @@ def convert(
         known = sequence(back.get("from"))
         origin = {n: each for n, each in origin.items() if n in known or _says_more(each)}
     return _arrive(b, facts, where, origin, back, native_id)
+
+
+def _other_version(a: Layout, files: Tree, made: Tree, where: Where) -> list[str]:
+    was, now = (a.reading(each, where).version for each in (files, made))
+    return [f"that it was of version {was}, which may mean more than {now}"] if was != now else []
 
 
 def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where) -> dict[str, Any]:

@@ -81,6 +81,12 @@ class AiSession(Layout):
     def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
         return put(old, facts, where, was)
 
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """A session of any version as one of ours, to be written beside the original."""
+        key, state = read.key_of(tree, STATE), read.part(tree, STATE)
+        first = {} if "version" in state else {"version": read.VERSION}
+        return {**tree, key: first | state | {"version": read.VERSION}} if state else tree
+
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         """Lines of the log stay as they are, and in the index what is of other sessions."""
         tree, told = _with_entry(tree, before)

@@ -74,15 +74,11 @@ def _sound(file: str, data: bytes) -> Any:
 
 
 def _scanned(file: str, of: Callable[[str, Report], Any], data: bytes, report: Report) -> Any:
-    return of(_decoded(data[: _bound(file, data, report)]), report)
-
-
-def _bound(file: str, data: bytes, report: Report) -> int:
-    """How much of a file is read; nobody waits for one of millions of lines."""
-    if file == LOG or len(data) <= _MOST_YAML:
-        return _MOST
-    report.lost.append(f"{file}: only the first megabytes were read")
-    return _MOST_YAML
+    if file != LOG and len(data) > _MOST_YAML:
+        # Nobody waits for one of millions of lines.
+        report.lost.append(f"{file}: only the first megabytes were read")
+        data = data[:_MOST_YAML]
+    return of(_decoded(data), report)
 
 
 def _tells(tree: Tree, file: str) -> bool:

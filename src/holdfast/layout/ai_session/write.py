@@ -242,7 +242,7 @@ def _new_plan(native_id: str, facts: Facts, where: Where) -> Node:
 def ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
     """The session's entry in the index, appended if it has none."""
     index = _file(tree, INDEX, native_id, lambda: {"active_features": []})
-    entries = _list_in(index, "active_features")
+    entries = _inner(index, "active_features", list)
     if not (entry := read.entry_of(tree, native_id)):
         began, updated = _born(facts, where)
         entry = {"feature_id": native_id, "started_at": began, "last_active": updated}
@@ -269,18 +269,11 @@ def _file(
     return tree[key]
 
 
-def _list_in(node: Node, key: str) -> list[Any]:
-    if not isinstance(node.get(key), list):
-        node[key] = []
-    found: list[Any] = node[key]
-    return found
-
-
-def _mapping_in(node: Node, key: str) -> Node:
-    if not isinstance(node.get(key), dict):
-        node[key] = {}
-    found: Node = node[key]
-    return found
+def _inner(node: Node, key: str, kind: type) -> Any:
+    """The list or mapping under a key; one that is missing, or of another kind, is begun anew."""
+    if not isinstance(node.get(key), kind):
+        node[key] = kind()
+    return node[key]
 
 
 def _restamped(old: Any, moment: int | None, where: Where) -> Any:
@@ -300,7 +293,7 @@ def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     if not new and not (_moved(was, facts) and _stray_statuses(tree)):
         return
     state = _file(tree, STATE, was.native_id, lambda: _new_state(was.native_id, facts, where))
-    _mapping_in(state, "current_state").update(new)
+    _inner(state, "current_state", dict).update(new)
     if _moved(was, facts):
         for place in _stray_statuses(tree):
             place["status"] = SESSION_WORDS[ID][facts.status]
@@ -392,9 +385,9 @@ def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         return
     plan = _file(tree, PLAN, was.native_id, lambda: _new_plan(was.native_id, facts, where))
     if named:
-        _mapping_in(plan, "feature")["name"] = facts.goal
+        _inner(plan, "feature", dict)["name"] = facts.goal
     if told and description:
-        _mapping_in(plan, "feature")["description"] = description
+        _inner(plan, "feature", dict)["description"] = description
     if facts.steps != was.steps:
         steps = _told_by_tasks(native(facts.steps), sequence(plan.get("phases")))
         _put_steps(plan, steps, where)
@@ -454,7 +447,7 @@ def _root(parent: str, parents: dict[str, str]) -> str:
 def _put_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
     placed = list(read.walk(plan, where))
     pairs = paired([each.step for each in placed], steps, _STEP_KEYS)
-    phases = _list_in(plan, "phases")
+    phases = _inner(plan, "phases", list)
     added = [step for new, step in enumerate(steps) if new not in pairs]
     for step in (step for step in added if step.unit == "phase"):
         phases.append(_new_phase(step.id, step.title))
@@ -502,7 +495,7 @@ class _Shelf:
         self._latest: dict[str, int] = {}
 
     def put(self, task: Node, parent: str) -> None:
-        _list_in(self._phase(parent or LOOSE), "tasks").append(task)
+        _inner(self._phase(parent or LOOSE), "tasks", list).append(task)
 
     def _phase(self, id: str) -> Node:
         """The first phase of an id, made if there is none."""

@@ -193,6 +193,11 @@ def _judged(rule: Rule, value: Any, where: Where) -> Fault | None:
     return fault
 
 
+def _no_mapping(value: Any, at: str, requirement: str) -> Finding:
+    message = f"{at} {_wrong(value, 'a mapping').message}"
+    return Finding("wrong-type", ERROR, message, "", at, requirement)
+
+
 _STATE = (
     Field("feature_id", "S0-3", _is_id, ERROR),
     Field("implementation_plan", "S0-4", _is_text, ""),
@@ -355,7 +360,7 @@ def _look_at_plan(tree: Tree, where: Where) -> Iterator[Finding]:
 
 def _phase(phase: Any, at: str, where: Where) -> Iterator[Finding]:
     if not isinstance(phase, dict):
-        yield Finding("wrong-type", ERROR, f"{at} {_wrong(phase, 'a mapping')[2]}", "", at, "S0-26")
+        yield _no_mapping(phase, at, "S0-26")
         return
     yield from _fields(phase, _PHASE, at, where)
     for number, task in enumerate(sequence(phase.get("tasks"))):
@@ -364,7 +369,7 @@ def _phase(phase: Any, at: str, where: Where) -> Iterator[Finding]:
 
 def _task(task: Any, at: str, where: Where) -> Iterator[Finding]:
     if not isinstance(task, dict):
-        yield Finding("wrong-type", ERROR, f"{at} {_wrong(task, 'a mapping')[2]}", "", at, "S0-29")
+        yield _no_mapping(task, at, "S0-29")
         return
     yield from _fields(task, _TASKS, at, where)
     yield from _order(task, "started_at", "completed_at", f"{at}.completed_at", where)
@@ -494,8 +499,7 @@ def _look_at_index(tree: Tree, where: Where) -> Iterator[Finding]:
             yield from _fields(entry, _ENTRY, at, where)
             yield from _order(entry, "started_at", "last_active", f"{at}.last_active", where)
         else:
-            message = f"{at} {_wrong(entry, 'a mapping').message}"
-            yield Finding("wrong-type", ERROR, message, "", at, "S0-47")
+            yield _no_mapping(entry, at, "S0-47")
     yield from _diverged(tree)
     yield from _listing(tree, where)
 

@@ -5,6 +5,8 @@ the things that were said, by whom, in which words. A *turn* is some edits, perh
 verb. After it the journal and every file have to say what the list says, each thing once, and
 nothing else may have changed. What a seed does is the same each time.
 
+Where only a praxis file is kept the session has a plan; `Oracle` says what becomes of its phases.
+
 A *stale* edit is made from what the file held some turns ago. It only adds, for what it changed
 besides might be a contradiction.
 """
@@ -27,12 +29,15 @@ from typing import Any
 
 import yaml
 
+from holdfast import definition
 from holdfast.errors import HoldfastError
 from holdfast.layout.facts import plain
 from holdfast.layout.translate import facts_of
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS
+from holdfast.model.plan import Phase, Workflow
 from holdfast.session import Session
 from tests.mirror.support import AI_SESSION, ID, Project, Ticking, leftovers, swap_in
+from tests.test_phase_machine import Oracle
 
 LAYOUTS = (AI_SESSION, "praxis", "craft", "essay", "orchestrator")
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -130,7 +135,13 @@ class World:
         self.chance = Random(seed)
         self.seed = seed
         layouts = self.chance.sample(LAYOUTS, self.chance.choice((1, 1, 2, 2, 3, 5)))
-        self.project = Project(base, *(each for each in layouts if each != "essay"))
+        self.phases: Oracle | None = None
+        plan = b""
+        if layouts == ["praxis"]:
+            first = self.chance.choice((0, 1))
+            self.phases, plan = Oracle(first, 4), definition.write(workflow(first, 4))
+        places = (each for each in layouts if each != "essay")
+        self.project = Project(base, *places, workflow=plan)
         tick = self.chance.choice((1, 40, 1000, 1000))
         self.ticks = tick == 1000
         self.project.clock = Slow(tick)
@@ -489,7 +500,8 @@ class World:
         """A verb, by one process or the other; what is refused is followed by a note."""
         home = self.chance.choice((self.project.home, self.other))
         session = home.session(self.session.id)
-        verb = self.chance.choice(VERBS) if self.chance.random() > TYPED else by_command
+        verbs = PHASED if self.phases else VERBS
+        verb = self.chance.choice(verbs) if self.chance.random() > TYPED else by_command
         try:
             self.say(
                 f"{'other ' if home is self.other else ''}{verb(self, session) or verb.__name__}"
@@ -511,6 +523,11 @@ from holdfast.clock import Clock
 Clock.now = lambda self: {now}
 entry()
 """
+
+
+def workflow(base: int, total: int) -> Workflow:
+    phases = [Phase(number=n, name=f"Part {n}") for n in range(base, base + total)]
+    return Workflow(name="parts", base=base, total=total, phases=phases)
 
 
 def names(layout: str) -> tuple[str, ...]:
@@ -812,6 +829,8 @@ def set_index(world: World, file: File, value: Any) -> object:
 def pause_praxis(world: World, file: File, value: Any) -> object:
     if "status" in world.touched or not world.ticks or world.status not in ("active", "paused"):
         return None
+    if world.phases and world.phases.last in world.phases.done:
+        return None  # a file with all its phases says that it is complete, whatever its flags
     life = value["lifecycle"]
     world.touched.add("status")
     if life["paused"]:
@@ -1141,6 +1160,47 @@ def typed(world: World, *words: str) -> Any:
     return next(event.body for event in world.project.events() if event.id == found)
 
 
+def judged(world: World, word: str) -> str:
+    """What a verdict on the current phase comes to."""
+    phases = world.phases
+    assert phases is not None
+    number = phases.current
+    phases.judge(number, word)
+    if word == "passed" and number == phases.last:
+        world.status = "completed"
+    world.touched |= {"status", *(f"task phase-{n}" for n in range(9))}
+    return f"phase {number} is {word}"
+
+
+def phase_done(world: World, session: Session) -> str:
+    assert world.phases is not None
+    session.phase_done(world.phases.current)
+    return judged(world, "passed")
+
+
+def phase_fail(world: World, session: Session) -> str:
+    assert world.phases is not None
+    session.phase_fail(world.phases.current, issue=world.words())
+    return judged(world, "failed")
+
+
+def phase_retry(world: World, session: Session) -> str:
+    session.phase_retry()
+    world.touched |= {f"task phase-{n}" for n in range(9)}
+    return "phase again"
+
+
+def phase_rollback(world: World, session: Session) -> str:
+    phases = world.phases
+    assert phases is not None
+    number = world.chance.randrange(phases.base, phases.current + 1)
+    session.phase_rollback(number, because="more to do")
+    phases.go_back(number)
+    world.touched |= {f"task phase-{n}" for n in range(9)}
+    ends(world, "active")
+    return f"back to phase {number}"
+
+
 UNDONE = (note, decide, error, task_add, task_start, task_done, agent_start, rename, pause, file)
 VERBS: list[Callable[[World, Session], str | None]] = [
     *(note, note, decide, decide, error, task_add, task_add, task_add, task_start, task_done),
@@ -1148,6 +1208,12 @@ VERBS: list[Callable[[World, Session], str | None]] = [
     *(rename, pause, resume, resume, complete, reopen, reopen, again, again, undone, undone, file),
     *(forget,),
 ]
+PHASED: list[Callable[[World, Session], str | None]] = [
+    *(note, decide, error, agent_start, agent_progress, agent_done, agent_fail, tokens, command),
+    *(rename, pause, resume, resume, complete, reopen, again, again, file, forget),
+    *(phase_done, phase_done, phase_done, phase_fail, phase_retry, phase_rollback),
+]
+"""Verbs where there is a plan: what becomes of tasks there is a matter of its phases."""
 TYPED = 0.01
 """How often a verb is typed: it takes long."""
 
@@ -1219,6 +1285,9 @@ def read_praxis(world: World, value: Any) -> None:
     is_so = life["last_error"] if world.status == "failed" else life["paused"]
     wanted = world.status in ("paused", "failed")
     world.require(bool(is_so) == wanted, "praxis: paused", life, world.status)
+    if phases := world.phases:
+        found = (value["current_phase"], sorted(value["completed_phases"]))
+        world.require(found == (phases.current, sorted(phases.done)), "praxis: phases", value)
 
 
 def read_essay(world: World, value: Any) -> None:

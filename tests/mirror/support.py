@@ -40,7 +40,14 @@ class Ticking(Clock):
 class Project:
     """A folder, a home beside it, and one session that is bound to layouts."""
 
-    def __init__(self, base: Path, *layouts: str, git: bool = False, home: str = "home") -> None:
+    def __init__(
+        self,
+        base: Path,
+        *layouts: str,
+        git: bool = False,
+        home: str = "home",
+        workflow: bytes = b"",
+    ) -> None:
         self.base, self.folder = base, base / "project"
         self.folder.mkdir(exist_ok=True)
         if git:
@@ -48,7 +55,11 @@ class Project:
         self.notices: list[str] = []
         self.clock: Clock = Ticking()
         self.home = self.opened(home)
-        self.session = self.home.start("Add login page", layouts=list(layouts))
+        more = {}
+        if workflow:
+            (self.folder / "parts.yaml").write_bytes(workflow)
+            more = {"workflow": "./parts.yaml"}
+        self.session = self.home.start("Add login page", layouts=list(layouts), **more)
 
     def opened(self, home: str = "home", **more: Any) -> holdfast.Holdfast:
         return holdfast.open(

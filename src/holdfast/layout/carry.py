@@ -134,7 +134,7 @@ def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.
     for name, old in lists.items():
         # A list of which nothing is to be left goes element by element: one may have been added.
         new = wanted.get(name, [])
-        if new is old:
+        if tree.identical(old, new):
             continue
         paired = pairs if name == "steps" else tree.align(old, new)
         by = _NAME if name == "steps" else ""

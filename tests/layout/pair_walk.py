@@ -391,7 +391,7 @@ def hold_frame(files: Files, back: Files, may: str) -> None:
     if keys_of(before, after) != keys_of(before, before):
         raise Broken(f"keys changed places:\n{difference(files, back)}")
     went = [] if _travels(files) else lines_that_went(files, back)
-    if len(went) > len(places):
+    if len(went) > 3 * len(places):  # a text may stand on three lines
         raise Broken(f"lines went: {went}\n{difference(files, back)}")
 
 

@@ -395,6 +395,15 @@ def test_a_session_comes_back_under_its_own_name(which: str) -> None:
     assert back.get(key, "") == id and back["mine"] == [1]
 
 
+@pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
+def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
+    (value,) = files_of(layout("praxis")).values()
+    value = {**value, "session_id": id, "mine": [1]}
+    back = through({f"{id}.json": value}, "praxis", "craft", "praxis")
+    assert tree.identical(list(back.values()), [value])
+    assert not any(carry.leads_out(name) for name in back)
+
+
 def _real_files() -> list[tuple[str, Path]]:
     """Some real files of each kind, with the layout that recognises them."""
     found: dict[str, list[Path]] = {}

@@ -410,10 +410,10 @@ def _arrive(
     back: dict[str, Any] | None,
     native_id: str,
 ) -> tuple[Tree, MANNERS | None, Loss]:
-    known = back.get("id") if back else None
-    if not native_id:
-        is_id = isinstance(known, str) and not any(map(leads_out, b.files(known)))
-        native_id = str(known) if is_id else b.new_id(facts, where, frozenset())
+    known, another = back.get("id") if back else None, b.new_id(facts, where, frozenset())
+    given = bool(native_id)
+    if not given:
+        native_id = known if isinstance(known, str) else another
     here = msgspec.structs.replace(facts, native_id=native_id)
     if back is None:
         made = write(b, None, here, where, full=True)
@@ -423,8 +423,16 @@ def _arrive(
     if back is None and not b.has_goal and not here.goal:
         change = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
     made = _with(b, made, here.native_id, change, origin)
-    manner = back.get("manner") if back else None
-    return made, manner if isinstance(manner, dict) else None, _loss(b, made, here, where)
+    manner, loss = mapping(back.get("manner")) if back else None, _loss(b, made, here, where)
+    if not given and any(map(leads_out, made)):
+        names = dict(zip(b.files(native_id), b.files(another), strict=True))
+        made, manner = _called_by(names, made), _called_by(names, manner or {})
+    return made, manner, loss
+
+
+def _called_by(names: dict[str, str], files: dict[str, Any]) -> dict[str, Any]:
+    """Files under other names: an id may be a path."""
+    return {names.get(name, name): value for name, value in files.items()}
 
 
 def leads_out(name: str) -> bool:

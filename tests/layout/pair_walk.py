@@ -365,8 +365,9 @@ def hold_views(
     for name in was.keys() & now.keys():
         if name not in touched and was[name] != now[name]:
             raise Broken(f"{name} was {was[name]}, is {now[name]}; {told} touched")
-        # A task that is done or taken up again has its own place in each file.
-        is_same = name != "order" or "tasks" not in touched
+        # A task that is done or taken up again has its own place in each file, and what an agent
+        # spent that was taken out may stand in one of them only.
+        is_same = name not in ("order", "spent") or not touched & {"tasks", "agents"}
         if is_same and name in other and name in wanted:
             old, new = (_as_in(a, name, view[name]) for view in (other, wanted))
             if was[name] == old and now[name] != new:

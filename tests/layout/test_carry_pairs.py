@@ -395,6 +395,20 @@ def test_a_session_comes_back_under_its_own_name(which: str) -> None:
     assert back.get(key, "") == id and back["mine"] == [1]
 
 
+def test_sections_stand_by_their_number_whatever_the_order_of_tasks() -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    named: Any = {"unit": "section", "parent": "stage-3"}
+    ids = [f"stage-3/section-{n}" for n in (1, 2)]
+    facts.steps = [StepFact("Argument development", id="stage-3", unit="stage", status="running")]
+    facts.steps += [StepFact(f"Section {id[-1]}", id=id, status="blocked", **named) for id in ids]
+
+    def turn(value: Any) -> None:
+        value["pending_tasks"].reverse()
+
+    before, after = there_and_back(layout("essay"), facts, layout("orchestrator"), turn)
+    assert after["stages"] == before["stages"]
+
+
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
 def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
     (value,) = files_of(layout("praxis")).values()

@@ -213,7 +213,7 @@ class Edit:
         found = sections(self.doc, stage)
         if gone := set(found) - set(wanted):
             self._remove(stage, gone)
-        if new := [index for index in wanted if index not in found]:
+        if new := sorted(index for index in wanted if index not in found):
             self._append(stage, new)
         for index, section in sections(self.doc, stage).items():
             if self._differs(wanted[index]):

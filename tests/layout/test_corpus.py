@@ -163,7 +163,8 @@ def _require_told(hf: Holdfast, path: Path, state: State, tmp_path: Path) -> Non
     from holdfast import found
 
     (one,) = found.find(str(path))
-    where = found.Surroundings(hf.mirror.where, str(tmp_path / "workflows")).of(one)
+    folder = tmp_path / "workflows"
+    where = found.Surroundings(hf.mirror.where, str(folder) if folder.is_dir() else "").of(one)
     facts = carry.read(one.lens, one.tree, where)
 
     def count(table: str) -> int:

@@ -190,7 +190,7 @@ def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
         hf.start("On dogs", layouts=["essay:my essay"])
 
 
-@pytest.mark.parametrize("kind", ["essay", "orchestrator"])
+@pytest.mark.parametrize("kind", ["essay", "craft"])
 def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_go(
     hf: Holdfast, project: Path, kind: str
 ) -> None:

@@ -119,7 +119,7 @@ class _Taking:
         if facts is None:
             return told
         told.native = facts.native_id = facts.native_id or one.native
-        owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        owner = self._owner(one, told.native)
         if not self.manner.templates and _is_template(one, where):
             told.outcome = TEMPLATE
         elif one.is_index:
@@ -142,6 +142,13 @@ class _Taking:
         if not told.bound:
             _saw(self.home, told.session, one)
 
+    def _owner(self, one: Find, native: str) -> Binding | None:
+        """Whose place it is; nobody's, if another program began a session in the one place there
+        is for all of them. Ours is archived then."""
+        owner = self.home.store.bound.owner(os.path.realpath(one.path))
+        yields = owner is not None and native != owner.native and custom(one.layout).archive
+        return None if yields and not one.damage else owner
+
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""
         mine = (one.path, _digest(one))
@@ -155,6 +162,9 @@ class _Taking:
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
             return self._follow(one, moved, told)
         if owner is None and (twin := _twin(self.home, one, told.native)):
+            if self.home.mirror.take_out(twin, one.path, dry_run=self.manner.dry_run):
+                told.session = twin.session
+                return self._take_up(told)
             # Else a stale copy would bring back what was ended here.
             same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
             told.outcome, said = _rivals(twin.place, same=same)
@@ -174,7 +184,7 @@ class _Taking:
     def _follow(self, one: Find, left: Binding, told: Adopted) -> None:
         """Files that were moved with their folder: their session goes on with them there."""
         told.session, told.outcome, told.bound = left.session, MOVED, True
-        if not self.manner.dry_run and self.home.mirror.follow(left, one.root):
+        if not self.manner.dry_run and self.home.mirror.follow(left, _root(one)):
             told.events = _events_made(self.home, left.session, self.home.take_up)
 
     def _record(self, one: Find, facts: Facts, told: Adopted) -> None:
@@ -379,7 +389,7 @@ def _left_behind(home: Holdfast, one: Find, native: str) -> Binding | None:
     """The binding of these files in a folder that is gone, where they are whole here."""
     known = home.store.bound.named(one.layout, native) if native else []
     gone = [b for b in known if not os.path.lexists(b.root)]
-    return gone[0] if len(gone) == len(known) == 1 and _is_in_place(one) else None
+    return gone[0] if len(gone) == len(known) == 1 and _root(one) else None
 
 
 def _main_bytes(one: Find) -> bytes | None:
@@ -549,16 +559,18 @@ def _files_below(folder: str, *, deep: bool = True) -> list[str]:
 
 def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     """Bind files that are in their place and that we can write; never write them now."""
-    if not (_is_in_place(one) and one.lens.reading(one.tree, where).writable):
+    root = _root(one)
+    if not (root and one.lens.reading(one.tree, where).writable):
         return False
-    home.mirror.bind(session, one.layout, one.native, one.root, found=True)
+    away = bool(_archive(one))
+    home.mirror.bind(session, one.layout, one.native, root, found=True, away=away)
     home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True
 
 
 def _project_of(home: Holdfast, one: Find) -> str:
     """The folder of the project that files are in the place of a layout in; else this one."""
-    root, place = os.path.realpath(one.root), REGISTRY[one.layout][1]
+    root, place = os.path.realpath(_root(one) or one.root), REGISTRY[one.layout][1]
     here, folder = home.workspace.tree, root.removesuffix(f"/{place}") or "/"
     if not place or folder == root:
         return home.folder
@@ -568,11 +580,22 @@ def _project_of(home: Holdfast, one: Find) -> str:
     return folder if is_plain(here) and not is_plain(find_tree(folder)) else home.folder
 
 
-def _is_in_place(one: Find) -> bool:
-    """Whether files can be read and lie where their layout wants them; the main one may be missing,
-    if whoever began the session did not come to it."""
+def _root(one: Find) -> str:
+    """The folder of the layout, if files can be read and lie where it wants them, or in its
+    archive; the main one may be missing, if whoever began the session did not come to it."""
     lens = one.lens
+    if os.path.islink(one.path) or one.damage or not is_text(one.path):
+        return ""
+    if archive := _archive(one):
+        return one.path.removesuffix(f"/{archive}")
     names = lens.files(one.native) if one.native and not lens.unkept_id(one.native) else []
     own = [os.path.join(one.root, name) for name in names if name not in custom(lens.id).shared]
     in_place = one.path in own and (one.path == own[0] or not os.path.lexists(own[0]))
-    return in_place and not os.path.islink(one.path) and not one.damage and is_text(one.path)
+    return one.root if in_place else ""
+
+
+def _archive(one: Find) -> str:
+    """Where a file is in the archive of its layout; empty if it is elsewhere."""
+    name = custom(one.layout).archive.format(id=one.native)
+    is_kept = bool(one.native and name) and one.path.endswith(f"/{name}")
+    return name if is_kept and not one.lens.unkept_id(one.native) else ""

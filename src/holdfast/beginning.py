@@ -13,6 +13,7 @@ from holdfast import clock as clocks
 from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
 from holdfast.model.event import Body, PlanSet, SessionStarted
+from holdfast.model.rules import validate
 from holdfast.session import Session
 from holdfast.text import clean_id, clean_input, terminal
 
@@ -43,7 +44,7 @@ def begin(
     key: str,
 ) -> Session:
     """Record that a session begins, and keep its files in these layouts; see `Holdfast.start`."""
-    goal = clean_input(goal, "goal", limit=2000, lines=False)
+    goal = require(goal, mode)
     session = _checked(home, id) if id else _new_id(home, key)
     if target and not workflow:
         raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
@@ -78,6 +79,13 @@ def _require_place(home: Holdfast, session: str, kind: str, native: str) -> None
         from holdfast.essay import require_free
 
         require_free(home, session, native)
+
+
+def require(goal: str, mode: str) -> str:
+    """Refuse a goal or a mode that no session has, before anything is done; returns the goal."""
+    goal = clean_input(goal, "goal", limit=2000, lines=False)
+    validate(SessionStarted(goal=goal, mode=mode))
+    return goal
 
 
 # -- what is recorded --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast import adopt, files, found, recover
+from holdfast import adopt, beginning, files, found, recover
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, Outdated, Refused
 from holdfast.found import MAX_BYTES, Find
 from holdfast.home import Holdfast
@@ -84,12 +84,13 @@ def _require_usable(loaded: Loaded) -> None:
 
 def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session, str]:
     """Begin a new current session; returns where the one before it is archived, if any was."""
+    beginning.require(goal, mode)
     loaded = load(home)
     archived = ""
     if loaded.kind == CORRUPT:
         _require_usable(loaded)
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
-    if loaded.find is not None and owner is None:
+    if loaded.find is not None and (owner is None or owner.native != loaded.find.native):
         archived = _archive(loaded)
     elif owner is not None:
         archived = os.path.join(owner.root, layout.archive_name(owner.native))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import files
-from holdfast.errors import Refused
+from holdfast.errors import HoldfastError, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
@@ -144,9 +144,10 @@ def test_an_archive_of_someone_else_is_not_written_over(make: Make) -> None:
 def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
     project = make("orchestrator")
     current(project).write_text("{ half")
-    with pytest.raises(Refused, match="another session is here"):
+    with pytest.raises(HoldfastError, match="another session is here"):
         project.home.start("another", layouts=["orchestrator"])
     assert current(project).read_text() == "{ half"
+    assert [row["goal"] for row in project.home.list()] == ["Add login page"], "nothing was begun"
 
 
 @pytest.mark.parametrize("way", ["into", "out of"])
@@ -173,3 +174,107 @@ def test_a_kill_while_moving_is_healed_by_the_next_command(
     else:
         assert there == [] and gone.exists()
     assert project.suspended == "" and project.edits() == []
+
+
+# -- another program begins a session ----------------------------------------------------------
+
+THEIRS = "2026-01-31-theirs"
+
+
+def begin_theirs(project: Project) -> bytes:
+    """Another program writes a session of its own over the current one; returns its file."""
+
+    def change(value: dict[str, Any]) -> None:
+        value |= {"session_id": THEIRS, "goal": "Theirs", "status": "in_progress"}
+
+    return project.edit(change, current(project))
+
+
+def archive_ours(project: Project) -> Path:
+    """Another program archives the current session, as the document shows it, when it is over."""
+    value = project.read(current(project)) | {"status": "complete"}
+    kept = project.folder / HISTORY / f"{value['session_id']}.json"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(value, indent=2))
+    return kept
+
+
+@pytest.mark.req("S4-49", "S4-51")
+def test_a_session_that_another_program_archived_for_its_own_is_followed_there(make: Make) -> None:
+    project = make("orchestrator")
+    kept = archive_ours(project)
+    theirs = begin_theirs(project)
+    project.session.note("seen")
+    assert project.place == kept and project.suspended == ""
+    assert project.session.status()["status"] == "completed", "what it wrote there is taken up"
+    assert current(project).read_bytes() == theirs
+
+
+def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: Make) -> None:
+    project = make("orchestrator")
+    theirs = begin_theirs(project)
+    with pytest.raises(Refused, match="already exists"):
+        project.home.start("another", layouts=["orchestrator"])
+    assert [row["goal"] for row in project.home.list()] == ["Add login page"]
+    assert current(project).read_bytes() == theirs and archived(project) == []
+
+
+def test_a_session_that_cannot_be_put_away_keeps_another_from_being_begun(make: Make) -> None:
+    project = make("orchestrator")
+    target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
+    target.parent.mkdir()
+    target.write_text("theirs")
+    with pytest.raises(HoldfastError, match="in the archive already"):
+        project.home.start("another", layouts=["orchestrator"])
+    assert [row["goal"] for row in project.home.list()] == ["Add login page"]
+    assert target.read_text() == "theirs" and project.place == current(project)
+
+
+@pytest.mark.req("S4-5", "S4-49")
+def test_adopting_the_session_that_came_archives_ours(make: Make) -> None:
+    project = make("orchestrator")
+    ours = project.read()["session_id"]
+    theirs = begin_theirs(project)
+    (dry,) = project.home.adopt(str(current(project)), dry_run=True)
+    assert (dry.outcome, dry.native, archived(project)) == ("adopted", THEIRS, [])
+    (taken,) = project.home.adopt(str(current(project)))
+    assert (taken.outcome, taken.session, taken.bound) == ("adopted", THEIRS, True)
+    assert current(project).read_bytes() == theirs
+    assert [path.name for path in archived(project)] == [f"{ours}.json"]
+    assert project.read()["goal"] == "Add login page", "ours is archived as it was"
+    project.session.task_add("still mine")
+    assert "still mine" in project.place.read_text() and project.suspended == ""
+
+
+@pytest.mark.req("X4-1")
+def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_one(
+    make: Make,
+) -> None:
+    project = make("orchestrator")
+    project.home.start("another", layouts=["orchestrator"]).complete()
+    stale = project.place
+    value = project.read() | {"status": "in_progress", "pending_tasks": ["Theirs"]}
+    current(project).write_text(json.dumps(value, indent=2))
+    assert project.home.orchestrator_continue().id == project.session.id
+    assert project.place == current(project) and "Theirs" in project.titles()
+    project.session.complete()
+    assert (
+        project.place == stale and "Theirs" in stale.read_text() and not current(project).exists()
+    )
+
+
+@pytest.mark.req("X4-1")
+def test_an_adopted_archive_of_a_session_that_goes_on_is_the_current_one_again(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.pause()
+    kept = project.folder / HISTORY / f"{THEIRS}.json"
+    kept.parent.mkdir()
+    begin_theirs(project)
+    current(project).rename(kept)
+    project.session.layouts_remove("orchestrator")
+    (taken,) = project.home.adopt(str(kept))
+    assert taken.bound and kept.exists(), "it stays where it is until something happens in it"
+    project.home.session(THEIRS).task_add("go on")
+    assert not kept.exists() and "go on" in current(project).read_text()
+    project.home.session(THEIRS).complete()
+    assert json.loads(kept.read_text())["status"] == "complete" and not current(project).exists()

@@ -842,6 +842,33 @@ def test_new_archives_the_current_one(cli: Cli, project: Path, ours: bool) -> No
     assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Another goal"
 
 
+def test_a_goal_that_is_refused_archives_nothing(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    assert cli("orchestrator", "new", " ").code == 2
+    assert (project / ORCHESTRATOR).exists()
+
+
+@pytest.mark.req("S4-44", "S4-49", "X4-1")
+@pytest.mark.parametrize("verb", [["continue"], ["abort"], ["new", "Third"]])
+def test_the_current_session_is_the_one_that_the_file_names(
+    cli: Cli, project: Path, verb: list[str]
+) -> None:
+    """Another program wrote a session of its own over ours."""
+    cli.ok("orchestrator", "new", "Ours")
+    ours = json.loads((project / ORCHESTRATOR).read_text())["session_id"]
+    (project / ORCHESTRATOR).unlink()
+    fill(project, kinds=["orchestrator"])
+    before = (project / ORCHESTRATOR).read_bytes()
+    cli.ok("orchestrator", *verb)
+    rows = {row["id"]: row for row in cli.json("orchestrator", "history")["history"]}
+    assert rows[ours]["status"] == "in_progress", "ours goes on, in the archive"
+    if verb == ["continue"]:
+        assert cli.json("status")["session"] == "2026-02-14-abc123"
+    else:
+        kept = Path(rows["2026-02-14-abc123"]["path"])
+        assert (kept.read_bytes() == before) is (verb[0] == "new")
+
+
 @pytest.mark.req("S4-54", "S4-55", "S4-56", "S4-57", "X4-1")
 def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) -> None:
     assert cli.json("orchestrator", "history")["history"] == []

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from holdfast import exchange, files
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Refused
 from holdfast.layout import Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
@@ -33,7 +33,7 @@ from holdfast.layout.guarded import Unreadable
 from holdfast.layout.translate import Move
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
-from holdfast.mirror.archive import Archive
+from holdfast.mirror.archive import Archive, is_taken
 from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_real, paths_of
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, require_inside
@@ -134,24 +134,48 @@ class Mirror:
             return binding.mirrored >= view.seq
 
     def bind(
-        self, session: str, kind: str, native: str = "", root: str = "", *, found: bool = False
+        self,
+        session: str,
+        kind: str,
+        native: str = "",
+        root: str = "",
+        *,
+        found: bool = False,
+        away: bool = False,
     ) -> Binding:
         """Give a session a place in a layout. Its files appear with the next `write`.
 
-        Files that are there already are somebody's session, unless they were `found` to be its.
+        Files that are there already are somebody's session, unless they were `found` to be its;
+        they may be `away`, where the layout keeps older ones.
         """
+        retired: list[str] = []
 
         def retire(other: Binding) -> list[str]:
+            retired.append(other.session)
             return self._guarded(other, self._retire)
 
         self._last = ("", [])
-        return owner.bind(self._desk, session, kind, native, root, found=found, retire=retire)
+        binding = owner.bind(
+            self._desk, session, kind, native, root, found=found, away=away, retire=retire
+        )
+        for other in retired:
+            # Where another program had written over its file, the archive has none of it yet.
+            if not all(os.path.lexists(kept.place) for kept in self.bindings(other)):
+                self.write(other, force=True)
+        return binding
 
     def require_place(self, session: str, kind: str, native: str = "") -> None:
         """Refuse what `bind` would refuse, before anything is recorded of a new session."""
         other = owner.require_place(self._desk, session, kind, native)
-        if other is not None:
-            self._require_calm(other)
+        if other is None:
+            return
+        self._require_calm(other)
+        try:
+            self._looker.looks(other)
+            self._archive.require_room(other)
+        except (Suspended, Unreadable) as error:
+            what = f"another session is here: {other.place}"
+            raise Refused(what, why=str(error), file=other.place) from error
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""
@@ -184,6 +208,17 @@ class Mirror:
         tree = self._desk.tree_of(folder)
         if not any(is_tracked(tree, path) for path in files):
             owner.keep_out_of_git(self._desk, folder, ("",))
+
+    def take_out(self, binding: Binding, path: str, *, dry_run: bool = False) -> bool:
+        """Whether another program put the file of an archived session back into its place, where it
+        goes on. One that is over is not begun again by a stale file, and what is in the archive
+        must be as we left it."""
+        if not (self._archive.is_back(binding, path) and self._looker.unchanged(binding)):
+            return False
+        if not dry_run:
+            self._last = ("", [])
+            self._archive.take_out(binding)
+        return True
 
     def unbind(self, binding: Binding) -> None:
         """Let go of a place; its files stay as they are."""
@@ -256,7 +291,8 @@ class Mirror:
 
     def _retire(self, binding: Binding) -> list[str]:
         """Make room for another session."""
-        self._settle(binding)
+        if not is_taken(self._desk, binding):
+            self._settle(binding)
         self._archive.put_away(binding)
         return []
 

@@ -1,7 +1,8 @@
 """Archive: where a layout keeps the main files of ended sessions, and the way there and back.
 
 The move and the note of it are two steps. A file that was moved before we could note it is found
-again (`follow`) by what it says.
+again (`follow`) by what it says; so is one that another program archived, to begin a session of its
+own in that place. As long as nobody knows where ours is, its place is *taken* by the other one.
 """
 
 from __future__ import annotations
@@ -32,22 +33,32 @@ class Archive:
         target = _archived(binding)
         if binding.place == target:
             return
-        if os.path.lexists(binding.place):
-            files.require_no_link(os.path.dirname(target))
-            self._require_no_other(binding, target)
+        if os.path.lexists(binding.place) and not is_taken(self._desk, binding):
+            self.require_room(binding)
             files.make_folder(os.path.dirname(target))
             files.move(binding.place, target)
         self._bound.move(binding, target)
+
+    def require_room(self, binding: Binding) -> None:
+        """Refuse to put away what cannot go where its layout keeps older ones."""
+        target = _archived(binding)
+        files.require_no_link(os.path.dirname(target))
+        if os.path.lexists(target) and not self._is_rendering(binding, target):
+            raise Suspended(f"{target} is in the archive already, and not ours to write over")
 
     def is_away(self, binding: Binding) -> bool:
         """Whether the file of a session is where its layout keeps older ones."""
         return binding.place == _archived(binding)
 
-    def bring_back(self, binding: Binding) -> bool:
-        """A session that goes on gets its place back, if nobody has it; True if it was moved."""
+    def may_come_back(self, binding: Binding) -> bool:
+        """Whether an archived session is not over."""
         if not self.is_away(binding):
             return False
-        if self._desk.told(binding.session, binding.mirrored).status in FINISHED:
+        return self._desk.told(binding.session, binding.mirrored).status not in FINISHED
+
+    def bring_back(self, binding: Binding) -> bool:
+        """A session that goes on gets its place back, if nobody has it; True if it was moved."""
+        if not self.may_come_back(binding):
             return False
         place = _current(binding)
         if self._bound.owner(place) is not None or os.path.lexists(place):
@@ -57,9 +68,19 @@ class Archive:
         self._bound.move(binding, place)
         return True
 
+    def is_back(self, binding: Binding, path: str) -> bool:
+        """Whether a path is where the file of an archived session belongs that is not over."""
+        return path == _current(binding) and self.may_come_back(binding)
+
+    def take_out(self, binding: Binding) -> None:
+        """Go on where another program put the file of an archived session back to."""
+        files.remove(binding.place)
+        self._bound.move(binding, _current(binding))
+
     def follow(self, binding: Binding) -> None:
-        """Find a file again that was moved before we could note it."""
-        if not custom(binding.layout).archive or os.path.lexists(binding.place):
+        """Find a file again that was moved before we could note it, or by another program."""
+        is_there = os.path.lexists(binding.place) and not is_taken(self._desk, binding)
+        if is_there or not custom(binding.layout).archive:
             return
         for place in (_current(binding), _archived(binding)):
             if self._bound.owner(place) is None and self._is_session(binding, place):
@@ -69,10 +90,6 @@ class Archive:
     def _is_session(self, binding: Binding, path: str) -> bool:
         """Whether a file says that it is of this session."""
         return says_it_is(self._desk, binding.layout, binding.native, binding.root, path)
-
-    def _require_no_other(self, binding: Binding, target: str) -> None:
-        if os.path.lexists(target) and not self._is_rendering(binding, target):
-            raise Suspended(f"{target} is in the archive already, and not ours to write over")
 
     def _is_rendering(self, binding: Binding, path: str) -> bool:
         """Whether the main file as we once wrote it is under this path."""
@@ -85,16 +102,26 @@ class Archive:
         return any(rendering.digest == digest for rendering in known)
 
 
+def is_taken(desk: Desk, binding: Binding) -> bool:
+    """Whether the file in a session's place is the main one of another."""
+    named = _named(desk, binding.layout, binding.native, binding.root, binding.place)
+    return named not in ("", binding.native)
+
+
 def says_it_is(desk: Desk, kind: str, native: str, root: str, path: str) -> bool:
     """Whether a file says that it is the main one of a session with an id."""
+    return _named(desk, kind, native, root, path) == native
+
+
+def _named(desk: Desk, kind: str, native: str, root: str, path: str) -> str:
+    """The id that a file names, if it is one of the layout."""
     lens = lens_of(kind)
     main = lens.files(native)[0]
     try:
         value = parsed(main, read(path)).value
     except HoldfastError:
-        return False
-    said = lens.get({main: value}, desk.where(root, names=custom(kind).sees_names))
-    return said.native_id == native
+        return ""
+    return lens.get({main: value}, desk.where(root, names=custom(kind).sees_names)).native_id
 
 
 def _current(binding: Binding) -> str:
@@ -102,5 +129,10 @@ def _current(binding: Binding) -> str:
 
 
 def _archived(binding: Binding) -> str:
-    name = custom(binding.layout).archive.format(id=binding.native)
-    return os.path.join(binding.root, name) if name else ""
+    return archived_place(binding.layout, binding.native, binding.root)
+
+
+def archived_place(kind: str, native: str, root: str) -> str:
+    """Where a layout keeps the main file of a session that was put away; empty if nowhere."""
+    name = custom(kind).archive.format(id=native)
+    return os.path.join(root, name) if name else ""

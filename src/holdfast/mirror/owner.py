@@ -14,7 +14,7 @@ from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.layout import Layout, require_id
 from holdfast.layout.customs import custom
-from holdfast.mirror.archive import says_it_is
+from holdfast.mirror.archive import archived_place, is_taken, says_it_is
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of, parsed, read
 from holdfast.store.bound import Binding
 from holdfast.text import is_text
@@ -31,9 +31,13 @@ def bind(
     root: str,
     *,
     found: bool,
+    away: bool,
     retire: Retire,
 ) -> Binding:
-    """Give a session a place in a layout; without an id, the one that it has or had there."""
+    """Give a session a place in a layout; without an id, the one that it has or had there.
+
+    Files that were `found` are its own; they may be `away`, where the layout keeps older ones.
+    """
     lens = lens_of(kind)
     root = os.path.realpath(root) if root else _usual_root(desk, kind)
     kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
@@ -43,15 +47,18 @@ def bind(
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
     if chosen := native or again:
         is_its = found or bool(again)
-        return _bind(desk, session, lens, chosen, root, found=found, is_its=is_its, retire=retire)
+        place = _place(lens, chosen, root, found=is_its)
+        place = archived_place(kind, chosen, root) if away else place
+        return _bind(desk, session, lens, chosen, root, place, is_its, found, retire)
     tried: set[str] = set()
     while True:
         free = _free_id(desk, lens, session, root)
+        place = _place(lens, free, root)
         try:
-            return _bind(desk, session, lens, free, root, found=found, is_its=found, retire=retire)
+            return _bind(desk, session, lens, free, root, place, False, False, retire)
         except Refused:
             by_id = lens.files("a") != lens.files("b")
-            if free in tried or not (by_id and desk.bound.owner(_place(lens, free, root))):
+            if free in tried or not (by_id and desk.bound.owner(place)):
                 raise  # else somebody who began at the same moment was faster
             tried.add(free)
 
@@ -62,13 +69,12 @@ def _bind(
     lens: Layout,
     native: str,
     root: str,
-    *,
-    found: bool,
+    place: str,
     is_its: bool,
+    found: bool,
     retire: Retire,
 ) -> Binding:
     """Bind an id; what stands in its place already may be the session's own (`is_its`)."""
-    place = _place(lens, native, root, found=is_its)
     _require_text(lens.id, root)
     _make_room(desk, session, lens.id, native, place, retire=retire)
     if not (is_its or desk.bound.owner(place)):
@@ -128,6 +134,8 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
         _require_free(kind, native, place, root)
     elif owner.session != session:
         _require_yielding(desk, owner, native)
+        if is_taken(desk, owner):
+            raise _is_there(place, _what_helps(place), native)
     return owner if owner and owner.session != session else None
 
 

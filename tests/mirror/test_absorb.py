@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 
 from holdfast import exchange
 from holdfast.model import event as ev
+from holdfast.model.state import Agent
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, Ticking, everything, leftovers, ran, swap_in
 
@@ -283,6 +285,128 @@ def test_an_agent_that_began_at_another_time_is_as_far_as_it_was(make: Make) -> 
     project.session.note("next")
     (agent,) = project.read()["agents"]
     assert (agent["started"], agent["progress"]) == ("2027-01-01T00:00:00Z", 60)
+
+
+def stamped(project: Project) -> str:
+    """The time by the project's clock, as its file has times."""
+    moment = datetime.fromtimestamp(project.clock.now() / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{'.000' * (project.place.parent.name != '.claude')}Z"
+
+
+def early(project: Project) -> str:
+    return stamped(project).replace("T08", "T07")
+
+
+def keys_of(layout: str) -> tuple[str, str]:
+    return ("started_at", "completed_at") if layout == "craft" else ("started", "completed")
+
+
+def agent_in(project: Project) -> Agent:
+    (agent,) = project.session.agent_list()
+    return agent
+
+
+def end(project: Project, how: str) -> None:
+    if how == "done":
+        project.session.agent_done("code-1", result="the same")
+    else:
+        project.session.agent_fail("code-1", "the same")
+
+
+@pytest.mark.req("S2-24", "S4-21")
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("how", ["done", "failed"])
+def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
+    make: Make, layout: str, how: str
+) -> None:
+    """Nobody looked while it ran: the file has other times, and the same word."""
+    project = make(layout)
+    project.session.agent_start("code-1")
+    end(project, how)
+    before = agent_in(project)
+    began, ended = stamped(project), stamped(project)
+    times = dict(zip(keys_of(layout), (began, ended), strict=True))
+    project.edit(lambda v: v["agents"][0].update(times))
+    project.session.note("next")
+    after = agent_in(project)
+    assert after.status == before.status == how and set(left(project)) == {""}
+    assert after.started_at > before.started_at and after.ended_at > before.ended_at
+    assert project.read()["agents"][0] | times == project.read()["agents"][0]
+
+
+@pytest.mark.req("S2-25", "S4-22")
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_time_that_someone_puts_right_stays_right(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.agent_start("code-1")
+    project.session.agent_done("code-1", result="fine")
+    began, ended = keys_of(layout)
+    for key, moment in ((ended, stamped(project)), (began, early(project))):
+        project.edit(lambda v: v["agents"][0].update({key: moment}))  # noqa: B023
+        project.session.note("next")
+        assert project.read()["agents"][0][key] == moment and set(left(project)) == {""}
+    assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_an_agent_is_over_though_it_began_after_its_end(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.agent_start("code-1")
+    project.session.agent_done("code-1", result="fine")
+    project.edit(lambda v: v["agents"][0].update({keys_of(layout)[0]: stamped(project)}))
+    project.session.note("next")
+    assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
+
+
+@pytest.mark.req("S2-31", "S2-32", "S2-33", "S2-34")
+def test_a_failed_agent_that_was_tried_again_in_vain_has_the_new_error(make: Make) -> None:
+    project = make("craft")
+    project.session.agent_start("code-1")
+    project.session.agent_fail("code-1", "no answer", category="transient")
+    error = {"category": "permanent", "message": "gone", "retry_count": 2}
+    error |= {"last_retry_at": stamped(project)}
+    project.edit(lambda v: v["agents"][0].update(error=error))
+    project.session.note("next")
+    assert project.read()["agents"][0]["error"] == error and set(left(project)) == {""}
+    assert agent_in(project).error == "gone"
+
+
+@pytest.mark.parametrize(
+    "layout, over",
+    [
+        *(("craft", word) for word in ("completed", "error", "timeout")),
+        *(("orchestrator", word) for word in ("complete", "failure")),
+    ],
+)
+def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
+    make: Make, layout: str, over: str
+) -> None:
+    """What the file says then is nearer to what it said at the first end than to the last."""
+    project = make(layout)
+    running = "running" if layout == "craft" else "in_progress"
+    project.session.agent_start("code-1", type="code")
+    for word in (over, "", running, over):
+        project.edit(partial(_carry_on, project, layout, word))
+        project.session.note("next")
+    assert agent_in(project).status == _ENDED[over]
+    assert project.session.status()["attention"] == []
+
+
+_ENDED = {"complete": "done", "completed": "done", "timeout": "timed_out"}
+_ENDED |= dict.fromkeys(("error", "failure"), "failed")
+
+
+def _carry_on(project: Project, layout: str, word: str, value: dict[str, Any]) -> None:
+    """What a program does that gives an agent another status, or adds a task."""
+    (agent,), ended = value["agents"], keys_of(layout)[1]
+    value["updated_at" if layout == "craft" else "updated"] = stamped(project)
+    if not word:
+        value["pending_tasks"].append("Something else")
+    elif word in ("running", "in_progress"):
+        agent["status"] = word
+        agent.pop(ended) if layout == "orchestrator" else agent.update({ended: None})
+    else:
+        agent |= {"status": word, ended: stamped(project)}
 
 
 def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:

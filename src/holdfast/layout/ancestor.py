@@ -155,6 +155,9 @@ def _said_anew(newest: Any, older: Any, found: Any) -> Iterator[bool]:
         inside = newest if isinstance(newest, dict) else {}
         for key in older.keys() & found.keys():
             yield from _said_anew(inside.get(key), older[key], found[key])
+    elif isinstance(newest, list) and isinstance(older, list) and isinstance(found, list):
+        for three in zip(newest, older, found, strict=False):
+            yield from _said_anew(*three)
     elif newest is None and None not in (told := [stamps.read(each) for each in (older, found)]):
         yield told[0] != told[1]
 

@@ -574,21 +574,33 @@ def _finished(a: AgentFact) -> ev.AgentFinished:
 
 
 def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]:
-    """The start, if it is news, and the status it has come to."""
+    """The start, if it is news, and the status it has come to since, or how that came about."""
     was = old.status if old is not None else "pending"
     began = new.started_at is not None and new.started_at != (old and old.started_at)
     if began and new.status not in ("pending", "running"):
         yield Move(events["running"](new), new.started_at)
-    if new.status != was or (began and new.status == "running"):
+    anew = new.status == was and new.status in _ENDS and _ended_otherwise(old, new)
+    if new.status != was or (began and was != "pending") or anew:
         ended = new.started_at if new.status == "running" else new.ended_at
+        # Moves are told in the order of their times: an end never before what it is the end of.
+        ended = ended and max(ended, new.started_at or ended)
         yield Move(events[new.status](new), ended)
-    elif new.status == "done" and _ending(old) != _ending(new):
-        yield Move(events["done"](new), new.ended_at)
 
 
-def _ending(unit: Any) -> tuple[Any, ...]:
-    names = ("outcome", "result", "files", "created", "modified", "deleted")
-    return tuple(getattr(unit, name, None) for name in names)
+_ENDS = ("done", "skipped", "failed", "timed_out")
+
+
+def _ended_otherwise(old: Any, new: Any) -> bool:
+    """Whether more, or something else, is said of an end; a file without its time denies none."""
+    if any(getattr(old, name, None) != getattr(new, name, None) for name in _OF_END):
+        return True
+    return new.ended_at not in (None, old.ended_at)
+
+
+_OF_END = (
+    *("outcome", "result", "files", "created", "modified", "deleted", "because"),
+    *("error", "category", "retries", "retried_at"),
+)
 
 
 def category_of(word: str) -> str:

@@ -392,6 +392,25 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
     assert project.session.status()["attention"] == []
 
 
+def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
+    """The end that is told anew is as far from the last one as from the run before it."""
+    project = make("orchestrator")
+    project.session.agent_start("code-1", type="code")
+    results = iter(["one", "two", "three"])
+
+    def edit(word: str, value: dict[str, Any]) -> None:
+        _carry_on(project, "orchestrator", word, value)
+        value["agents"][0].pop("result_summary", None)
+        if word == "complete":
+            value["agents"][0]["result_summary"] = next(results)
+
+    for word in ("complete", "in_progress", "complete", "complete"):
+        project.edit(partial(edit, word))
+        project.session.tokens(1000)
+    assert agent_in(project).result == "three"
+    assert project.session.status()["attention"] == []
+
+
 _ENDED = {"complete": "done", "completed": "done", "timeout": "timed_out"}
 _ENDED |= dict.fromkeys(("error", "failure"), "failed")
 

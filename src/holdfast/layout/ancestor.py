@@ -37,7 +37,8 @@ def nearest(
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
     if read is not None and (few := _few(near, len(data))):
-        near = _by_what_they_say(read(data), {each: read(each) for each in few})
+        newest_first = sorted(few, key=kept.index)
+        near = _by_what_they_say(read(data), {each: read(each) for each in newest_first})
     return _nearest_of(data, near, kept)
 
 

@@ -389,7 +389,7 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
         project.edit(partial(_carry_on, project, layout, word))
         project.session.note("next")
     assert agent_in(project).status == _ENDED[over]
-    assert project.session.status()["attention"] == []
+    assert project.session.status()["attention"] == [] and set(left(project)) == {""}
 
 
 def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:

@@ -163,7 +163,7 @@ def _unsaid(
             continue
         if key in _NAMED:
             found += _unsaid_of(key, before, after, today, merged, now, made)
-        elif isinstance(before.get(key), list):
+        elif key == "errors" or isinstance(before.get(key), list):
             found += _gone(key, before, after, today)
         elif merged.get(key) != today.get(key):
             without = merged | {key: today[key]} if key in today else _less(merged, key)
@@ -175,8 +175,11 @@ def _unsaid(
 def _gone(key: str, before: Plain, after: Plain, today: Plain) -> Iterator[str]:
     """What was taken out of a list: the journal knows that it happened, so it comes back."""
     left, ours = after.get(key, []), today.get(key, [])
-    for element in before[key]:
-        if element not in left and element in ours:
+    # An agent that fails again has an error once more that it had let go of.
+    held = {(a["id"], a.get("error")) for a in after.get("agents", []) if key == "errors"}
+    for element in before.get(key, []):
+        is_held = (element.get("agent"), element.get("message")) in held if held else False
+        if element not in left and element in ours and not is_held:
             yield f"{key}: {_label(element)} was taken out"
 
 

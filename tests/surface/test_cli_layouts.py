@@ -548,6 +548,8 @@ def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project
     path.write_text(path.read_text()[:300])
     answer = cli("doctor", ORCHESTRATOR, "-o", "out.json")
     assert answer.code == 4 and "→ add --choose; the choices: holdfast doctor" in answer.err
+    offered = cli("doctor", ORCHESTRATOR, "--choose", "manual").out
+    assert f"holdfast doctor {ORCHESTRATOR} --fix --choose manual\n" in offered
     cli.ok("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "manual")
 
 

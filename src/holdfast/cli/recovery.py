@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from holdfast.cli.layouts import shown_path, typed_path
 from holdfast.errors import DAMAGED
 
@@ -33,7 +35,7 @@ def run_recover(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         return 0
     asked = bool(options.output or options.fix)
     screen.answer({"ok": asked, "case": case_values(case)})
-    tell_case(case, screen, acted=asked)
+    tell_case(case, screen, acted=asked, chosen=options.choose)
     return 0 if asked else DAMAGED
 
 
@@ -70,7 +72,7 @@ def _question_values(question: Question) -> dict[str, Any]:
     }
 
 
-def tell_case(case: Case, screen: Screen, *, acted: bool) -> None:
+def tell_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> None:
     word = ("recovered ", "green") if acted else ("damaged   ", "red")
     screen.line(word, case.message if acted else case.what)
     if not acted:
@@ -84,7 +86,7 @@ def tell_case(case: Case, screen: Screen, *, acted: bool) -> None:
     if case.question is not None and not acted:
         _ask(case, case.question, screen)
     elif not acted:
-        _offer(case, screen)
+        _offer(case, screen, chosen)
 
 
 def _tell_some(word: str, lines: list[str], screen: Screen) -> None:
@@ -112,9 +114,10 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
             screen.line("          → ", choice.command)
 
 
-def _offer(case: Case, screen: Screen) -> None:
-    path = typed_path(case.path)
+def _offer(case: Case, screen: Screen, chosen: str) -> None:
+    doctor = f"holdfast doctor {typed_path(case.path)}"
+    choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
     screen.line(case.message)
     if case.rung != "journal":
-        screen.line("→ beside it: ", (f"holdfast doctor {path} -o OUT", "cyan"))
-    screen.line("→ in place, the old bytes kept: ", (f"holdfast doctor {path} --fix", "cyan"))
+        screen.line("→ beside it: ", (f"{doctor} -o OUT{choice}", "cyan"))
+    screen.line("→ in place, the old bytes kept: ", (f"{doctor} --fix{choice}", "cyan"))

@@ -188,12 +188,39 @@ def test_id_that_is_a_path_is_archived_nowhere(id: object, tmp_path: Path) -> No
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_file_whose_id_is_a_path_is_kept_beside(tmp_path: Path) -> None:
+def test_file_whose_id_is_a_path_is_archived_without_a_name(tmp_path: Path) -> None:
     CURRENT.parent.mkdir()
     CURRENT.write_text('{"schema_version": "1.0", "session_id": "../../evil"}')
     compat.save_session(new())
-    assert "evil" in Path(f"{CURRENT}.corrupt").read_text()
+    assert "evil" in (HISTORY / "unnamed.json").read_text()
     assert not (tmp_path / "evil.json").exists()
+
+
+@pytest.mark.req("S4-49")
+def test_session_that_was_archived_before_is_archived_under_another_name() -> None:
+    first = new()
+    compat.archive_session(first)
+    compat.resume_from_state(first)
+    compat.save_session(new("another", "2026-01-02-other"))
+    kept = sorted(path.name for path in HISTORY.iterdir())
+    assert kept == [f"{first['session_id']}-2.json", f"{first['session_id']}.json"]
+    assert sorted(path.name for path in CURRENT.parent.iterdir()) == [HISTORY.name, CURRENT.name]
+
+
+def test_state_that_cannot_be_written_moves_nothing() -> None:
+    compat.save_session(new())
+    with pytest.raises(InvalidInput):
+        compat.save_session(new("another", "2026-01-02-other") | {"x": object()})
+    assert CURRENT.exists() and not HISTORY.exists()
+
+
+def test_link_in_the_place_of_the_file_is_not_put_into_the_archive(tmp_path: Path) -> None:
+    CURRENT.parent.mkdir()
+    (tmp_path / "theirs.json").write_text(json.dumps(new()))
+    CURRENT.symlink_to(tmp_path / "theirs.json")
+    with pytest.raises(Refused, match="symbolic link"):
+        compat.save_session(new("another", "2026-01-02-other"))
+    assert CURRENT.is_symlink() and not HISTORY.exists()
 
 
 @pytest.mark.req("S4-55", "S4-91")
@@ -263,6 +290,19 @@ def test_failure_of_an_agent_is_logged() -> None:
     assert state["agents"][0]["status"] == "failure"
     assert state["errors"][0]["message"] == "no network"
     assert state["errors"][0]["agent"] == "code-1"
+
+
+def test_agent_without_a_result_has_an_empty_one() -> None:
+    state = compat.update_agent_status(new(), "code-1", "complete", None)
+    assert state["agents"][0]["result_summary"] == ""
+
+
+@pytest.mark.parametrize("agent, result", [("", "fine"), (5, "fine"), ("code-1", {"a": 1})])
+def test_what_is_no_agent_and_no_result_is_refused(agent: Any, result: Any) -> None:
+    state = new()
+    with pytest.raises(InvalidInput):
+        compat.update_agent_status(state, agent, "complete", result)
+    assert state["agents"] == []
 
 
 def test_agent_cannot_be_what_the_document_does_not_know() -> None:
@@ -357,6 +397,52 @@ def test_new_session_over_a_bound_one_archives_it_and_it_goes_on(hf: Holdfast) -
         archived = on_disk(HISTORY / f"{native}.json")
         assert archived["pending_tasks"] == ["Still mirrored"]
         assert on_disk()["goal"] == "New"
+
+
+def begin_theirs() -> bytes:
+    """Another program writes a session of its own over the current one."""
+    CURRENT.write_text(json.dumps(new("Theirs", "2026-01-02-theirs")))
+    return CURRENT.read_bytes()
+
+
+def test_saving_keeps_the_session_that_another_program_wrote_over_a_bound_one(
+    hf: Holdfast,
+) -> None:
+    with hf:
+        native = hf.start("Old", layouts=["orchestrator"]).layouts_list()[0].native
+        theirs = begin_theirs()
+        compat.save_session(new("New"), home=hf)
+        assert on_disk()["goal"] == "New"
+        assert (HISTORY / "2026-01-02-theirs.json").read_bytes() == theirs
+        assert on_disk(HISTORY / f"{native}.json")["goal"] == "Old"
+
+
+def test_saving_a_bound_session_over_that_of_another_program_archives_the_other(
+    hf: Holdfast,
+) -> None:
+    with hf:
+        session = hf.start("Old", layouts=["orchestrator"])
+        state = compat.load_session()
+        theirs = begin_theirs()
+        compat.save_session({**(state or {}), "pending_tasks": ["More"]}, home=hf)
+        assert (HISTORY / "2026-01-02-theirs.json").read_bytes() == theirs
+        assert [task.title for task in session.task_list()] == ["More"]
+        assert on_disk()["pending_tasks"] == ["More"]
+
+
+@pytest.mark.parametrize("there", ["theirs", "corrupt"])
+def test_archiving_a_bound_session_keeps_what_came_to_its_place(hf: Holdfast, there: str) -> None:
+    with hf:
+        session = hf.start("Old", layouts=["orchestrator"])
+        state = compat.load_session() or {}
+        if there == "corrupt":
+            CURRENT.write_text("{ half")
+        came = begin_theirs() if there == "theirs" else CURRENT.read_bytes()
+        kept = compat.archive_session(state | {"status": "complete"}, home=hf)
+        assert on_disk(kept)["status"] == "complete"
+        assert session.status()["status"] == "completed"
+        aside = CURRENT if there == "theirs" else Path(f"{CURRENT}.corrupt")
+        assert aside.read_bytes() == came
 
 
 # -- phased workflows ------------------------------------------------------------------------------

@@ -128,8 +128,12 @@ def save_session(state: State, root: Root = None, *, home: Holdfast | None = Non
     _require_writable(state)
     with _opened(root, home) as hf:
         state["updated"] = stamps.write(hf.clock.now())
-        _clear_the_way(hf, root, state)
+        _bytes(state)
+        away = _clear_the_way(hf, root, state)
         _write(hf, root, state)
+        if away is not None:
+            # Another program may have written over its file; the archive has none of it then.
+            hf.reflect(away.session, force=True)
     return Path(_given(root), _FOLDER, form.CURRENT)
 
 
@@ -138,12 +142,12 @@ def archive_session(state: State, root: Root = None, *, home: Holdfast | None = 
     _require_writable(state)
     name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
     with _opened(root, home) as hf:
+        _bytes(state)
         owner = _owner(hf, root)
-        if owner is not None and owner.native == state["session_id"]:
-            _write(hf, root, state)
-            hf.mirror.archive(owner)
-        else:
+        if owner is None or owner.native != state["session_id"]:
             _archive_file(root, name, state)
+        else:
+            _archive_ours(hf, root, name, state, owner)
     return Path(_given(root), _FOLDER, name)
 
 
@@ -166,13 +170,13 @@ def create_new_session(
 
 
 def update_agent_status(
-    state: State, agent_id: str, status: str, result: str = "", *, clock: Clock | None = None
+    state: State, agent_id: str, status: str, result: str | None = "", *, clock: Clock | None = None
 ) -> State:
     """Note how far an agent is: `in_progress`, `complete` with its result, or `failure`.
 
     The agent is added if it is not there. A failure is logged under `errors`. Not saved.
     """
-    word = _agent_word(status)
+    word, result = _agent_word(status), _said(result)
     now = stamps.write((clock or Clock()).now())
     agent = _agent(state, agent_id, now)
     agent["status"] = word
@@ -262,33 +266,26 @@ def _aside(path: str) -> str:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _clear_the_way(hf: Holdfast, root: Root, state: State) -> None:
-    """Make room for a session's file, without losing what is there."""
-    found = look(root)
-    if found.kind == "corrupt":
-        files.move(found.path, _aside(found.path))
-    elif found.kind == "incompatible":
+def _clear_the_way(hf: Holdfast, root: Root, state: State) -> Binding | None:
+    """Make room for a session's file, without losing what is there; which of ours had to go."""
+    found, owner = _kept_if_corrupt(look(root)), _owner(hf, root)
+    named = found.state.get("session_id") if found.state else None
+    if found.kind == "incompatible":
         raise Refused(f"{found.path} is not written over", why=found.why, hint="move it away first")
-    elif found.state and found.state.get("session_id") != state.get("session_id"):
-        owner = _owner(hf, root)
-        if owner is not None:
-            hf.mirror.archive(owner)
-        else:
-            _put_away(root, found)
+    if found.kind == "ok" and named not in (state.get("session_id"), owner and owner.native):
+        orchestrator.put_away(found.path, named)
+    if owner is None or owner.native == state.get("session_id"):
+        return None
+    hf.mirror.archive(owner)
+    return owner
 
 
-def _put_away(root: Root, found: Loaded) -> None:
-    """Archive the file of another session, byte for byte."""
-    try:
-        id = clean_id((found.state or {}).get("session_id", ""), "session_id")
-        target = os.path.join(_folder(root), form.archive_name(id))
-    except InvalidInput:
-        target = _aside(found.path)
-    if os.path.lexists(target):
-        target = _aside(found.path)
-    files.require_no_link(os.path.dirname(target))
-    files.make_folder(os.path.dirname(target))
-    files.move(found.path, target)
+def _kept_if_corrupt(found: Loaded) -> Loaded:
+    """A file that cannot be read goes out of the way: there is none then."""
+    if found.kind != "corrupt":
+        return found
+    files.move(found.path, _aside(found.path))
+    return Loaded("none", found.path)
 
 
 def _write(hf: Holdfast, root: Root, state: State) -> None:
@@ -303,6 +300,18 @@ def _write(hf: Holdfast, root: Root, state: State) -> None:
     with files.locked(os.path.dirname(path), clock=hf.clock):
         exchange.one(path, data, mode=0o644)
     hf.take_up(owner.session)
+
+
+def _archive_ours(hf: Holdfast, root: Root, name: str, state: State, owner: Binding) -> None:
+    """The same for a session of a home; another one that came to its place stays there."""
+    found = _kept_if_corrupt(look(root))
+    if found.state and found.state.get("session_id") != owner.native:
+        hf.mirror.archive(owner)
+        _archive_file(root, name, state)
+        hf.take_up(owner.session)
+    else:
+        _write(hf, root, state)
+        hf.mirror.archive(owner)
 
 
 def _archive_file(root: Root, name: str, state: State) -> None:
@@ -334,7 +343,16 @@ def _agent_word(status: str) -> str:
     return word
 
 
+def _said(result: str | None) -> str:
+    if not isinstance(result, str | None):
+        why = f"it is {type(result).__name__}"
+        raise InvalidInput("the result of an agent must be text", why=why)
+    return result or ""
+
+
 def _agent(state: State, agent_id: str, now: str) -> State:
+    if not isinstance(agent_id, str) or not agent_id.strip():
+        raise InvalidInput("an agent has an id", why=f"{agent_id!r} is none")
     agents = _list_of(state, "agents")
     for agent in agents:
         if isinstance(agent, dict) and agent.get("id") == agent_id:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.orchestrator.rules import ID, VERSION
 from holdfast.recover import Case, Unusable
 from holdfast.session import Session
+from holdfast.text import clean_id
 
 NOTHING = "No session to resume"
 NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
@@ -91,24 +93,33 @@ def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session,
         _require_usable(loaded)
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
     if loaded.find is not None and (owner is None or owner.native != loaded.find.native):
-        archived = _archive(loaded)
+        archived = put_away(loaded.path, loaded.find.native)
     elif owner is not None:
         archived = os.path.join(owner.root, layout.archive_name(owner.native))
     return home.start(goal, mode=mode, layouts=[ID]), archived
 
 
-def _archive(loaded: Loaded) -> str:
-    """Move a file of another program into the archive; nothing there is replaced."""
-    assert loaded.find is not None
-    name = loaded.find.native if not layout.LAYOUT.valid_id(loaded.find.native) else ""
-    name = name or f"unnamed-{os.stat(loaded.path).st_mtime_ns // 10**9}"
-    target = os.path.join(os.path.dirname(loaded.path), layout.archive_name(name))
-    files.require_no_link(os.path.dirname(target))
-    files.make_folder(os.path.dirname(target))
-    if os.path.lexists(target):
-        target = f"{target.removesuffix('.json')}-{os.stat(loaded.path).st_mtime_ns}.json"
-    files.move(loaded.path, target)
+def put_away(path: str, native: object) -> str:
+    """Move a file of another program into the archive, every byte as it was; nothing there is
+    replaced. Returns where it is now."""
+    if os.path.islink(path):
+        raise Refused(f"{path} is a symbolic link", why="its session cannot be archived", file=path)
+    folder = os.path.join(os.path.dirname(path), layout.HISTORY)
+    files.require_no_link(folder)
+    files.make_folder(folder)
+    target = os.path.join(os.path.dirname(path), layout.archive_name(_free_name(folder, native)))
+    files.move(path, target)
     return target
+
+
+def _free_name(folder: str, native: object) -> str:
+    """The id of a session, if it can be a name; with a number, if it is one already."""
+    try:
+        id = clean_id(str(native), "session_id")
+    except InvalidInput:
+        id = "unnamed"
+    names = (id if n == 1 else f"{id}-{n}" for n in count(1))
+    return next(name for name in names if not os.path.lexists(f"{folder}/{name}.json"))
 
 
 # -- the archive -------------------------------------------------------------------------------

@@ -571,6 +571,21 @@ def test_teleportation_is_read_into_attributes_and_written_from_them() -> None:
     assert changed["enabled"] is True and changed["storage_backend"] == "s3"
 
 
+@pytest.mark.req("S2-69", "S2-70", "S2-73", "S2-85")
+def test_attributes_that_the_document_does_not_have_are_not_written() -> None:
+    said: dict[str, Any] = {
+        "last_sync": "yesterday",
+        "sync_status": "fine",
+        "storage_backend": "floppy",
+    }
+    said |= {"enabled": "yes", "devices": True}
+    attributes = {f"craft.teleportation.{key}": value for key, value in said.items()}
+    for old in (None, tree()):
+        made = write(replace(read(), attributes=read().attributes | attributes), old)
+        assert list(validator(True).iter_errors(made)) == []
+        assert made["teleportation"]["storage_backend"] in ("local", "s3")
+
+
 @pytest.mark.req("S2-67", "S2-68", "S2-73")
 def test_a_new_file_is_teleported_nowhere() -> None:
     assert write(Facts(device="iMac"))["teleportation"] == {

@@ -510,7 +510,10 @@ def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
         if name not in facts.attributes or kind.read(section.get(key)) == facts.attributes[name]:
             continue
         new = kind.write(facts.attributes[name])
-        if new is not None or (rule.keys[key].null and facts.attributes[name] is None):
+        if new is None and facts.attributes[name] is not None:
+            continue
+        # Anything can be said of a session; what we write is what the document has.
+        if not any(look(rule.keys[key], new, strict=True)):
             form.insert(section, key, new, tuple(rule.keys))
 
 

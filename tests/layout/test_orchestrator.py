@@ -332,9 +332,9 @@ def test_context_usage_is_read_and_written() -> None:
         "percentage": 50,
         "last_compression": "2026-02-01T09:01:00Z",
     }
-    wide = replace(facts, attributes={"orchestrator.window": 640_000})
-    assert write(wide, tree())["context_usage"]["percentage"] == 10
-    assert percentage(25_000) == 20
+    wide = LAYOUT.put({CURRENT: tree()}, facts, replace(HERE, window=640_000))[CURRENT]
+    assert wide["context_usage"]["percentage"] == 10
+    assert percentage(25_000, HERE.window) == 20
     usage = {**DOCUMENT["context_usage"], "percentage": 21}
     assert found(context_usage=usage) == [
         ("percentage-differs", "info", "context_usage.percentage")
@@ -347,7 +347,11 @@ def test_context_usage_is_read_and_written() -> None:
     [(70_000, []), (70_001, ["warn"]), (100_000, ["warn"]), (100_001, ["compress"])],
 )
 def test_a_context_that_grows_too_large_is_told(tokens: int, told: list[str]) -> None:
-    usage = {"estimated_tokens": tokens, "percentage": percentage(tokens), "last_compression": None}
+    usage = {
+        "estimated_tokens": tokens,
+        "percentage": percentage(tokens, HERE.window),
+        "last_compression": None,
+    }
     codes = [code for code, _, _ in found(mode="debug", context_usage=usage)]
     assert codes == [f"tokens-{word}" for word in told]
 

@@ -935,6 +935,16 @@ def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
     assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
 
 
+@pytest.mark.req("S4-34", "X4-3")
+def test_the_share_of_the_context_is_of_the_window_that_is_set(cli: Cli, project: Path) -> None:
+    cli.ok("config", "context_window", "200000")
+    cli.ok("start", "Add login", "--layout", "orchestrator")
+    cli.ok("tokens", "50000")
+    usage = json.loads((project / ORCHESTRATOR).read_text())["context_usage"]
+    assert usage["percentage"] == 25 and "(25%)" in cli.ok("brief", "--style", "orchestrator").out
+    assert cli.json("check", ORCHESTRATOR)["findings"] == []
+
+
 @pytest.mark.req("S2-19", "S4-23", "S4-25")
 def test_agents_that_ended_without_a_result_or_failed_are_told_as_the_documents_have_it(
     cli: Cli, project: Path

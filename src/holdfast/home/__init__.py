@@ -176,6 +176,7 @@ class Holdfast(LayoutVerbs, TravelVerbs):
                 self.workspace.tree,
                 naive=self.settings.naive_time,
                 device=own_name(self),
+                window=self.settings.context_window,
                 roots={"ai-session": self.settings.session_root},
                 travel=self.travel,
             )

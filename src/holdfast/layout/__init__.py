@@ -78,6 +78,7 @@ class Where(Struct, frozen=True):
     nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
     of what goes into them the facts tell only what is new. `moved` says that the folder which the
     files name as theirs is not `root`. What was `withdrawn` leaves also lists that only grow.
+    `window` is how many tokens the context of an agent holds.
     """
 
     now: int = 0
@@ -91,6 +92,7 @@ class Where(Struct, frozen=True):
     travel: Travel | None = None
     brief: bool = False
     moved: bool = False
+    window: int = 128_000
     withdrawn: Facts | None = None
 
 

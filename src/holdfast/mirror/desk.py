@@ -64,6 +64,7 @@ class Desk:
         *,
         naive: str,
         device: str,
+        window: int,
         roots: Mapping[str, str],
         travel: Callable[[str], Travel | None],
     ) -> None:
@@ -75,6 +76,7 @@ class Desk:
         self.place = place
         self.naive = naive
         self.device = device
+        self.window = window
         self._roots = roots
         self._travel = travel
         self.travels = False
@@ -138,6 +140,7 @@ class Desk:
             naive=self.naive,
             project_path=self.tree_of(root).root if root else self.place.root,
             device=self.device,
+            window=self.window,
         )
 
     def tree_of(self, root: str) -> Place:

@@ -68,7 +68,6 @@ from holdfast.layout.orchestrator.rules import (
     RULES,
     USAGE_ORDER,
     VERSION,
-    WINDOW,
     WORK_ORDER,
     known_as,
     look_closer,
@@ -88,7 +87,6 @@ from holdfast.sha import digest_of
 
 CURRENT = "orchestrator-session.json"
 HISTORY = "orchestrator-history"
-WINDOW_ATTRIBUTE = f"{ID}.window"
 
 
 # --- history and recovery ----------------------------------------------------------------------
@@ -319,7 +317,7 @@ def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         _put_work(root, facts, where, was)
     if facts.files or not form.unchanged(was, facts, "decisions", *_OF_ERRORS):
         _put_logs(root, facts, where, was)
-    if not form.unchanged(was, facts, "tokens", "compressed_at", "attributes"):
+    if not form.unchanged(was, facts, "tokens", "compressed_at"):
         usage = partial(_put_usage, facts=facts, where=where)
         form.put_section(root, "context_usage", usage, ROOT)
 
@@ -493,12 +491,7 @@ def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     if tokens is not None and tokens != before:
-        form.insert(usage, "percentage", percentage(tokens, _window(facts)), USAGE_ORDER)
-
-
-def _window(facts: Facts) -> int:
-    said = COUNT.read(facts.attributes.get(WINDOW_ATTRIBUTE), Where())
-    return said or WINDOW
+        form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)
 
 
 # --- the layout --------------------------------------------------------------------------------

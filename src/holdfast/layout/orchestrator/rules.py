@@ -48,12 +48,10 @@ MODES = {
     "optimize": Mode(4, 60),
     "release": Mode(4, 85),
 }
-WINDOW = 128_000
-"""Tokens that the context is taken to hold; the attribute `orchestrator.window` says otherwise."""
 WARN_ABOVE, COMPRESS_ABOVE = 70_000, 100_000
 
 
-def percentage(tokens: int, window: int = WINDOW) -> int:
+def percentage(tokens: int, window: int) -> int:
     """How much of the context window is used, in whole percents."""
     return round(100 * tokens / window) if window > 0 else 0
 
@@ -318,8 +316,9 @@ def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
     usage = mapping(root.get("context_usage"))
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     told = COUNT.read(usage.get("percentage"), where)
-    if tokens is not None and told is not None and told != percentage(tokens):
-        says = f"{tokens} tokens are {percentage(tokens)} % of {WINDOW}, not {told} %"
+    share = percentage(tokens or 0, where.window)
+    if tokens is not None and told is not None and told != share:
+        says = f"{tokens} tokens are {share} % of {where.window}, not {told} %"
         yield _warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
     if word := pressure(tokens or 0):
         limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
@@ -338,8 +337,9 @@ def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
         says = f"{running} agents are running; {name} mode is for {mode.agents}"
         yield _warn("many-agents", says, "agents", "X4-2", INFO)
     tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
-    if percentage(tokens) > mode.compress_at:
-        says = f"{percentage(tokens)} % are used; {name} mode compresses at {mode.compress_at} %"
+    share = percentage(tokens, where.window)
+    if share > mode.compress_at:
+        says = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
         yield _warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
 
 

@@ -66,7 +66,6 @@ __all__ = [
 State = dict[str, Any]
 Root = str | os.PathLike[str] | None
 
-NOTHING = "No session to resume"
 _FOLDER = REGISTRY[rules.ID][1]
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -197,7 +196,9 @@ def resume_from_state(
 ) -> State:
     """Go on with a session: it is in progress from now on, and saved. None raises `NoSession`."""
     if state is None:
-        raise NoSession(NOTHING, hint="begin one: holdfast start GOAL --layout orchestrator")
+        raise NoSession(
+            orchestrator.NOTHING, hint="begin one: holdfast start GOAL --layout orchestrator"
+        )
     word = state.get("status")
     if word != "in_progress" and not rules.may_become(str(word), "in_progress"):
         raise Refused(

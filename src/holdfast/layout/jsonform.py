@@ -10,17 +10,20 @@ when. Elements that nobody can read are never touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.layout import Where, stamps, tree
+from holdfast.layout import Salvaged, Where, stamps, tree
 from holdfast.layout.facts import AgentFact, Facts, StepFact
+from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
+from holdfast.sha import digest_of
 
 Node = dict[str, Any]
 LARGEST = 2**53 - 1
@@ -392,3 +395,31 @@ def put_status(root: Node, id: str, status: str, order: Sequence[str]) -> None:
     said, word = session_status(id, text(root.get("status"))) or "active", session_word(id, status)
     if status != said and session_status(id, word) != said:
         insert(root, "status", word, order)
+
+
+# --- whole files -------------------------------------------------------------------------------
+
+COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
+"""The keys by which the file of a session is known in any layout that lists agents and work."""
+
+
+def digests(facts: Facts, where: Where) -> Iterator[str]:
+    """What ids are made of: always the same for a session, and another one if that is taken."""
+    seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
+    return (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
+
+
+def salvaged(
+    data: bytes | None, read: Callable[[Node], Facts], wanted: Iterable[str]
+) -> Salvaged | None:
+    """What a damaged file still says, if it is that of a session."""
+    torn = recover(data) if data else None
+    if torn is None or not torn.value.keys() & {*COMMON}:
+        return None
+    return Salvaged(
+        facts=read(torn.value),
+        level="whole" if torn.whole else "partial",
+        message="; ".join(torn.remarks) or "the file was read in spite of its faults",
+        inferred=[f"{key}: found behind the damage" for key in torn.behind],
+        lost=[key for key in wanted if key not in torn.value],
+    )

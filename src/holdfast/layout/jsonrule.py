@@ -108,6 +108,11 @@ def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
     return Finding(code, severity, message, where=at, requirement=rule.req)
 
 
+def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
+    """A finding that no rule for one value can say."""
+    return Finding(code, severity, message, where=at, requirement=req)
+
+
 def _mild(strict: bool) -> str:
     return ERROR if strict else WARNING
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -62,11 +61,9 @@ from holdfast.layout.craft.rules import (
 from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
 from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Node, Text
 from holdfast.layout.jsonrule import Rule, look
-from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, text
 from holdfast.layout.whole import whole
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
-from holdfast.sha import digest_of
 
 REGISTRY_FILE = "index.json"
 ORDINARY = "logical"
@@ -572,9 +569,6 @@ def _signs(value: Node) -> int:
     return sum(ours) - sum(theirs)
 
 
-_COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
-
-
 class Craft(Layout):
     id = ID
     document = "S2"
@@ -583,7 +577,7 @@ class Craft(Layout):
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)
-        if "workflow_type" in of or "current_phase" in of or len(of.keys() & {*_COMMON}) < 2:
+        if "workflow_type" in of or "current_phase" in of or len(of.keys() & {*form.COMMON}) < 2:
             return 0.0
         signs = _signs(of)
         return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 else 0.0
@@ -592,8 +586,7 @@ class Craft(Layout):
         return [f"{native_id}.json"]
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
-        seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
-        made = (_uuid(digest_of(f"{seed}\n{n}".encode(errors="replace"))) for n in count())
+        made = map(_uuid, form.digests(facts, where))
         return next(id for id in made if id not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -643,16 +636,7 @@ class Craft(Layout):
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         name, data = self._main(bundle)
-        torn = recover(data) if data else None
-        if torn is None or not torn.value.keys() & {*_COMMON}:
-            return None
-        return Salvaged(
-            facts=_get(name, torn.value, where),
-            level="whole" if torn.whole else "partial",
-            message="; ".join(torn.remarks) or "the file was read in spite of its faults",
-            inferred=[f"{key}: found behind the damage" for key in torn.behind],
-            lost=[key for key in RULES.need if key not in torn.value],
-        )
+        return form.salvaged(data, lambda value: _get(name, value, where), RULES.need)
 
     def _main(self, tree: Any) -> tuple[str, Any]:
         wanted = [name for name in tree if name != REGISTRY_FILE and "/" not in name]

@@ -12,9 +12,18 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from holdfast.layout import INFO, WARNING, Finding, Where, stamps
+from holdfast.layout import INFO, Finding, Where, stamps
 from holdfast.layout.jsonform import COUNT, LARGEST, NAMES, Node
-from holdfast.layout.jsonrule import DIALECT, END, EXTRA_RULE, MILLISECOND, MOMENT, Rule, schema
+from holdfast.layout.jsonrule import (
+    DIALECT,
+    END,
+    EXTRA_RULE,
+    MILLISECOND,
+    MOMENT,
+    Rule,
+    schema,
+    warn,
+)
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import unit_status
 
@@ -299,10 +308,6 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 # --- checking ----------------------------------------------------------------------------------
 
 
-def _warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
-    return Finding(code, severity, message, where=at, requirement=req)
-
-
 def look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no schema can say; never an error, since every reader copes with it."""
     yield from _look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
@@ -314,7 +319,7 @@ def look_closer(root: Node, where: Where) -> Iterator[Finding]:
         offered = NAMES.read(choice.get("options"), where)
         if text(choice.get("chosen")) and offered and choice["chosen"] not in offered:
             says = f"{at}.chosen is none of the options"
-            yield _warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
+            yield warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
     for at, change in _nodes(root, "files_modified"):
         yield from _look_at_change(change, at)
     yield from _look_at_tokens(root)
@@ -333,7 +338,7 @@ def _look_at_order(
     first, last = (stamps.read(of.get(key), where.naive) for key in keys)
     if first is not None and last is not None and last < first:
         path = f"{at}.{keys[1]}" if at else keys[1]
-        yield _warn("time-runs-back", f"{path} lies before {keys[0]}", path, req)
+        yield warn("time-runs-back", f"{path} lies before {keys[0]}", path, req)
 
 
 def _look_at_name(root: Node, where: Where) -> Iterator[Finding]:
@@ -341,7 +346,7 @@ def _look_at_name(root: Node, where: Where) -> Iterator[Finding]:
     own, folder = text(root.get("session_id")), where.root.rstrip("/").rpartition("/")[2]
     if own and folder == FOLDER and where.names and f"{own}.json" not in where.names:
         says = f"the folder holds no file {own}.json"
-        yield _warn("name-differs", says, "session_id", "X2-1")
+        yield warn("name-differs", says, "session_id", "X2-1")
 
 
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
@@ -349,17 +354,17 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
     if lasted is not None and said is not None and abs(lasted - said) > 1:
         says = f"{at}.duration_seconds is {said}, but completed − started is {lasted}"
-        yield _warn("wrong-duration", says, f"{at}.duration_seconds", "S2-44")
+        yield warn("wrong-duration", says, f"{at}.duration_seconds", "S2-44")
     if unit_status(ID, text(agent.get("status"))) == "running":
         ends = ("completed_at", "duration_seconds", "result", "output_summary")
         for key in ends:
             if agent.get(key) is not None:
                 says = f"{at} is running, but has {key} already"
-                yield _warn("running-has-end", says, f"{at}.{key}", "S2-83")
+                yield warn("running-has-end", says, f"{at}.{key}", "S2-83")
     expected = RESULT_OF.get(unit_status(ID, text(agent.get("status"))) or "")
     if expected and agent.get("result") not in (expected, None, "aborted"):
         says = f"{at}.result does not fit the status {agent['status']}"
-        yield _warn("result-differs", says, f"{at}.result", "S2-28")
+        yield warn("result-differs", says, f"{at}.result", "S2-28")
 
 
 def _look_at_ids(root: Node) -> Iterator[Finding]:
@@ -367,11 +372,11 @@ def _look_at_ids(root: Node) -> Iterator[Finding]:
     for place, id in enumerate(agents):
         if id in agents[:place]:
             says = f"two agents are called {id[:60]!r}"
-            yield _warn("duplicate-agent", says, f"agents[{place}].id", "S2-21")
+            yield warn("duplicate-agent", says, f"agents[{place}].id", "S2-21")
     known = {*agents, "", NOBODY}
     for at, id in _named_agents(root):
         if id not in known:
-            yield _warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
+            yield warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
 
 
 def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
@@ -386,10 +391,10 @@ def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
 def _look_at_change(change: Node, at: str) -> Iterator[Finding]:
     if re.match(_ABSOLUTE, text(change.get("path"))):
         says = f"{at}.path is not relative to the project"
-        yield _warn("absolute-path", says, f"{at}.path", "S2-54")
+        yield warn("absolute-path", says, f"{at}.path", "S2-54")
     if change.get("action") == "created" and isinstance(change.get("hash_before"), str):
         says = f"{at} was created, but has a hash from before"
-        yield _warn("hash-before-creation", says, f"{at}.hash_before", "S2-60")
+        yield warn("hash-before-creation", says, f"{at}.hash_before", "S2-60")
 
 
 def _look_at_tokens(root: Node) -> Iterator[Finding]:
@@ -397,7 +402,7 @@ def _look_at_tokens(root: Node) -> Iterator[Finding]:
     spent = sum(by_agent(root).values())
     if spent and total is not None and spent != total:
         says = f"the agents' tokens add up to {spent}, not to {total}"
-        yield _warn("tokens-differ", says, "context_usage.by_agent", "S2-66", INFO)
+        yield warn("tokens-differ", says, "context_usage.by_agent", "S2-66", INFO)
 
 
 def _look_at_rest(root: Node) -> Iterator[Finding]:
@@ -405,12 +410,12 @@ def _look_at_rest(root: Node) -> Iterator[Finding]:
     for place, each in enumerate(shared):
         if isinstance(each, str) and not re.fullmatch(r"[^@\s]+@[^@\s]+", each):
             at = f"teleportation.shared_with[{place}]"
-            yield _warn("not-an-address", f"{at} is no e-mail address", at, "S2-75")
+            yield warn("not-an-address", f"{at} is no e-mail address", at, "S2-75")
     metadata = mapping(root.get("metadata"))
     for key, (shape, code, req) in _METADATA_SHAPES.items():
         if isinstance(metadata.get(key), str) and not re.fullmatch(shape, metadata[key]):
             at = f"metadata.{key}"
-            yield _warn(code, f"{at} is not what it should be: {metadata[key][:60]!r}", at, req)
+            yield warn(code, f"{at} is not what it should be: {metadata[key][:60]!r}", at, req)
 
 
 _METADATA_SHAPES = {

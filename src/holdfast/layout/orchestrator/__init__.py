@@ -19,7 +19,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -74,7 +73,6 @@ from holdfast.layout.orchestrator.rules import (
     percentage,
     wrong_id,
 )
-from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.whole import whole
 from holdfast.layout.words import (
@@ -83,7 +81,6 @@ from holdfast.layout.words import (
     unit_status,
     unit_word,
 )
-from holdfast.sha import digest_of
 
 CURRENT = "orchestrator-session.json"
 HISTORY = "orchestrator-history"
@@ -496,7 +493,6 @@ def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
 
 # --- the layout --------------------------------------------------------------------------------
 
-_COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
 _STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
 
 
@@ -550,7 +546,7 @@ class Orchestrator(Layout):
         of = mapping(value)
         if "workflow_type" in of or "current_phase" in of:
             return 0.0
-        signs, common = _signs(of), len(of.keys() & {*_COMMON})
+        signs, common = _signs(of), len(of.keys() & {*form.COMMON})
         if name.rpartition("/")[2] == CURRENT and signs >= 0 and "schema_version" in of:
             return min(1.0, 0.5 + 0.1 * signs)
         return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 and common >= 2 else 0.0
@@ -561,9 +557,8 @@ class Orchestrator(Layout):
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         moment = min(max(facts.began_at or where.now, 0), 253_402_300_799_999)
         day = datetime.fromtimestamp(moment / 1000, UTC).date()
-        seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
-        digests = (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
-        made = (f"{day}-{_suffix(moment // 1000 % _DAY, digest)}" for digest in digests)
+        second = moment // 1000 % _DAY
+        made = (f"{day}-{_suffix(second, each)}" for each in form.digests(facts, where))
         return next(id for id in made if id not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -608,16 +603,7 @@ class Orchestrator(Layout):
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         _, data = form.main(bundle, CURRENT)
-        torn = recover(data) if data else None
-        if torn is None or not torn.value.keys() & {*_COMMON}:
-            return None
-        return Salvaged(
-            facts=_get(torn.value, where),
-            level="whole" if torn.whole else "partial",
-            message="; ".join(torn.remarks) or "the file was read in spite of its faults",
-            inferred=[f"{key}: found behind the damage" for key in torn.behind],
-            lost=[key for key in (*RULES.need, *RULES.want) if key not in torn.value],
-        )
+        return form.salvaged(data, partial(_get, where=where), (*RULES.need, *RULES.want))
 
 
 def shown_progress(facts: Facts) -> float:

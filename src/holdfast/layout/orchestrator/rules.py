@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import INFO, WARNING, Finding, Where, stamps
 from holdfast.layout.jsonform import COUNT, LARGEST, Node
-from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule
+from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule, warn
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import ALSO_SESSION, ALSO_UNIT, unit_status
 
@@ -256,10 +256,6 @@ def wrong_id(native_id: str) -> str:
 # --- what values mean together -----------------------------------------------------------------
 
 
-def _warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
-    return Finding(code, severity, message, where=at, requirement=req)
-
-
 def known_as(finding: Finding) -> Finding:
     """A key that the document does not know, but we do."""
     if finding.code != "unknown-key" or finding.where not in _ALIASES:
@@ -278,27 +274,27 @@ def look_closer(root: Node, where: Where) -> Iterator[Finding]:
         yield from _look_at_agent(agent, f"agents[{place}]", where)
         if (id := text(agent.get("id"))) and id in ids:
             at = f"agents[{place}].id"
-            yield _warn("duplicate-agent", f"two agents are called {id[:60]!r}", at, "S4-17")
+            yield warn("duplicate-agent", f"two agents are called {id[:60]!r}", at, "S4-17")
         ids.add(id)
     yield from _look_at_usage(root, where)
     yield from _look_at_mode(root, where)
     for at, words in _texts(root):
         if signs := misread(words):
             says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
-            yield _warn("misread-text", says, at, "S4-92")
+            yield warn("misread-text", says, at, "S4-92")
 
 
 def _look_at_id(id: str) -> Iterator[Finding]:
     """An id of the right form names a day; of any other form a rule has spoken."""
     if re.search(_SESSION_ID, id) and (why := wrong_id(id)):
-        yield _warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
+        yield warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 
 
 def _look_at_time(of: Node, first: str, last: str, at: str, where: Where) -> Iterator[Finding]:
     began, ended = (stamps.read(of.get(key), where.naive) for key in (first, last))
     if began is not None and ended is not None and ended < began:
         path = f"{at}.{last}" if at else last
-        yield _warn("time-runs-back", f"{path} lies before {first}", path, "S4-10")
+        yield warn("time-runs-back", f"{path} lies before {first}", path, "S4-10")
 
 
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
@@ -307,9 +303,9 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
     for key, req in ends.items():
         if status == "running" and key in agent:
-            yield _warn("running-has-end", f"{at} is running, but has {key}", f"{at}.{key}", req)
+            yield warn("running-has-end", f"{at} is running, but has {key}", f"{at}.{key}", req)
         elif status == "done" and key not in agent:
-            yield _warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
+            yield warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
 
 
 def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
@@ -319,11 +315,11 @@ def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
     share = percentage(tokens or 0, where.window)
     if tokens is not None and told is not None and told != share:
         says = f"{tokens} tokens are {share} % of {where.window}, not {told} %"
-        yield _warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+        yield warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
     if word := pressure(tokens or 0):
         limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
         says = f"the context holds more than {limit} tokens: {word}"
-        yield _warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
+        yield warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
 
 
 def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
@@ -335,12 +331,12 @@ def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
     running = sum(unit_status(ID, text(one.get("status"))) == "running" for one in agents)
     if running > mode.agents:
         says = f"{running} agents are running; {name} mode is for {mode.agents}"
-        yield _warn("many-agents", says, "agents", "X4-2", INFO)
+        yield warn("many-agents", says, "agents", "X4-2", INFO)
     tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
     share = percentage(tokens, where.window)
     if share > mode.compress_at:
         says = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
-        yield _warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
+        yield warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
 
 
 def _texts(root: Node) -> Iterator[tuple[str, str]]:

@@ -79,8 +79,9 @@ class Archive:
 
     def follow(self, binding: Binding) -> None:
         """Find a file again that was moved before we could note it, or by another program."""
-        is_there = os.path.lexists(binding.place) and not is_taken(self._desk, binding)
-        if is_there or not custom(binding.layout).archive:
+        if not custom(binding.layout).archive:
+            return
+        if os.path.lexists(binding.place) and not is_taken(self._desk, binding):
             return
         for place in (_current(binding), _archived(binding)):
             if self._bound.owner(place) is None and self._is_session(binding, place):

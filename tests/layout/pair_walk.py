@@ -196,7 +196,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "decision": ("decisions",),
     "agent": ("agents", "order"),
     "agent error": ("agents", "order"),
-    "agent taken": ("agents", "order", "spent"),
+    "agent taken": ("agents", "order", "spent", "tokens"),
     "error status": ("status",),
 }
 """Kind of edit → the parts of a view that it may change, unless it is just the one of its name."""

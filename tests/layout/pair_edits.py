@@ -507,7 +507,7 @@ EDITS: dict[str, list[Edit]] = {
     "orchestrator": ORCHESTRATOR,
 }
 UPDATED = {
-    of: next(edit for edit in edits if "updat" in edit.__name__ or "activity" in edit.__name__)
+    of: next(edit for edit in edits if "update" in edit.__name__ or "activity" in edit.__name__)
     for of, edits in EDITS.items()
 }
 """What every program does besides."""

@@ -30,6 +30,7 @@ ALLOWED = {
     "kinds": "errors",
     "text": "errors sha",
     "model.*": "errors choice sha text timing model.*",
+    "layout.telling": "choice model.* layout.*",
     "layout.translate": "choice sha text model.* layout.*",
     "layout.essay.form": "choice layout.*",
     "layout.essay.write": "choice layout.*",

@@ -28,8 +28,9 @@ from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
 from holdfast.layout.ai_session.read import entries_of
 from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
+from holdfast.layout.telling import facts_of
 from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one, in_words_of
-from holdfast.layout.translate import Move, adoption, by_known_names, facts_of, match_steps, moves
+from holdfast.layout.translate import Move, adoption, by_known_names, match_steps, moves
 from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
 from holdfast.model.fold import CONFLICT, extend, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State

@@ -22,7 +22,7 @@ from holdfast.layout import ERROR, Where, essay
 from holdfast.layout.document import Document
 from holdfast.layout.essay import STATE
 from holdfast.layout.essay.artifact import is_version
-from holdfast.layout.translate import facts_of
+from holdfast.layout.telling import facts_of
 from holdfast.model.essay_move import is_essay
 from holdfast.model.event import Body, NoteAdded
 from holdfast.model.rules import decide

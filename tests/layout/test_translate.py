@@ -17,7 +17,8 @@ from holdfast.errors import HoldfastError
 from holdfast.home import Holdfast
 from holdfast.layout import Where, carry, layout
 from holdfast.layout.facts import DecisionFact, Facts, FileFact, StepFact, plain
-from holdfast.layout.translate import adoption, facts_of, facts_since, match_steps, moves
+from holdfast.layout.telling import facts_of, facts_since
+from holdfast.layout.translate import adoption, match_steps, moves
 from holdfast.testing.histories import random_body
 from tests.layout.test_pairs import STORIES, read
 

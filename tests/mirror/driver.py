@@ -32,7 +32,7 @@ import yaml
 from holdfast import definition
 from holdfast.errors import HoldfastError
 from holdfast.layout.facts import plain
-from holdfast.layout.translate import facts_of
+from holdfast.layout.telling import facts_of
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS
 from holdfast.model.plan import Phase, Workflow
 from holdfast.session import Session

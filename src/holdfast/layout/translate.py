@@ -1,9 +1,8 @@
-"""Between facts and the journal: what a state says as facts, and the events that facts ask for.
+"""From facts to the journal: the events that facts ask for.
 
-`facts_of` is what a layout writes; `moves` is what it takes to get from the facts that a file
-once held to those it holds now, as events with the time they happened where the file tells it.
-Adopting a file is the same with nothing before it. Both directions leave out what is true of one
-machine only (paths of the project, device names): the layout gets those from its surroundings.
+`moves` is what it takes to get from the facts that a file once held to those it holds now, as
+events with the time they happened where the file tells it. Adopting a file is the same with nothing
+before it. What is true of one machine only (paths of the project, device names) makes no event.
 
 Steps are found by their id, else by their title (`match_steps`): layouts that keep bare sentences
 have no ids.
@@ -12,7 +11,6 @@ have no ids.
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -26,33 +24,24 @@ from holdfast.layout.facts import (
     AgentFact,
     CheckpointFact,
     ClaimFact,
-    CommandFact,
     DecisionFact,
     ErrorFact,
     Facts,
-    FileFact,
-    NoteFact,
-    RevisitFact,
-    Scalar,
     StepFact,
-    UpdateFact,
     alike,
     in_one_text,
     in_parts,
     new_revisits,
 )
+from holdfast.layout.telling import rows
 from holdfast.model import event as ev
 from holdfast.model import state as st
-from holdfast.model.event import Body, Event
-from holdfast.model.merge import in_order, retracted
+from holdfast.model.event import Body
 from holdfast.sha import digest_of
 from holdfast.text import short_name
 
-_Row = TypeVar("_Row", bound=st.Row)
 _Any = TypeVar("_Any")
 _FEW = 16
-News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
-"""Table and key of rows that changed, with what they were and are."""
 
 
 class Move(Struct, frozen=True):
@@ -60,327 +49,6 @@ class Move(Struct, frozen=True):
 
     body: Body
     at: int | None = None
-
-
-# -- state → facts -----------------------------------------------------------------------------
-
-
-def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
-    """What a session's state says; file changes, commands, revisits and notes come from its
-    events."""
-    core = state.core
-    attributes = {row.key: row.value for row in _rows(state, "attribute", st.Attribute)}
-    facts = Facts(
-        **_told_by(core),
-        mode=_text(attributes.pop("mode", None)) or core.mode,
-        workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
-        target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
-        **_lists(state),
-    )
-    attributes.pop(st.POSITION, None)
-    attributes.pop(st.CHECKOUT, None)
-    facts.position = _position(state, facts)
-    attributes.pop("model", None)
-    attributes.pop("progress", None)
-    facts.attributes = attributes
-    facts.tokens_by_agent = {a.id: a.tokens for a in _rows(state, "agent", st.Agent) if a.tokens}
-    add_events(facts, events)
-    return facts
-
-
-def facts_since(was: Facts, state: st.State, events: Sequence[Event], news: News) -> Facts | None:
-    """The facts after some events, from those before and the rows that changed.
-
-    None if more may have changed than rows tell.
-    """
-    if not all(isinstance(event.body, _TOLD_BY_ROWS) for event in events):
-        return None
-    logs: dict[str, Any] = {"files": [], "commands": [], "notes": [], "updates": []}
-    facts = replace(was, **_told_by(state.core), **logs, resumed_at=None)
-    for table in {table for table, _ in news}:
-        if table in _LISTED:
-            _renew(facts, state, table, [both for (t, _), both in news.items() if t == table])
-    add_events(facts, events)
-    return facts
-
-
-def _renew(facts: Facts, state: st.State, table: str, news: list[tuple[Any, Any]]) -> None:
-    """Bring a list of facts up to its rows; what stayed the same is the same object."""
-    field, kind, made_of = _LISTED[table]
-    listed = list(getattr(facts, field))
-    known = table in _WITH_ID and any(before is not None for before, _ in news)
-    places = {fact.id: at for at, fact in enumerate(listed)} if known else {}
-    for before, row in news:
-        if before is None:
-            listed.append(made_of(row))
-        elif row.name in places and before.rank == row.rank:
-            listed[places[row.name]] = made_of(row)
-        else:
-            listed = [made_of(row) for row in _listed(state, table, kind)]
-            break
-    setattr(facts, field, listed)
-    if table == "step":
-        facts.position = _position(state, facts)
-    if table == "agent":
-        spent = {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
-        facts.tokens_by_agent = facts.tokens_by_agent | spent
-
-
-_LOGGED = (ev.FileChanged, ev.CommandRan, ev.EvidenceObserved, ev.NoteAdded)
-_TOLD_BY_ROWS = (
-    *_LOGGED,
-    ev.StepAdded,
-    ev.StepStarted,
-    ev.StepProgressed,
-    ev.StepCompleted,
-    ev.StepFailed,
-    ev.StepBlocked,
-    ev.StepUnblocked,
-    ev.StepSkipped,
-    ev.AgentStarted,
-    ev.AgentProgressed,
-    ev.AgentFinished,
-    ev.AgentFailed,
-    ev.DecisionMade,
-    ev.ErrorRaised,
-)
-
-
-def _told_by(core: st.Core) -> dict[str, Any]:
-    """What the core of a state tells, without its rows."""
-    return {
-        "goal": core.goal,
-        "status": core.status,
-        "model": core.model,
-        "progress": core.progress,
-        "began_at": core.began_at,
-        "updated_at": core.updated_at,
-        "ended_at": core.ended_at or None,
-        "paused_at": core.paused_at or None,
-        "pause_reason": core.pause_reason,
-        "pause_context": core.pause_context,
-        "resumes": core.resumes,
-        "because": core.because,
-        "project": core.project,
-        "git_branch": core.git_branch,
-        "git_commit": core.git_commit,
-        "workflow": core.workflow,
-        "plan_total": core.plan_total or None,
-        "plan_base": core.plan_base if core.workflow else None,
-        "tokens": core.tokens or None,
-        "compressions": core.compressions or None,
-        "compressed_at": core.compressed_at or None,
-    }
-
-
-def add_events(facts: Facts, events: Iterable[Event]) -> None:
-    """Add what only events tell: each change of a file, each command, revisit and note; and of
-    all that is no command, that it was."""
-    events = list(events)
-    gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
-    for event in events:
-        body, at = event.body, event.head.at
-        if not isinstance(body, ev.CommandRan | ev.EvidenceObserved):
-            facts.updates.append(UpdateFact(event.kind, getattr(body, "agent", ""), at))
-        if isinstance(body, ev.FileChanged):
-            facts.files += [_file_fact(body, at)] if event.id not in gone else []
-        elif isinstance(body, ev.CommandRan):
-            facts.commands.append(_command_fact(body, at))
-        elif isinstance(body, ev.EvidenceObserved):
-            facts.commands.append(_observed_fact(body, at))
-        elif isinstance(body, ev.NoteAdded):
-            facts.notes.append(NoteFact(body.text, at))
-        elif isinstance(body, ev.StepRevisited) and event.id not in gone:
-            facts.revisits.append(_revisit_fact(body, at))
-        elif isinstance(body, ev.SessionResumed):
-            facts.resumed_at = at
-
-
-def withdrawn(events: Iterable[Event]) -> list[ev.Body]:
-    """What a session said and took back."""
-    events = list(events)
-    gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
-    return [event.body for event in events if event.id in gone]
-
-
-def only_logged(said: Iterable[ev.Body]) -> Facts:
-    """Of what was said, what files keep in lists that are only added to; when it was said does not
-    matter."""
-    facts = Facts()
-    for body in said:
-        if isinstance(body, ev.DecisionMade):
-            facts.decisions.append(DecisionFact(body.what, chosen=body.chosen))
-        elif isinstance(body, ev.ErrorRaised):
-            facts.errors.append(ErrorFact(body.message, agent=body.agent))
-        elif isinstance(body, ev.AgentFailed | ev.AgentTimedOut):
-            facts.errors.append(ErrorFact(body.error, agent=body.agent))
-        elif isinstance(body, ev.FileChanged):
-            facts.files.append(replace(_file_fact(body, 0), at=None))
-    return facts
-
-
-def is_retraction(event: Event) -> bool:
-    return isinstance(event.body, ev.EventRetracted)
-
-
-def _rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    return [row for row in state.rows.select(table) if isinstance(row, kind)]
-
-
-def _text(value: Scalar) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _position(state: st.State, facts: Facts) -> str:
-    """What is being worked on: what someone said last, while it is open; else what began last.
-
-    Of the phases of a plan that is the current one alone, whatever was left open before.
-    """
-    core, began = state.core, (s for s in reversed(facts.steps) if s.status == "running")
-    running = [s for s in began if core.phase_of(s.id) in (None, core.phase)]
-    latest = max(running, key=lambda s: s.started_at or 0, default=StepFact(""))
-    chosen = state.chosen(latest.started_at or 0)
-    return latest.id if chosen is None else chosen.id
-
-
-def _step_fact(row: st.Step) -> StepFact:
-    return StepFact(
-        title=row.title,
-        id=row.id,
-        unit=row.unit,
-        parent=row.parent,
-        status=row.status,
-        agent=row.agent,
-        outcome=row.outcome,
-        because=row.because,
-        files=list(row.files),
-        started_at=row.started_at or None,
-        ended_at=row.ended_at or None,
-        fraction=row.fraction,
-        paused_ms=row.paused_ms or None,
-    )
-
-
-def _is_only_measured(row: st.Agent) -> bool:
-    """Whether nobody ever said more of an agent than how large its context is."""
-    began = row.attempts or row.is_planned or row.status != "pending"
-    return not began and row.fraction is None
-
-
-def _agent_fact(row: st.Agent) -> AgentFact:
-    return AgentFact(
-        id=row.id,
-        type=row.type,
-        task=row.task,
-        status=row.status,
-        started_at=row.started_at or None,
-        ended_at=row.ended_at or None,
-        fraction=row.fraction,
-        result=row.result,
-        error=row.error,
-        category=row.category,
-        retries=max(0, row.attempts - 1),
-        retried_at=row.retried_at or None,
-        blocking_on=row.blocking_on,
-        tokens=row.tokens or None,
-        created=list(row.created),
-        modified=list(row.modified),
-        deleted=list(row.deleted),
-    )
-
-
-def _listed(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    rows = _rows(state, table, kind)
-    return [row for row in rows if not (isinstance(row, st.Agent) and _is_only_measured(row))]
-
-
-def _lists(state: st.State) -> dict[str, Any]:
-    return {
-        field: [made_of(row) for row in _listed(state, table, kind)]
-        for table, (field, kind, made_of) in _LISTED.items()
-    }
-
-
-def _decision_fact(row: st.Decision) -> DecisionFact:
-    return DecisionFact(row.what, row.because, list(row.options), row.chosen, row.at)
-
-
-def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
-    verdict = {"overridden": "passed", "rolled_back": "pending"}.get(row.verdict, row.verdict)
-    return CheckpointFact(row.step, verdict, dict(row.evidence), row.issue, row.at)
-
-
-def _error_fact(row: st.Problem) -> ErrorFact:
-    return ErrorFact(row.message, row.category, row.agent, row.at)
-
-
-def _claim_fact(row: st.Claim) -> ClaimFact:
-    return ClaimFact(
-        text=row.text,
-        reason=row.reason,
-        section=row.section,
-        paragraph=row.paragraph,
-        resolved=row.resolved,
-        result=row.result,
-        because=row.because,
-        at=row.at,
-    )
-
-
-# Table of rows → the field of facts that lists them, their kind, and what each says.
-_LISTED: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
-    "step": ("steps", st.Step, _step_fact),
-    "agent": ("agents", st.Agent, _agent_fact),
-    "decision": ("decisions", st.Decision, _decision_fact),
-    "error": ("errors", st.Problem, _error_fact),
-    "checkpoint": ("checkpoints", st.Checkpoint, _checkpoint_fact),
-    "claim": ("claims", st.Claim, _claim_fact),
-    "artifact": ("artifacts", st.Artifact, lambda row: row.path),
-}
-_WITH_ID = ("step", "agent")
-
-
-def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
-    return FileFact(
-        body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
-    )
-
-
-def _revisit_fact(body: ev.StepRevisited, at: int) -> RevisitFact:
-    return RevisitFact(body.step, body.because, body.impact, list(body.archived), at)
-
-
-def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
-    return CommandFact(
-        name=body.name,
-        arguments=body.arguments,
-        # No layout has a word for an end that nobody told; not to fail is what they know.
-        status="success" if body.status == "unknown" else body.status,
-        duration_ms=body.duration_ms,
-        error=body.error,
-        agent=body.agent,
-        task=body.task,
-        model=body.model,
-        at=at,
-    )
-
-
-def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:
-    """A proof is a command that ran; what it proves no layout has a place for."""
-    failed = body.exit or body.timed_out or body.interrupted
-    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
-    return CommandFact(
-        name=body.argv[0] if body.argv else body.proof,
-        arguments=shlex.join(body.argv[1:]),
-        status="failure" if failed else "success",
-        duration_ms=body.duration_ms,
-        error=word or (f"exit {body.exit}" if failed else ""),
-        task=body.step,
-        at=at,
-    )
-
-
-# -- facts → events ----------------------------------------------------------------------------
 
 
 def adoption(facts: Facts, origin: str) -> list[Move]:
@@ -863,11 +531,11 @@ def _nth(name: str, number: int) -> str:
 
 def by_known_names(made: list[Move], state: st.State) -> list[Move]:
     """Moves that call a decision or a claim what the journal calls it: no layout tells that."""
-    decided = _rows(state, "decision", st.Decision)
+    decided = rows(state, "decision", st.Decision)
     chosen = {short_name(in_one_text(row.what, row.chosen)): row for row in decided if row.chosen}
     made = [_in_parts(move, chosen) for move in made]
     decisions = {short_name(row.what): row.id for row in decided}
-    said = _by_words(_rows(state, "claim", st.Claim), lambda row: row.text)
+    said = _by_words(rows(state, "claim", st.Claim), lambda row: row.text)
     claims = {
         _nth(short_name(text), number): row.id
         for text, rows in said.items()

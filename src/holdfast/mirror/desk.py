@@ -23,8 +23,8 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.telling import facts_of, facts_since, is_retraction, only_logged, withdrawn
 from holdfast.layout.threeway import texts_in
-from holdfast.layout.translate import facts_of, facts_since, is_retraction, only_logged, withdrawn
 from holdfast.model.event import Body
 from holdfast.model.state import State
 from holdfast.place import Tree as Place

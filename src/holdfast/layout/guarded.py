@@ -6,8 +6,10 @@ but plain values. A `Node` knows where it stands in the text (character offsets)
 can change one value and leave every other byte alone.
 
 YAML is read as its 1.2 core schema: plain scalars become null, booleans, integers and floats, all
-else stays a string (dates, `yes`, `on`). Keys are always strings; a merge key `<<` is a key like
-any other, and a remark. Of tags only those that say what the value is anyway are allowed.
+else stays a string (dates, `yes`, `on`). So does `1234e56`, against that schema: no program writes
+a number in that way, and those that know YAML 1.1 only write texts so, such as the name of a
+commit. Keys are always strings; a merge key `<<` is a key like any other, and a remark. Of tags
+only those that say what the value is anyway are allowed.
 """
 
 from __future__ import annotations
@@ -503,7 +505,9 @@ _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
 _BEGINNINGS = frozenset("~nNtTfF.+-0123456789")
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+][0-9]+)\Z"
+)
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 
 

@@ -104,6 +104,7 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     merged, conflicts = trees.merge(before, after, today)
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)
+    _begin_again(before, after, merged)
     residue += [_astray(before, after, today, merged)]
     # Whoever writes a file notes when; that two did is no contradiction.
     contested = [".".join(map(str, path)) for path in conflicts if path != ("updated_at",)]
@@ -327,6 +328,17 @@ def _go_on(merged: Plain, after: Plain, today: Plain) -> None:
     paused = today.get("paused_at") if today.get("status") == "paused" else None
     if paused is not None and after.get("resumed_at", 0) >= paused and "status" not in after:
         merged.pop("status", None)
+
+
+def _begin_again(before: Plain, after: Plain, merged: Plain) -> None:
+    """Who began a step after its end runs it, also if the file that was read knew of no end."""
+    was, is_ = ({s.get("id"): s for s in side.get("steps", [])} for side in (before, after))
+    for step in merged.get("steps", []):
+        edited, began = is_.get(step.get("id"), {}), was.get(step.get("id"), {}).get("started_at")
+        news = edited.get("started_at") if edited.get("status") == "running" else None
+        if news not in (None, began) and step.get("ended_at", news) < news:
+            step["status"] = "running"
+            merged["position"] = after.get("position", "")
 
 
 def _named(facts: Facts, now: Facts) -> Facts:

@@ -23,7 +23,8 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _SHOWN = 3
 _PROBLEMS = 6
 _MOST_SHOWN = 40
-_LAYOUT_HELP = "ai-session, praxis, craft, essay or orchestrator; with an id: craft:ID"
+_FIVE = "ai-session, praxis, craft, essay or orchestrator"
+_LAYOUT_HELP = f"{_FIVE}; with an id: craft:ID"
 
 
 # -- check -------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
 
 def _convert_arguments(parser: Parser) -> None:
     parser.add_argument("path", metavar="FILE", help="the file, or folder, of one session")
-    parser.add_argument("--to", required=True, metavar="LAYOUT", help="the layout to write")
+    parser.add_argument("--to", required=True, metavar="LAYOUT", help=_FIVE)
     parser.add_argument("-o", "--output", default="", metavar="OUT", help="a new file or folder")
     parser.add_argument("--id", default="", metavar="ID", help="the session's id in that layout")
 

@@ -51,7 +51,8 @@ def _start_arguments(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="LAYOUT[:ID]",
-        help="keep its files in a layout here too; may be repeated",
+        help="keep its files here too, as ai-session, praxis, craft, essay or orchestrator; "
+        "may be repeated",
     )
     parser.add_argument(
         "--workflow", default="", metavar="NAME|FILE", help="a plan of phases to go through"

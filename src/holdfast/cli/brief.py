@@ -52,12 +52,13 @@ def brief_arguments(parser: Parser) -> None:
     """What a briefing may be told, whoever asks for it."""
     add = parser.add_argument
     add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
-    add("--style", default=STYLES[0], metavar="STYLE", help=" or ".join(STYLES))
+    styles = f"{', '.join(STYLES[:-1])} or {STYLES[-1]}"
+    add("--style", default=STYLES[0], metavar="STYLE", help=styles)
     add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
     strict = "exit 7 also when files or the branch changed, and take nothing up"
     add("--strict", action="store_true", help=strict)
     add("--fence", action="store_true", help="quote the session's words for a model, always")
-    add("--no-fence", action="store_true", help="never quote them; default: not on a terminal")
+    add("--no-fence", action="store_true", help="never; if unsaid: quoted unless on a terminal")
 
 
 def run_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:

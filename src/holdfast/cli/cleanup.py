@@ -131,12 +131,17 @@ def _cleanup_arguments(parser: Parser) -> None:
     parser.add_argument(
         "path", nargs="?", default="", metavar="PATH", help="a folder; else .ai-session here"
     )
-    parser.add_argument("--completed", action="store_true", help="those that are completed")
+    parser.add_argument(
+        "--completed", action="store_true", help="those that are completed; so if nothing is said"
+    )
     parser.add_argument("--stale", action="store_true", help="those that nobody touched for long")
     parser.add_argument("--days", type=int, default=7, metavar="N", help="how long that is (7)")
     parser.add_argument("--empty", action="store_true", help="those in which nothing happened")
     parser.add_argument(
-        "--pattern", default="*", metavar="P", help="only ids that match, as *-2025-*"
+        "--pattern",
+        default="*",
+        metavar="P",
+        help="only ids that match, as *-2025-*; alone: of any kind",
     )
     parser.add_argument(
         "--archive", action="store_true", help="move them to .ai-session-archive (always done)"

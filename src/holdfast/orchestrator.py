@@ -150,13 +150,21 @@ def _value(path: str) -> Any:
 def archived(home: Holdfast, text: str) -> dict[str, str]:
     """The row that a number of the list, or an id, means."""
     rows = history(home, limit=10_000)
-    if text.isascii() and text.isdigit() and len(text) < 7 and 0 < int(text) <= len(rows):
-        return rows[int(text) - 1]
+    if text.isascii() and text.isdigit() and len(text) < 7:
+        if 0 < int(text) <= len(rows):
+            return rows[int(text) - 1]
+        raise InvalidInput(f"{_number(len(rows))}, not {text}", hint=_LIST)
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]
     ]
     if len(near) != 1:
-        raise InvalidInput(
-            f"no one archived session is {text}", hint="holdfast orchestrator history"
-        )
+        what = f"several archived sessions are {text}" if near else f"no archived session is {text}"
+        raise InvalidInput(what, hint=_LIST)
     return near[0]
+
+
+_LIST = "holdfast orchestrator history"
+
+
+def _number(rows: int) -> str:
+    return "1 session is archived here" if rows == 1 else f"{rows} sessions are archived here"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast.choice import FINISHED
 from holdfast.cli.arguments import Command, Parser
 from holdfast.errors import DAMAGED, NO_SESSION
 from holdfast.text import plural
@@ -229,9 +230,13 @@ def _tell_all_adopted(
         said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
         screen.done(f"{plural(len(adopted), 'session')}: {said}")
     _tell_warnings(adopted, screen)
-    taken = [one.session for one in adopted if one.session]
-    if taken and not options.dry_run:
-        screen.hint("pick one up: ", f"holdfast resume {taken[0]}")
+    new = [one.session for one in adopted if one.outcome == "adopted" and _is_open(one)]
+    if new and not options.dry_run:
+        screen.hint("pick one up: ", f"holdfast resume {new[0]}")
+
+
+def _is_open(one: Adopted) -> bool:
+    return one.reading is None or one.reading.status not in FINISHED
 
 
 def _tell_warnings(adopted: list[Adopted], screen: Screen) -> None:

@@ -626,6 +626,8 @@ def _room(native: dict[str, Any], what: str) -> str:
     """Whether a layout says nothing of a field, or only less: a time without its milliseconds."""
     key, _, name = what.partition(".")
     said = native.get(key)
+    if said and name == "status":
+        return "a coarser field"  # to be pending is said by standing there
     values = [one.get(name) for one in said if isinstance(one, dict)] if name and said else [said]
     return (
         "a coarser field"

@@ -197,6 +197,17 @@ def test_file_whose_id_is_a_path_is_archived_without_a_name(tmp_path: Path) -> N
 
 
 @pytest.mark.req("S4-49")
+@pytest.mark.parametrize("id", [{}, {"session_id": None}, {"session_id": ""}])
+def test_file_that_names_no_session_is_archived_without_a_name(id: dict[str, None]) -> None:
+    theirs = json.dumps({"schema_version": "1.0", **id, "goal": "theirs"})
+    CURRENT.parent.mkdir()
+    CURRENT.write_text(theirs)
+    compat.save_session(new())
+    assert [path.name for path in HISTORY.iterdir()] == ["unnamed.json"]
+    assert (HISTORY / "unnamed.json").read_text() == theirs
+
+
+@pytest.mark.req("S4-49")
 def test_session_that_was_archived_before_is_archived_under_another_name() -> None:
     first = new()
     compat.archive_session(first)

@@ -270,12 +270,14 @@ def _aside(path: str) -> str:
 def _clear_the_way(hf: Holdfast, root: Root, state: State) -> Binding | None:
     """Make room for a session's file, without losing what is there; which of ours had to go."""
     found, owner = _kept_if_corrupt(look(root)), _owner(hf, root)
-    named = found.state.get("session_id") if found.state else None
+    named, own = (found.state or {}).get("session_id"), state.get("session_id")
     if found.kind == "incompatible":
         raise Refused(f"{found.path} is not written over", why=found.why, hint="move it away first")
-    if found.kind == "ok" and named not in (state.get("session_id"), owner and owner.native):
+    # What names nobody is an edit where one of ours is, and somebody's session where none is.
+    known = (own,) if owner is None else (own, owner.native, None, "")
+    if found.kind == "ok" and named not in known:
         orchestrator.put_away(found.path, named)
-    if owner is None or owner.native == state.get("session_id"):
+    if owner is None or owner.native == own:
         return None
     hf.mirror.archive(owner)
     return owner

@@ -115,7 +115,7 @@ def put_away(path: str, native: object) -> str:
 def _free_name(folder: str, native: object) -> str:
     """The id of a session, if it can be a name; with a number, if it is one already."""
     try:
-        id = clean_id(str(native), "session_id")
+        id = clean_id(str(native or ""), "session_id")
     except InvalidInput:
         id = "unnamed"
     names = (id if n == 1 else f"{id}-{n}" for n in count(1))

@@ -147,8 +147,10 @@ class _Taking:
         """Whose place it is; nobody's, if another program began a session in the one place there
         is for all of them. Ours is archived then."""
         owner = self.home.store.bound.owner(os.path.realpath(one.path))
-        yields = owner is not None and native != owner.native and custom(one.layout).archive
-        return None if yields and not one.damage else owner
+        if owner is None or one.damage or not custom(one.layout).archive:
+            return owner
+        # Who took the id out edited our file all the same.
+        return owner if native in ("", owner.native) else None
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""

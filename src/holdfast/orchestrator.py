@@ -92,7 +92,7 @@ def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session,
     if loaded.kind == CORRUPT:
         _require_usable(loaded)
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
-    if loaded.find is not None and (owner is None or owner.native != loaded.find.native):
+    if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
         archived = put_away(loaded.path, loaded.find.native)
     elif owner is not None:
         archived = os.path.join(owner.root, layout.archive_name(owner.native))

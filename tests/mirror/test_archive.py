@@ -246,6 +246,31 @@ def test_adopting_the_session_that_came_archives_ours(make: Make) -> None:
     assert "still mine" in project.place.read_text() and project.suspended == ""
 
 
+def without_id(project: Project) -> None:
+    def change(value: dict[str, Any]) -> None:
+        del value["session_id"]
+        value["pending_tasks"].append("Theirs")
+
+    project.edit(change)
+
+
+def test_a_file_of_ours_that_lacks_its_id_is_edited_and_no_other_session(make: Make) -> None:
+    project = make("orchestrator")
+    without_id(project)
+    (taken,) = project.home.adopt(str(current(project)))
+    assert (taken.outcome, taken.session) == ("edited", project.session.id)
+    assert "Theirs" in project.titles() and len(project.home.list()) == 1
+
+
+def test_a_file_of_ours_that_lacks_its_id_is_archived_under_it(make: Make) -> None:
+    project = make("orchestrator")
+    ours = project.read()["session_id"]
+    without_id(project)
+    project.home.orchestrator_new("another")
+    assert [path.name for path in archived(project)] == [f"{ours}.json"]
+    assert "Theirs" in project.titles() and "Theirs" in project.place.read_text()
+
+
 @pytest.mark.req("X4-1")
 def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_one(
     make: Make,

@@ -561,6 +561,7 @@ def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) 
     project = make("craft", "orchestrator", "praxis")
     craft, orchestrator, praxis = (Path(b.place) for b in project.session.layouts_list())
     project.edit(lambda value: value["errors"].append("Theirs"), orchestrator)
+    project.edit(lambda value: value.update(files_modified=["theirs.py"]), orchestrator)
     session = project.session
     events = [
         session.decide("Use a queue", because="fast", chosen="redis"),
@@ -576,6 +577,7 @@ def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) 
     for place in (craft, orchestrator, praxis):
         assert not any(word in place.read_text() for word in said)
     assert project.read(orchestrator)["errors"] == ["Theirs"]
+    assert project.read(orchestrator)["files_modified"] == ["theirs.py"]
     assert project.read(praxis)["lifecycle"]["last_error"] == "Theirs"
     for event in project.events():
         if event.kind == "event.retracted":

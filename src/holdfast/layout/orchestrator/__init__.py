@@ -434,8 +434,8 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True, gone=gone)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
-        by_path = form.by_name("path")
-        form.put_key(root, "files_modified", ROOT, paths, _get_file, _put_path, by_path, log=True)
+        what = (paths, _get_file, _put_path, form.by_name("path"))
+        form.put_key(root, "files_modified", ROOT, *what, log=True, gone=taken.files)
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:

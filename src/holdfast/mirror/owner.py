@@ -10,6 +10,8 @@ import os
 import shlex
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.layout import Layout, require_id
@@ -45,46 +47,59 @@ def bind(
         return kept[0]
     had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
-    if chosen := native or again:
-        is_its = found or bool(again)
-        place = _place(lens, chosen, root, found=is_its)
-        place = archived_place(kind, chosen, root) if away else place
-        return _bind(desk, session, lens, chosen, root, place, is_its, found, retire)
+    if not (chosen := native or again):
+        return _bind_new(desk, session, lens, root, retire)
+    is_its = found or bool(again)
+    place = _place(lens, chosen, root, found=is_its)
+    place = archived_place(kind, chosen, root) if away else place
+    wanted = _Wanted(session, lens, chosen, root, place)
+    return _bind(desk, wanted, retire, is_its=is_its, soon=found)
+
+
+class _Wanted(Struct, frozen=True):
+    """What a session is to have: an id of a layout, and where its main file is."""
+
+    session: str
+    lens: Layout
+    native: str
+    root: str
+    place: str
+
+
+def _bind_new(desk: Desk, session: str, lens: Layout, root: str, retire: Retire) -> Binding:
+    """Bind an id that nobody has."""
     tried: set[str] = set()
     while True:
         free = _free_id(desk, lens, session, root)
         place = _place(lens, free, root)
         try:
-            return _bind(desk, session, lens, free, root, place, False, False, retire)
+            return _bind(desk, _Wanted(session, lens, free, root, place), retire)
         except Refused:
-            by_id = lens.files("a") != lens.files("b")
-            if free in tried or not (by_id and desk.bound.owner(place)):
+            if free in tried or not (_is_named_by_id(lens) and desk.bound.owner(place)):
                 raise  # else somebody who began at the same moment was faster
             tried.add(free)
 
 
+def _is_named_by_id(lens: Layout) -> bool:
+    """Whether each session has files of its own; else there is one place for all of them."""
+    return lens.files("a") != lens.files("b")
+
+
 def _bind(
-    desk: Desk,
-    session: str,
-    lens: Layout,
-    native: str,
-    root: str,
-    place: str,
-    is_its: bool,
-    found: bool,
-    retire: Retire,
+    desk: Desk, wanted: _Wanted, retire: Retire, *, is_its: bool = False, soon: bool = False
 ) -> Binding:
     """Bind an id; what stands in its place already may be the session's own (`is_its`)."""
-    _require_text(lens.id, root)
-    _make_room(desk, session, lens.id, native, place, retire=retire)
+    kind, native, root, place = wanted.lens.id, wanted.native, wanted.root, wanted.place
+    _require_text(kind, root)
+    _make_room(desk, wanted, retire)
     if not (is_its or desk.bound.owner(place)):
-        _require_free(lens.id, native, place, root)
-    keep_out_of_git(desk, root, custom(lens.id).unshared)
+        _require_free(kind, native, place, root)
+    keep_out_of_git(desk, root, custom(kind).unshared)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
-    if not desk.bound.bind(session, lens.id, native, root, place, soon=found):
+    if not desk.bound.bind(wanted.session, kind, native, root, place, soon=soon):
         raise _taken(desk, place)
-    return next(b for b in desk.bound.bindings(session) if b.place == place)
+    return next(b for b in desk.bound.bindings(wanted.session) if b.place == place)
 
 
 def _is_left(desk: Desk, lens: Layout, native: str, root: str) -> bool:
@@ -127,7 +142,7 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     if kind == "essay":
         return None  # its folder is one of its own, in the home
     _require_folder(root)
-    if not native and lens.files("a") != lens.files("b"):
+    if not native and _is_named_by_id(lens):
         return None  # its id is chosen so that it is free
     owner = desk.bound.owner(place)
     if owner is None:
@@ -146,15 +161,13 @@ def _place(lens: Layout, native: str, root: str, *, found: bool = False) -> str:
     return os.path.join(root, lens.files(native)[0])
 
 
-def _make_room(
-    desk: Desk, session: str, kind: str, native: str, place: str, *, retire: Retire
-) -> None:
-    owner = desk.bound.owner(place)
-    if owner is None or (owner.session, owner.place) == (session, place):
+def _make_room(desk: Desk, wanted: _Wanted, retire: Retire) -> None:
+    place, owner = wanted.place, desk.bound.owner(wanted.place)
+    if owner is None or (owner.session, owner.place) == (wanted.session, place):
         return
     if owner.place != place:
         raise _taken(desk, place)
-    _require_yielding(desk, owner, native)
+    _require_yielding(desk, owner, wanted.native)
     if problems := retire(owner):
         raise Refused(f"another session is here: {place}", why="; ".join(problems))
 
@@ -180,8 +193,7 @@ def _require_free(kind: str, native: str, place: str, root: str) -> None:
 
 
 def _require_no_past(kind: str, native: str, root: str) -> None:
-    archive = custom(kind).archive
-    archived = os.path.join(root, archive.format(id=native)) if native and archive else ""
+    archived = archived_place(kind, native, root) if native else ""
     if archived and os.path.lexists(archived):
         raise _is_there(archived, "move it away", native)
 

@@ -153,16 +153,17 @@ def _has_artifacts(one: Find, name: str) -> bool:
 
 def _reason_to_keep(hf: Holdfast, one: Find, facts: Facts) -> str:
     folder = os.path.join(one.root, _folder_name(one))
+    check = f"holdfast check {shlex.quote(folder)}"
     if os.path.islink(folder):
         return "its folder is a link"
     if _is_index_unread(one) or any(fault.severity == ERROR for fault in one.faults):
-        return f"it cannot be read: holdfast check {folder}"
+        return f"it cannot be read: {check}"
     if INDEX not in one.documents:
-        return f"{INDEX} is missing: holdfast check {folder}"
+        return f"{INDEX} is missing: {check}"
     if not one.lens.reading(one.tree, _where(hf, one)).writable:
         return "its version is not known"
     if len([e for e in entries_of(one.tree) if e.get("feature_id") == one.native]) > 1:
-        return f"{INDEX} lists it several times: holdfast check {folder}"
+        return f"{INDEX} lists it several times: {check}"
     if said := next((each for each in _statuses(one, facts) if each not in _OVER), ""):
         return f"it is {said}: complete or pause it first"
     return _open_here(hf, one)

@@ -204,7 +204,7 @@ def _require_free_feature(native: str, folder: str, root: str) -> None:
 
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.entries(folder))
-        adopt = f"make it one of ours: holdfast adopt {folder}"
+        adopt = f"make it one of ours: holdfast adopt {shlex.quote(folder)}"
         hint = adopt if has_files else "move it away, or choose another id"
         raise _is_there(folder, hint, native)
     if native in _ids_in_index(root):
@@ -226,8 +226,8 @@ def _what_helps(place: str) -> str:
     try:
         parsed(place, read(place))
     except HoldfastError:
-        return f"it cannot be read; what can be made of it: holdfast doctor {place}"
-    return f"make it one of ours: holdfast adopt {place}"
+        return f"it cannot be read; what can be made of it: holdfast doctor {shlex.quote(place)}"
+    return f"make it one of ours: holdfast adopt {shlex.quote(place)}"
 
 
 def _require_folder(path: str) -> None:

@@ -774,6 +774,17 @@ def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
     assert json.loads(path.read_text())["goal"] == "Begin again"
 
 
+def test_what_nothing_can_be_made_of_can_be_moved_away(hf: Holdfast, project: Path) -> None:
+    path = project / ".craft/cache/orchestration-sessions/6f1c1a8e-0000-4000-8000-000000000000.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'\0"teleportation"')
+    question = examined(hf, path).question
+    assert question is not None and [c.id for c in question.choices] == ["fresh", "stop"]
+    case = hf.recover(str(path), fix=True, choose="fresh")
+    assert case is not None and case.kept and not path.exists()
+    assert aside(path) == [b'\0"teleportation"']
+
+
 @pytest.mark.req("S4-83")
 def test_manual_recovery_extracts_what_it_can(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["orchestrator"])

@@ -510,8 +510,7 @@ def _one(path: str) -> Find:
     finds = [one for one in found.sessions(path) if one.layout]
     if len(finds) > 1 and os.path.basename(path) == INDEX:
         # It is of all of them, and by any of them it can be mended.
-        finds = [replace(one, faults=[f for f in one.faults if f.file == INDEX]) for one in finds]
-        return finds[0]
+        return replace(finds[0], faults=[f for f in finds[0].faults if f.file == INDEX])
     # What else lies in an essay's folder, a copy of it perhaps, is another session's.
     finds = [one for one in finds if one.path == os.path.join(path, STATE)] or finds
     if not finds and _has_stages(path):
@@ -538,7 +537,8 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
         return _essay(one, case, where, choose)
     if one.layout == "orchestrator":
         return _orchestrator(home, one, case, where, choose)
-    return _backed_up(one, case) or _salvaged(one, case, where) or _nothing(case, home.clock)
+    saved = _backed_up(one, case) or _salvaged(one, case, where)
+    return saved or _nothing(case, home.clock, choose)
 
 
 def _kind(one: Find, path: str) -> str:
@@ -608,8 +608,10 @@ def _rebuilt(one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
     return tree, made
 
 
-def _nothing(case: Case, clock: Clock) -> Case:
+def _nothing(case: Case, clock: Clock, choose: str) -> Case:
     """No rung holds: the user may begin anew, or leave everything as it is."""
+    if choose == "fresh":
+        return _out_of_the_way(case)
     kept = os.path.basename(aside_name(case.path, clock))
     choices = [
         _choice(case, "fresh", "Start fresh", f"move it away (kept as {kept})"),
@@ -617,6 +619,10 @@ def _nothing(case: Case, clock: Clock) -> Case:
     ]
     question = Question("What shall become of it?", choices, "stop")
     return replace(case, rung=USER, message="Nothing in it can be read.", question=question)
+
+
+def _out_of_the_way(case: Case) -> Case:
+    return replace(case, rung=USER, writes={}, message="The way is free for a new session.")
 
 
 def _choice(case: Case, id: str, title: str, says: str = "") -> Choice:
@@ -722,7 +728,7 @@ def _orchestrator(home: Holdfast, one: Find, case: Case, where: Where, choose: s
     menu = orch.recovery(os.path.basename(kept))
     saved = _backed_up(one, case) or _salvaged(one, case, where)
     if choose == "fresh":
-        return replace(case, rung=USER, writes={}, message="The way is free for a new session.")
+        return _out_of_the_way(case)
     if choose == "manual":
         if saved is None:
             raise Refused("nothing can be extracted", hint=command_of(case.path, "fresh"))

@@ -263,8 +263,8 @@ def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
 
 
 def _gone(one: Find) -> list[str]:
-    """The sessions that a list alone says are not over."""
-    entries = entries_of(one.tree) if one.is_index else []
+    """The sessions of which a list alone says that they are not over."""
+    entries = entries_of(one.tree)
     left = [entry.get("feature_id") for entry in entries if entry.get("status") != "completed"]
     return [f"{id} is listed, and its files are not there" for id in left]
 

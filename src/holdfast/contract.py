@@ -56,7 +56,6 @@ class Contract:
         form.block(agent, 0, self.specification)  # a name that cannot be written makes no folder
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
-
         now = self._clock.now()
 
         def acknowledged(data: bytes) -> bytes:

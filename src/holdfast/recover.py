@@ -749,7 +749,7 @@ def _menu_command(case: Case, choice: str) -> str:
 
 
 def fix(home: Holdfast, case: Case) -> Case:
-    """Do what a case says, in place: the damaged bytes are moved beside first."""
+    """Do what a case says, in place; the damaged bytes are kept beside."""
     if case.rung == JOURNAL:
         return restore(home, case)
     if case.question is not None:
@@ -760,8 +760,8 @@ def fix(home: Holdfast, case: Case) -> Case:
             file=case.path,
         )
     require_calm(os.path.dirname(case.path))
-    for path in () if case.writes else case.damaged:
-        case.kept.append(set_aside(path, home.clock))
+    if not case.writes:
+        case.kept += [set_aside(path, home.clock) for path in case.damaged]
     for path, data in case.writes.items():
         case.kept += _take_place(path, data, home.clock)
         case.written.append(path)

@@ -177,9 +177,8 @@ class Absorber:
             if look.name in edited:
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
-        if new := {look.name for look in looks if look.name in edited and not look.known} - set(
-            base
-        ):
+        came = {look.name for look in looks if look.name in edited and not look.known}
+        if new := came - base.keys():
             # What came after the others is compared with what we would have written there.
             ours = written(lens, base, now, where, self._kept)
             base |= {name: ours[name] for name in new & ours.keys()}

@@ -58,8 +58,7 @@ __all__ = [
     "version_name",
 ]
 
-
-MOST_ID = 200
+_MOST_ID = 200
 
 
 class Essay(Layout):
@@ -86,7 +85,7 @@ class Essay(Layout):
     def unkept_id(self, native_id: str) -> str:
         """An id names no file here, so that any will do: `uuidgen` writes capitals, and people
         what they like."""
-        is_plain = native_id.isprintable() and len(native_id) <= MOST_ID and "/" not in native_id
+        is_plain = native_id.isprintable() and len(native_id) <= _MOST_ID and "/" not in native_id
         return "" if native_id.strip() and is_plain else self.valid_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:

@@ -81,12 +81,17 @@ class Archive:
         """Find a file again that was moved before we could note it, or by another program."""
         if not custom(binding.layout).archive:
             return
-        if os.path.lexists(binding.place) and not is_taken(self._desk, binding):
+        if os.path.lexists(binding.place) and not self._is_anothers(binding):
             return
         for place in (_current(binding), _archived(binding)):
             if self._bound.owner(place) is None and self._is_session(binding, place):
                 self._bound.move(binding, place)
                 return
+
+    def _is_anothers(self, binding: Binding) -> bool:
+        # What we wrote is ours: to take it apart each time would take longer than to look.
+        is_ours = self._is_rendering(binding, binding.place)
+        return not is_ours and is_taken(self._desk, binding)
 
     def _is_session(self, binding: Binding, path: str) -> bool:
         """Whether a file says that it is of this session."""

@@ -289,6 +289,26 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
 
 
 @pytest.mark.req("X4-1")
+def test_a_session_that_another_program_takes_out_over_ours_puts_that_one_away(make: Make) -> None:
+    project = make("orchestrator")
+    ours = project.home.start("another", layouts=["orchestrator"])
+    ours.task_add("of the other")
+    value = project.read() | {"pending_tasks": ["Theirs"]}
+    current(project).write_text(json.dumps(value, indent=2))
+    (dry,) = project.home.adopt(str(current(project)), dry_run=True)
+    assert (dry.session, project.place == current(project)) == (project.session.id, False)
+    (taken,) = project.home.adopt(str(current(project)))
+    assert (taken.outcome, taken.session) == ("edited", project.session.id)
+    assert project.place == current(project) and "Theirs" in project.titles()
+    (kept,) = archived(project)
+    assert str(kept) == ours.layouts_list()[0].place
+    assert json.loads(kept.read_text())["pending_tasks"] == ["of the other"]
+    ours.task_add("goes on")
+    project.session.task_add("goes on, too")
+    assert "goes on" in kept.read_text() and "goes on, too" in current(project).read_text()
+
+
+@pytest.mark.req("X4-1")
 def test_an_adopted_archive_of_a_session_that_goes_on_is_the_current_one_again(make: Make) -> None:
     project = make("orchestrator")
     project.session.pause()

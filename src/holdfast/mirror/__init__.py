@@ -159,10 +159,13 @@ class Mirror:
             self._desk, session, kind, native, root, found=found, away=away, retire=retire
         )
         for other in retired:
-            # Where another program had written over its file, the archive has none of it yet.
-            if not all(os.path.lexists(kept.place) for kept in self.bindings(other)):
-                self.write(other, force=True)
+            self._write_put_away(other)
         return binding
+
+    def _write_put_away(self, session: str) -> None:
+        """Where another program had written over its file, the archive has none of it yet."""
+        if not all(os.path.lexists(kept.place) for kept in self.bindings(session)):
+            self.write(session, force=True)
 
     def require_place(self, session: str, kind: str, native: str = "") -> None:
         """Refuse what `bind` would refuse, before anything is recorded of a new session."""
@@ -211,13 +214,19 @@ class Mirror:
 
     def take_out(self, binding: Binding, path: str, *, dry_run: bool = False) -> bool:
         """Whether another program put the file of an archived session back into its place, where it
-        goes on. One that is over is not begun again by a stale file, and what is in the archive
-        must be as we left it."""
+        goes on; the one that had the place is put away for it. One that is over is not begun again
+        by a stale file, and what is in the archive must be as we left it."""
         if not (self._archive.is_back(binding, path) and self._looker.unchanged(binding)):
             return False
-        if not dry_run:
-            self._last = ("", [])
-            self._archive.take_out(binding)
+        if dry_run:
+            return True
+        self._last = ("", [])
+        owner = self._bound.owner(path)
+        if owner is not None and (problems := self._guarded(owner, self._retire)):
+            raise Refused(f"another session is here: {path}", why="; ".join(problems))
+        self._archive.take_out(binding)
+        if owner is not None:
+            self._write_put_away(owner.session)
         return True
 
     def unbind(self, binding: Binding) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,16 @@ def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: 
         project.home.start("another", layouts=["orchestrator"])
     assert [row["goal"] for row in project.home.list()] == ["Add login page"]
     assert current(project).read_bytes() == theirs and archived(project) == []
+
+
+def test_a_session_whose_folder_is_gone_makes_room_for_another(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.task_add("still known")
+    shutil.rmtree(current(project).parent)
+    project.home.start("another", layouts=["orchestrator"])
+    assert json.loads(current(project).read_text())["goal"] == "another"
+    assert [path == project.place for path in archived(project)] == [True]
+    assert project.read()["pending_tasks"] == ["still known"]
 
 
 def test_a_session_that_cannot_be_put_away_keeps_another_from_being_begun(make: Make) -> None:

@@ -221,12 +221,12 @@ class Mirror:
         if dry_run:
             return True
         self._last = ("", [])
-        owner = self._bound.owner(path)
-        if owner is not None and (problems := self._guarded(owner, self._retire)):
-            raise Refused(f"another session is here: {path}", why="; ".join(problems))
+        other = self._bound.owner(path)
+        if other is not None:
+            owner.put_away(self._desk, other, lambda each: self._guarded(each, self._retire))
         self._archive.take_out(binding)
-        if owner is not None:
-            self._write_put_away(owner.session)
+        if other is not None:
+            self._write_put_away(other.session)
         return True
 
     def unbind(self, binding: Binding) -> None:

@@ -22,7 +22,7 @@ from holdfast.store.bound import Binding
 from holdfast.text import is_text
 
 Retire = Callable[[Binding], list[str]]
-"""Put a session's file into its layout's archive; says what keeps it from it."""
+"""Put a session's file into its layout's archive; says what was met on the way."""
 
 
 def bind(
@@ -168,8 +168,14 @@ def _make_room(desk: Desk, wanted: _Wanted, retire: Retire) -> None:
     if owner.place != place:
         raise _taken(desk, place)
     _require_yielding(desk, owner, wanted.native)
-    if problems := retire(owner):
-        raise Refused(f"another session is here: {place}", why="; ".join(problems))
+    put_away(desk, owner, retire)
+
+
+def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
+    """Free the place of a session, or refuse with what kept it there."""
+    said = retire(owner)
+    if desk.bound.owner(owner.place) is not None:
+        raise Refused(f"another session is here: {owner.place}", why="; ".join(said))
 
 
 def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:

@@ -153,7 +153,8 @@ class Faulty(Refused):
         super().__init__(
             f"the state of {name} is at fault",
             why=faults[0],
-            hint=f"put it right, or go on all the same: holdfast essay resume {name} --anyway",
+            hint="put it right, or go on all the same: "
+            f"holdfast essay resume {shlex.quote(name)} --anyway",
         )
         self.name = name
         self.faults = faults

@@ -739,7 +739,7 @@ class Surroundings:
         where = replace(self._where(one.root), total=phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
-        return replace(where, names=self._names(os.path.dirname(one.path)) | one.paths.keys())
+        return replace(where, names=self._names(os.path.dirname(one.path)).union(one.paths))
 
 
 def phases(one: Find, folder: str = "") -> int | None:

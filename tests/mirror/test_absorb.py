@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from holdfast import exchange
+from holdfast.layout import threeway
 from holdfast.model import event as ev
 from holdfast.model.state import Agent
 from tests.mirror.conftest import Make
@@ -458,6 +459,32 @@ def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     project.session.note("on")
     (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
     assert edited.residue == "" and "Theirs" in project.titles()
+
+
+def test_tasks_that_are_done_are_not_tried_one_by_one(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+    between = threeway._between
+
+    def counted(*sides: Any) -> Any:
+        tries.append(sides)
+        return between(*sides)
+
+    project = make("craft")
+    for n in range(60):
+        project.session.task_add(f"Task {n}", id=f"t{n}")
+
+    def finish(value: Any) -> None:
+        tasks = value["pending_tasks"]
+        value.update(pending_tasks=tasks[40:], completed_work=tasks[:40])
+
+    monkeypatch.setattr(threeway, "_between", counted)
+    project.edit(finish)
+    project.session.note("seen")
+    edited, *done = project.edits()
+    assert len(done) == 40 and edited.residue == ""  # type: ignore[attr-defined]
+    assert len(tries) < 10
 
 
 def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> None:

@@ -281,7 +281,15 @@ def _told(
     without = {repr(move) for move in _between(today, merged | {key: list(rest.values())}, now)}
     moves = (move.body for move in made if repr(move) not in without)
     texts = (getattr(body, field) for body in moves for field in body.__struct_fields__)
-    return {text for text in texts if isinstance(text, str)}
+    told = {text for text in texts if isinstance(text, str)}
+    return told | _titles_of(told, merged, now) if key == "steps" else told
+
+
+def _titles_of(ids: set[str], merged: Plain, now: Facts) -> set[str]:
+    """What steps with these ids are known by, where files tell their titles only."""
+    steps = _named(msgspec.convert(merged, Facts), now).steps
+    names = (_name("steps", element) for element in merged.get("steps", []))
+    return {name for name, step in zip(names, steps, strict=True) if step.id in ids}
 
 
 def _less(all: Plain, key: str) -> Plain:

@@ -425,6 +425,25 @@ def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
     assert all(not report.findings for report in hf.check(str(index.parent)))
 
 
+@pytest.mark.parametrize(
+    "harm", ["active_features: [", "active_features:\n- feature_id: {id}\n  s: ["]
+)
+def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
+    hf: Holdfast, project: Path, harm: str
+) -> None:
+    _one_of_two(hf, project, "Login 1", bound=True)
+    over, paused = (hf.start(goal, layouts=["ai-session"]) for goal in ("Login 2", "Login 3"))
+    over.complete()
+    paused.pause()
+    (project / INDEX).write_text(harm.format(id=over.layouts_list()[0].native))
+    hf.doctor(fix=True)
+    entries = yaml.safe_load((project / INDEX).read_text())["active_features"]
+    assert sorted(entry["status"] for entry in entries) == ["active", "completed", "paused"]
+    for session, status in ((over, "completed"), (paused, "paused")):
+        session.note("seen")
+        assert session.status()["status"] == status
+
+
 def test_an_index_that_was_mended_for_one_session_is_not_set_aside_for_the_next(
     hf: Holdfast, project: Path
 ) -> None:

@@ -44,8 +44,10 @@ from holdfast.layout.essay import STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
+from holdfast.layout.telling import facts_of
 from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
+from holdfast.layout.words import session_word
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
@@ -244,20 +246,33 @@ def _bytes(path: str) -> bytes:
 def _saved_index(home: Holdfast, path: str, binding: Binding) -> bytes | None:
     """The other sessions, as a damaged index still tells of them, or as they lie beside it."""
     value, _ = salvage_index(_bytes(path))
-    _list_beside(binding.root, {INDEX: value}, home.mirror.where(binding.root))
+    _list_beside(home, binding.root, {INDEX: value}, home.mirror.where(binding.root))
     entries = [e for e in value["active_features"] if e.get("feature_id") != binding.native]
     return fresh("yaml", {**value, "active_features": entries}) if entries else None
 
 
-def _list_beside(root: str, tree: Tree, where: Where) -> list[str]:
-    """List in an index the sessions that lie beside it; says of which it told nothing."""
+def _list_beside(home: Holdfast, root: str, tree: Tree, where: Where) -> list[str]:
+    """List in an index the sessions that lie beside it; says of which nobody knows the status."""
     told = []
     for one in found.ai_sessions(root):
-        if one.native and not entry_of(tree, one.native):
+        if one.native and (ours := _recorded(home, one)):
+            # What it does not tell of them would be read as an edit: one that is over goes on then.
+            entry = ensured_entry(tree, one.native, ours, where)
+            entry.setdefault("status", session_word(one.layout, ours.status))
+        elif one.native and not entry_of(tree, one.native):
             facts = one.facts(where) if one.documents else Facts()
             ensured_entry(tree, one.native, facts, where)
             told.append(f"{INDEX}: {one.native} is listed as active, no file tells its status")
     return told
+
+
+def _recorded(home: Holdfast, one: Find) -> Facts | None:
+    """What the journal says of a session, if the files are those of one of ours."""
+    owner = _owner(home, one.path)
+    if owner is None:
+        return None
+    with home.store.view(owner.session) as view:
+        return facts_of(home.journal.state(view), ())
 
 
 def require_calm(folder: str) -> None:
@@ -537,7 +552,7 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
         return _essay(one, case, where, choose)
     if one.layout == "orchestrator":
         return _orchestrator(home, one, case, where, choose)
-    saved = _backed_up(one, case) or _salvaged(one, case, where)
+    saved = _backed_up(one, case) or _salvaged(home, one, case, where)
     return saved or _nothing(case, home.clock, choose)
 
 
@@ -564,11 +579,11 @@ def _backed_up(one: Find, case: Case) -> Case | None:
     return replace(case, rung=FROM_BACKUP, message=RECOVERED_FROM_BACKUP)
 
 
-def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
+def _salvaged(home: Holdfast, one: Find, case: Case, where: Where) -> Case | None:
     saved = one.salvage(where)
     if saved is None:
         return None
-    tree, made = _rebuilt(one, saved.facts, where)
+    tree, made = _rebuilt(home, one, saved.facts, where)
     names = {path: name for name, path in one.paths.items()}
     names |= {os.path.join(one.root, name): name for name in _missing(one)}
     for path in [*case.damaged, *case.missing]:
@@ -580,7 +595,7 @@ def _salvaged(one: Find, case: Case, where: Where) -> Case | None:
     return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
 
 
-def _rebuilt(one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
+def _rebuilt(home: Holdfast, one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
     """New files for what was saved, with the keys that no layout knows but the bytes still hold.
 
     Also says what had to be made from the specification alone.
@@ -594,7 +609,7 @@ def _rebuilt(one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
     if one.layout == "ai-session":
         tree, made = recreate(tree, where)
         if INDEX not in one.tree:
-            made += _list_beside(one.root, tree, where)
+            made += _list_beside(home, one.root, tree, where)
     else:
         # One file, whatever it is called here.
         tree = {next(iter(one.paths)): next(iter(tree.values()))}
@@ -726,7 +741,7 @@ def _orchestrator(home: Holdfast, one: Find, case: Case, where: Where, choose: s
     """The menu of the orchestrator's document, the old file kept."""
     kept = aside_name(case.path, home.clock)
     menu = orch.recovery(os.path.basename(kept))
-    saved = _backed_up(one, case) or _salvaged(one, case, where)
+    saved = _backed_up(one, case) or _salvaged(home, one, case, where)
     if choose == "fresh":
         return _out_of_the_way(case)
     if choose == "manual":

@@ -258,7 +258,9 @@ def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path)
             file = tmp_path / str(number) / Path(name).name
             file.parent.mkdir()
             file.write_bytes(data)
-            (one,) = hf.adopt(str(file))
-            assert one.session or one.problems or one.outcome == "template", (seed, number)
+            told = list(hf.adopt(str(file)))
+            # A list of sessions that are over, alone, is nothing to speak of.
+            assert told or "active-features" in name, (seed, number)
+            assert all(one.session or one.problems or one.outcome == "template" for one in told)
             assert file.read_bytes() == data
         assert all(report.ok for report in hf.verify()), seed

@@ -387,3 +387,21 @@ def test_projects_are_apart(tmp_path: Path) -> None:
         home.start("another", layouts=["orchestrator"])
     assert one.place.exists() and (other / ".claude/orchestrator-session.json").exists()
     one.home.close()
+
+
+def test_a_session_lists_no_other_of_ours_in_an_index_that_was_deleted(make: Make) -> None:
+    project = make(AI_SESSION)
+    index = project.folder / ".ai-session" / "active-features.yaml"
+    second, third = (project.home.start(goal, layouts=["ai-session"]) for goal in ("b", "c"))
+    for session in (project.session, second, third):
+        session.note("one")
+        second.note("two")
+    third.pause(context="for today")
+    index.unlink()
+    for session in (project.session, second):
+        project.home.session(session.id).note("three")
+    project.again()
+    project.home.session(third.id).note("four")
+    assert project.home.session(third.id).state().core.status == "paused"
+    listed = {e["feature_id"]: e["status"] for e in project.read(index)["active_features"]}
+    assert sorted(listed.values()) == ["active", "active", "paused"]

@@ -22,6 +22,7 @@ from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
 from holdfast.layout.ancestor import nearest, nearest_in_part, was_read
+from holdfast.layout.customs import custom
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
@@ -154,12 +155,25 @@ class Absorber:
         value = look.value
         if older != newest.value:
             value, _ = trees.merge(older, value, newest.value)
+            value = self._as_others_say(binding, look, value)
         value = self._whole(binding, look, value)
         document = look.read.document.rewritten(value)
         if document.data == look.data:
             return None
         digest = sha256(document.data).hexdigest()
         return Look(look.name, look.path, document.data, digest, "owed", read=Read(document, value))
+
+    def _as_others_say(self, binding: Binding, look: Look, value: Any) -> Any:
+        """A file that sessions share, with what stands there of others of ours: what our rendering
+        remembers of them is old, and they would take it for somebody's edit."""
+        if look.name not in custom(binding.layout).shared:
+            return value
+        from holdfast.layout.ai_session import listed_as
+
+        here = (binding.layout, binding.root)
+        bound = [b for b in self._desk.bound.bindings() if (b.layout, b.root) == here]
+        others = {b.native for b in bound if b.number != binding.number}
+        return listed_as(look.value, value, others)
 
     def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
         found = self._changes(binding, looks, edited)

@@ -22,7 +22,7 @@ from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Wh
 from holdfast.layout.ai_session import check as checks
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.log import without_news
-from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, listed_as
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
 from holdfast.layout.ai_session.write import ensured_entry, files, put, recreate, refuses
 from holdfast.layout.facts import CommandFact, Facts
@@ -37,6 +37,7 @@ __all__ = [
     "display",
     "ensured_entry",
     "health",
+    "listed_as",
     "readme",
     "recreate",
     "refuses",

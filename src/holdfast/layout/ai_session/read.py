@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -166,6 +166,17 @@ def entry_of(tree: Tree, native_id: str) -> Node:
     """The index's first entry of a session, or an empty mapping."""
     found = (entry for entry in entries_of(tree) if text(entry.get("feature_id")) == native_id)
     return next(found, {}) if native_id else {}
+
+
+def listed_as(found: Node, index: Node, those: Set[str]) -> Node:
+    """An index that lists those sessions as another does, or not at all."""
+    there = {text(entry.get("feature_id")): entry for entry in entries_of({INDEX: found})}
+    kept = []
+    for entry in sequence(index.get("active_features")):
+        id = text(mapping(entry).get("feature_id"))
+        if id not in those or id in there:
+            kept.append(there[id] if id in those else entry)
+    return {**index, "active_features": kept}
 
 
 def current_of(tree: Tree) -> Node:

@@ -31,6 +31,8 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.telling import facts_of
 from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one, in_words_of
 from holdfast.layout.translate import Move, adoption, by_known_names, match_steps, moves
+from holdfast.layout.value import text
+from holdfast.layout.words import session_status
 from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
 from holdfast.model.fold import CONFLICT, extend, fold
 from holdfast.model.state import ADOPTED_FROM, Edit, State
@@ -264,8 +266,8 @@ def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
 
 def _gone(one: Find) -> list[str]:
     """The sessions of which a list alone says that they are not over."""
-    entries = entries_of(one.tree)
-    left = [entry.get("feature_id") for entry in entries if entry.get("status") != "completed"]
+    told = ((text(e.get("feature_id")), text(e.get("status"))) for e in entries_of(one.tree))
+    left = [id for id, word in told if id and session_status(one.layout, word) != "completed"]
     return [f"{id} is listed, and its files are not there" for id in left]
 
 

@@ -563,7 +563,8 @@ def _kind(one: Find, path: str) -> str:
 
 
 def _backed_up(one: Find, case: Case) -> Case | None:
-    """A backup beside the file, if it is one of the same session's."""
+    """A backup beside each file, if it is one of the same session's."""
+    writes: dict[str, bytes] = {}
     for path in case.damaged:
         try:
             data = files.read_bounded(f"{path}.bak", MAX_BYTES, follow=False)
@@ -572,11 +573,12 @@ def _backed_up(one: Find, case: Case) -> Case | None:
             return None
         if one.lens.recognise(path, value) < found.SURE:
             return None
-        case.writes[path] = data
-    if not case.writes:
+        writes[path] = data
+    if not writes:
         return None
-    case.lost = ["what changed after the backup was made"]
-    return replace(case, rung=FROM_BACKUP, message=RECOVERED_FROM_BACKUP)
+    lost = ["what changed after the backup was made"]
+    said = RECOVERED_FROM_BACKUP
+    return replace(case, writes=writes, lost=lost, rung=FROM_BACKUP, message=said)
 
 
 def _salvaged(home: Holdfast, one: Find, case: Case, where: Where) -> Case | None:

@@ -27,8 +27,8 @@ def whole(
     session; and a sentence for each."""
     made, told = dict(tree), list[str]()
     for file, value in tree.items():
-        if before.get(file) is None:
-            continue
+        if before.get(file) is None or value is before[file]:
+            continue  # nothing stood there that it lacks
         found = layout.check({file: value}, where)
         lacks = [finding for finding in found if _is_lack(finding) and concerns(finding)]
         if lacks:

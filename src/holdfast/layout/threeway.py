@@ -340,7 +340,8 @@ def _go_on(merged: Plain, after: Plain, today: Plain) -> None:
 
 def _begin_again(before: Plain, after: Plain, merged: Plain) -> None:
     """Who began a step after its end runs it, also if the file that was read knew of no end."""
-    was, is_ = ({s.get("id"): s for s in side.get("steps", [])} for side in (before, after))
+    sides = (side.get("steps", []) for side in (before, after))
+    was, is_ = ({step["id"]: step for step in steps if "id" in step} for steps in sides)
     for step in merged.get("steps", []):
         edited, began = is_.get(step.get("id"), {}), was.get(step.get("id"), {}).get("started_at")
         news = edited.get("started_at") if edited.get("status") == "running" else None

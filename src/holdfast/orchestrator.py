@@ -153,7 +153,8 @@ def archived(home: Holdfast, text: str) -> dict[str, str]:
     if text.isascii() and text.isdigit() and len(text) < 7:
         if 0 < int(text) <= len(rows):
             return rows[int(text) - 1]
-        raise InvalidInput(f"{_number(len(rows))}, not {text}", hint=_LIST)
+        why = f"there are {len(rows)} in the list"
+        raise InvalidInput(f"no archived session is number {text}", why=why, hint=_LIST)
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]
     ]
@@ -164,7 +165,3 @@ def archived(home: Holdfast, text: str) -> dict[str, str]:
 
 
 _LIST = "holdfast orchestrator history"
-
-
-def _number(rows: int) -> str:
-    return "1 session is archived here" if rows == 1 else f"{rows} sessions are archived here"

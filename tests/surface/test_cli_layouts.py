@@ -894,7 +894,7 @@ def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) ->
     told = cli.ok("orchestrator", "history", "2026-01-03").out
     assert "  goal     Add login\n" in told and "  file     .claude/orchestrator-h" in told
     for off in ("99", "0"):
-        assert "sessions are archived here, not" in cli("orchestrator", "history", off).err
+        assert f"no archived session is number {off}" in cli("orchestrator", "history", off).err
     assert "several archived" in cli("orchestrator", "history", "2026-01").err
 
 

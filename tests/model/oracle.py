@@ -38,7 +38,7 @@ OUTCOMES = {
     "agent.failed": "failed",
     "agent.timed_out": "timed_out",
 }
-SAYS_NOTHING = ("step.added", "step.progressed", "agent.progressed")
+SAYS_NOTHING = ("step.added", "step.progressed", "step.revisited", "agent.progressed")
 PUT_BACK = ("step.reset", "step.needs_review")
 WORK_FAMILIES = (
     "plan",

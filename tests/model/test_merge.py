@@ -505,6 +505,14 @@ def test_a_retracted_outcome_does_not_stand_against_work(two: Two) -> None:
     assert unit_of(two.world.events, STARTED).status == "running"
 
 
+def test_second_thoughts_about_a_step_leave_the_outcomes_in_dispute(two: Two) -> None:
+    """A revisit by itself moves nothing, so it takes back nothing either."""
+    two.write(two.a, ev.StepBlocked(step="t", because="waiting"))
+    for body in (DONE, ev.StepRevisited(step="t", because="second thoughts")):
+        two.write(two.b, body)
+    assert two.is_disputed("step:t")
+
+
 def test_only_the_last_digests_of_a_file_count(two: Two) -> None:
     for machine, digests in ((two.a, "135"), (two.b, "2465")):
         for digest in digests:

@@ -55,7 +55,7 @@ from holdfast.model.state import (
     proof_key,
 )
 
-FOLD_VERSION = 12
+FOLD_VERSION = 13
 """Raised when the meaning of fold changes: stored states of another version are folded anew."""
 
 RECENT = 5

@@ -168,6 +168,8 @@ _AGENT_OUTCOMES = {
     "agent.failed": "failed",
     "agent.timed_out": "timed_out",
 }
+_MOVING_NOTHING = ("step.added", "step.progressed", "step.revisited")
+"""Kinds that leave a step in the status it is in; what a revisit moves, others say beside it."""
 _STATUS = frozenset(
     {
         *ENDINGS,
@@ -232,7 +234,7 @@ def stances_of(body: Body, kind: str) -> list[Stance]:
     if isinstance(body, ev.FileChanged):
         gone = "deleted" if body.action == "deleted" else ""
         return [Stance(f"file:{body.path}", body.after or gone)]
-    if kind.startswith("step.") and kind not in ("step.added", "step.progressed"):
+    if kind.startswith("step.") and kind not in _MOVING_NOTHING:
         return [Stance(f"step:{getattr(body, 'step', '')}", _STEP_OUTCOMES.get(kind, ""))]
     if kind.startswith("agent.") and kind != "agent.progressed":
         return [Stance(f"agent:{getattr(body, 'agent', '')}", _AGENT_OUTCOMES.get(kind, ""))]

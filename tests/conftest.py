@@ -52,6 +52,7 @@ settings.register_profile(
     "soak",
     max_examples=5_000,
     deadline=None,
+    derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")

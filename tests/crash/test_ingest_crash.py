@@ -1,11 +1,11 @@
 """Whoever dies while taking payloads of hooks up loses nothing, and nothing is doubled."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.sweep import Swept, sweep
 from tests.crash.test_mirror_crash import SAMPLE, SEED
 
@@ -36,5 +36,5 @@ def test_payloads_are_events_once_after_sampled_faults(shim: Path) -> None:
 
 @pytest.mark.soak
 def test_payloads_are_events_once_after_every_fault(shim: Path, soak_seconds: float) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(swept(shim, seconds=soak_seconds, seed=seed))

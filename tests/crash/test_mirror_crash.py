@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.sweep import Swept, sweep
 
 SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED"]
@@ -29,5 +30,5 @@ def test_files_and_journal_agree_after_sampled_faults(shim: Path, scenario: str)
 def test_files_and_journal_agree_after_every_fault(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(sweep(shim, f"tests.crash.mirror:{scenario}", seconds=soak_seconds, seed=seed))

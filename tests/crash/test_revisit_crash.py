@@ -1,10 +1,10 @@
 """A revisit that is killed anywhere has happened, with all its files, or has not."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.forkserver import Fault
 from tests.crash.sweep import sweep
 from tests.crash.test_mirror_crash import SAMPLE, SEED, assert_sound
@@ -28,7 +28,7 @@ def test_our_own_bytes_are_known_after_a_disk_that_failed_and_a_power_cut(shim: 
 def test_a_revisit_is_whole_after_every_fault(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(sweep(shim, f"tests.crash.revisit:{scenario}", seconds=soak_seconds, seed=seed))
 
 
@@ -36,5 +36,5 @@ def test_a_revisit_is_whole_after_every_fault(
 def test_an_essay_has_event_and_log_line_or_neither_after_every_fault(
     shim: Path, soak_seconds: float
 ) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(sweep(shim, "tests.crash.essay_log:DEFERRED", seconds=soak_seconds, seed=seed))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.forkserver import Fault
 from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
@@ -60,5 +61,5 @@ def test_the_checkpoint_scenario_meets_a_checkpoint(shim: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_all_work_is_sound_at_every_point(shim: Path, scenario: str, soak_seconds: float) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(sweep(shim, f"tests.crash.store:{scenario}", seconds=soak_seconds, seed=seed))

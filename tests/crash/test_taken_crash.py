@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.sweep import sweep
 from tests.crash.test_mirror_crash import assert_sound
 
@@ -23,5 +24,5 @@ def test_what_was_interrupted_is_done_when_it_is_asked_for_again(shim: Path, sce
 def test_what_was_interrupted_anywhere_is_done_when_it_is_asked_for_again(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
-    seed = int.from_bytes(os.urandom(4))
+    seed = new_seed()
     assert_sound(sweep(shim, f"tests.crash.taken:{scenario}", seconds=soak_seconds, seed=seed))

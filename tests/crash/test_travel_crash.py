@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chance import new_seed
 from tests.crash.forkserver import Fault
 from tests.crash.sweep import EVERY_FAULT, Swept, steps, sweep
 from tests.crash.test_mirror_crash import assert_sound
@@ -71,5 +72,5 @@ def test_devices_on_postgres_are_equal_after_a_kill_at_every_step(
 def test_devices_are_equal_after_every_failure(
     shim: Path, scenario: str, soak_seconds: float
 ) -> None:
-    seed, name = int.from_bytes(os.urandom(4)), f"tests.crash.travel:{scenario}"
+    seed, name = new_seed(), f"tests.crash.travel:{scenario}"
     assert_sound(sweep(shim, name, faults=FAILURES, seconds=soak_seconds, seed=seed))

@@ -30,6 +30,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts, plain
 from holdfast.layout.threeway import changes
 from holdfast.layout.translate import adoption
+from tests.chance import new_seed
 from tests.layouts import bundle, root_of
 
 WHERE = Where(now=1_794_771_152_000, naive="utc")
@@ -236,21 +237,21 @@ def run_wide(seed: int, count: int) -> Tally:
 
 
 def test_mutated_files_are_read_or_told() -> None:
-    tally = run(random.randrange(1 << 32), FEW)
+    tally = run(new_seed(), FEW)
     print(tally)
     assert tally.tried.total() == FEW and tally.tried.keys() == set(REGISTRY)
 
 
 @pytest.mark.soak
 def test_very_many_mutated_files_are_read_or_told(tell: Callable[[str], None]) -> None:
-    tally = run_wide(random.randrange(1 << 32), MANY)
+    tally = run_wide(new_seed(), MANY)
     tell(str(tally))
     assert tally.tried.total() == MANY and tally.tried.keys() == set(REGISTRY)
 
 
 def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path) -> None:
     """A home takes what a mutant says, or says why not; it stays sound either way."""
-    seed = random.randrange(1 << 32)
+    seed = new_seed()
     print(f"seed {seed}")
     home = holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path), trust_env=False)
     with home as hf:

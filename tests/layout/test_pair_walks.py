@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
 import pytest
 
+from tests.chance import new_seed
 from tests.layout.pair_walk import walk
 
 
@@ -19,7 +19,7 @@ def test_sessions_come_back_with_what_was_changed_and_nothing_else(first: int) -
 
 @pytest.mark.soak
 def test_very_many_sessions_come_back(soak_seconds: float, tell: Callable[[str], None]) -> None:
-    first = seed = 1000 if "CI" in os.environ else time.time_ns() % 1_000_000_000
+    first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
     while time.monotonic() < ends:
         walk(seed)

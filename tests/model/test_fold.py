@@ -17,6 +17,7 @@ from holdfast.model.fold import RECENT, extend, fold, follows
 from holdfast.model.merge import in_order
 from holdfast.model.state import TABLES, State
 from holdfast.testing.histories import Machine, World, erased, image, lies, random_body, simulate
+from tests.chance import new_seed
 
 from . import laws
 
@@ -657,7 +658,7 @@ def test_appending_costs_the_same_however_long_the_journal_is() -> None:
 @pytest.mark.soak
 def test_histories_keep_every_law_for_as_long_as_we_have(soak_seconds: float) -> None:
     end = time.monotonic() + soak_seconds
-    seed = HISTORIES + int(time.time()) * 1000
+    seed = HISTORIES + new_seed()
     while time.monotonic() < end:
         seed += 1
         laws.check_all(seed)

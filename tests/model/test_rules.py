@@ -30,6 +30,7 @@ from holdfast.model.rules import (
 )
 from holdfast.model.state import State
 from holdfast.testing.histories import Machine, World, image, random_body
+from tests.chance import new_seed
 from tests.golden import events as golden
 
 START = ev.SessionStarted(goal="hold fast")
@@ -749,7 +750,7 @@ def _accepts_quietly(session: Session, body: Body) -> bool:
 @pytest.mark.soak
 def test_walks_for_as_long_as_we_have(soak_seconds: float) -> None:
     end = time.monotonic() + soak_seconds
-    seed = int(time.time()) * 1000
+    seed = new_seed()
     while time.monotonic() < end:
         seed += 1
         session = walk(Random(seed), STEPS)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.chance import new_seed
 from tests.mutants.kept import KEPT, LIST, ROOT, SOURCE, Mutant, apply, headings, kept, problems
 from tests.mutants.witness import Seen
 
@@ -61,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.0, help="begin none after this time")
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
+    parser.add_argument("--seed", type=int, default=new_seed())
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", metavar="TEXT", help="those whose name has this")
     return parser.parse_args(words)

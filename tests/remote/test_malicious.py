@@ -37,6 +37,7 @@ from holdfast.remote import FORMAT
 from holdfast.remote import names as named
 from holdfast.remote.names import PackName
 from holdfast.testing.storage import Lying, MemoryRemote
+from tests.chance import new_seed
 from tests.remote.travelling import hashes, known, travel
 from tests.remote.world import FRESH, FRIEND, FULL, KNOWING, World
 
@@ -368,7 +369,7 @@ def test_lies_are_noticed_by_their_names_or_have_no_effect(world: World) -> None
 def test_thousands_of_lies_are_noticed_or_have_no_effect(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    seed, each = random.randrange(1 << 30), MANY // WORLDS
+    seed, each = new_seed(), MANY // WORLDS
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         shares = [
             pool.submit(_in_a_world, tmp_path / f"world{n}", each, seed + each * n)

@@ -29,9 +29,10 @@ from holdfast.layout.ai_session.read import entries_of
 from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
 from holdfast.layout.telling import facts_of
-from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one, in_words_of
+from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one
 from holdfast.layout.translate import Move, adoption, by_known_names, match_steps, moves
 from holdfast.layout.value import text
+from holdfast.layout.verbatim import in_words_of
 from holdfast.layout.words import session_status
 from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
 from holdfast.model.fold import CONFLICT, extend, fold

@@ -26,8 +26,9 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import LONGEST, Changes, changes, in_words_of, written
+from holdfast.layout.threeway import LONGEST, Changes, changes
 from holdfast.layout.translate import Move, by_known_names
+from holdfast.layout.verbatim import in_words_of, written
 from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,

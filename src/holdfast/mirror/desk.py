@@ -24,7 +24,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.telling import facts_of, facts_since, is_retraction, only_logged, withdrawn
-from holdfast.layout.threeway import texts_in
+from holdfast.layout.verbatim import texts_in
 from holdfast.model.event import Body
 from holdfast.model.state import State
 from holdfast.place import Tree as Place

@@ -28,7 +28,7 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts, things
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.threeway import restored
+from holdfast.layout.verbatim import restored
 from holdfast.mirror.desk import (
     MAX_BYTES,
     Desk,

@@ -1,11 +1,11 @@
-"""Three-way: texts that could not be kept whole."""
+"""Verbatim: texts that could not be kept whole."""
 
 import random
 
 import pytest
 
 from holdfast.intake import admit, remains
-from holdfast.layout.threeway import _substitutes
+from holdfast.layout.verbatim import _substitutes
 from holdfast.model import event as ev
 from holdfast.redact import Redactor
 

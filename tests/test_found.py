@@ -6,6 +6,7 @@ exception but ours, less than a second of work, and not a byte changed outside t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import pytest
 
 import holdfast
 from holdfast import found
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
@@ -182,6 +183,34 @@ def test_what_may_not_be_read_is_told_and_not_called_damaged(plain_user: Path, n
     (plain_user / name).chmod(0)
     (fault,) = [fault for one in found.find(str(plain_user)) for fault in one.faults]
     assert fault.code == "no-access" and "permission denied" in fault.message
+
+
+@pytest.mark.parametrize("kind", MAIN)
+def test_a_disk_that_fails_says_nothing_of_who_may_read(
+    project: Path, hf: Holdfast, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project)
+    path = project / MAIN[kind]
+    before = whole_snapshot(project)
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.files.read_up_to", _failing)
+        (one,) = found.find(str(path))
+        assert {fault.code for fault in one.faults} == {"read-failed"}, one.faults
+        with pytest.raises(StoreFailed, match="input/output error") as caught:
+            hf.recover(str(path), fix=True)
+    assert "system log" in caught.value.hint and whole_snapshot(project) == before
+
+
+def _failing(*_: object) -> bytes:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_what_lies_in_a_closed_folder_is_told_with_what_helps(plain_user: Path) -> None:
+    fill(plain_user)
+    (plain_user / ".claude").chmod(0)
+    with pytest.raises(StoreFailed, match="permission denied") as caught:
+        found.find(str(plain_user / MAIN["orchestrator"]))
+    assert "ls -ld" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", ["../../secret", "/etc", "a/b", "", "x\0y"])

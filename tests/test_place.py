@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import place
 from holdfast.clock import Clock, FakeClock
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, StoreFailed
 from holdfast.place import (
     Tree,
     absolute,
@@ -165,6 +165,13 @@ def test_what_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InvalidInput, match="does not exist"):
         find_tree(f"{tmp_path}/{name}")
+
+
+def test_a_folder_that_may_not_be_looked_into_is_not_called_missing(plain_user: Path) -> None:
+    plain_user.chmod(0)
+    with pytest.raises(StoreFailed, match="permission denied") as caught:
+        find_tree(str(plain_user))
+    assert "ls -ld" in caught.value.hint
 
 
 # --- head --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from holdfast import files, found
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
-from holdfast.errors import HoldfastError, InvalidInput, Refused
+from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.found import Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
@@ -76,7 +76,7 @@ def require_folder(given: str) -> None:
 
 def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
     """The status report of one session below a root, or of all that can be read."""
-    finds = [one for one in _finds(root) if feature in ("", one.native)]
+    finds = [one for one in _finds(root) if one.native and feature in ("", one.native)]
     if feature and not finds:
         raise InvalidInput(
             f"no session {feature} is in {root}", hint=f"holdfast check {shlex.quote(root)}"
@@ -95,13 +95,28 @@ def _with_artifacts(hf: Holdfast, one: Find) -> Where:
 
 def cleanup(hf: Holdfast, path: str, wanted: Wanted, *, dry_run: bool = False) -> list[Put]:
     """Put the wanted sessions at a path away; one that is kept does not stop the others."""
-    return [_put(hf, one, why, wanted, dry_run) for one, why in _wanted(hf, path, wanted)]
+    finds = _finds(path)
+    there = [one for one in finds if one.native]
+    put = [_put(hf, one, why, wanted, dry_run) for one, why in _wanted(hf, there, wanted)]
+    return [*put, *(_closed(one) for one in finds if _is_closed(one, wanted))]
 
 
 def _finds(path: str) -> list[Find]:
-    if not os.path.isdir(path):
+    """The sessions at a path, and folders there that may not be looked into."""
+    if not os.path.isdir(path) or not files.entries(path):
         return []
-    return [one for one in found.find(path) if one.layout == form.LAYOUT.id and one.native]
+    return [one for one in found.find(path) if one.layout == form.LAYOUT.id]
+
+
+def _is_closed(one: Find, wanted: Wanted) -> bool:
+    is_it = any(fault.code == found.NO_ACCESS for fault in one.faults) and not one.native
+    return is_it and fnmatchcase(os.path.basename(one.path), wanted.pattern)
+
+
+def _closed(one: Find) -> Put:
+    """Nobody knows how it stands: whoever asks for those that are over is told."""
+    why = f"{one.faults[0].message}: ls -ld {shlex.quote(one.path)}"
+    return Put(os.path.basename(one.path), one.path, kept=why)
 
 
 def _where(hf: Holdfast, one: Find) -> Where:
@@ -111,8 +126,8 @@ def _where(hf: Holdfast, one: Find) -> Where:
 # -- which -------------------------------------------------------------------------------------
 
 
-def _wanted(hf: Holdfast, path: str, wanted: Wanted) -> Iterator[tuple[Find, str]]:
-    for one in _finds(path):
+def _wanted(hf: Holdfast, there: list[Find], wanted: Wanted) -> Iterator[tuple[Find, str]]:
+    for one in there:
         name = _folder_name(one)
         where = _where(hf, one)
         facts = one.facts(where)
@@ -207,6 +222,7 @@ def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
     with _locked(hf, one.root, name):
         files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
+        _require_movable(one.root, name)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
         hf.mirror.keep_private(archive, one.paths.values())
         # Before anything says that it is over: what cannot be put away stays as it is.
@@ -224,6 +240,14 @@ def _locked(hf: Holdfast, root: str, name: str) -> Iterator[None]:
         files.require_no_link(os.path.dirname(lock))
         stack.enter_context(files.locked(lock, clock=hf.clock, timeout=5.0, create=True))
         yield
+
+
+def _require_movable(root: str, name: str) -> None:
+    """Before anything says that it is over: what may not be changed cannot be moved."""
+    folder = os.path.join(root, name)
+    for why in (*map(files.why_not_writable, (root, folder)), files.why_not_replaced(folder)):
+        if why:
+            raise ReadOnly(f"{name} cannot be moved", why=why, file=folder)
 
 
 def _require_unchanged(one: Find) -> None:

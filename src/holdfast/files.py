@@ -225,7 +225,7 @@ class locked:
         self._private, self._shared = private, shared
 
     def __enter__(self) -> None:
-        self._fd = _open(self._path, self._flags, "lock")
+        self._fd = _open_lock(self._path, self._flags)
         try:
             if self._private:
                 _make_private(self._fd, self._path)
@@ -248,6 +248,17 @@ class locked:
         # An interrupt at the wrong moment: nobody else would ever get it.
         if self._fd >= 0:
             os.close(self._fd)
+
+
+def _open_lock(path: str, flags: int) -> int:
+    try:
+        return _open(path, flags, "lock")
+    except ReadOnly as refused:
+        # One that somebody else made can be held all the same by whoever may read it.
+        try:
+            return _open(path, os.O_RDONLY | os.O_NOFOLLOW, "lock")
+        except HoldfastError:
+            raise refused from refused.__cause__
 
 
 def _make_private(fd: int, path: str) -> None:
@@ -816,7 +827,7 @@ def size(path: str) -> int:
 def is_writable(folder: str) -> bool:
     """Whether this process may change what is in a folder; nothing is tried."""
     try:
-        return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+        return _may(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
     except OSError:
         return False
 
@@ -831,4 +842,37 @@ def why_not_writable(folder: str) -> str:
         return "the file system can only be read"
     if facts.f_blocks and not facts.f_bavail:
         return "the disk is full"
-    return "" if os.access(folder, os.W_OK) else f"{folder} may not be written to"
+    if is_shut(folder):
+        return f"{folder} may not be looked into"
+    return "" if _may(folder, os.W_OK) else f"{folder} may not be written to"
+
+
+def why_not_replaced(path: str) -> str:
+    """What keeps us from giving the name of a file to another one in a folder that is writable."""
+    try:
+        above, owner = os.stat(folder_of(path)), os.lstat(path).st_uid
+    except OSError:
+        return ""
+    is_ours = not above.st_mode & stat.S_ISVTX or os.geteuid() in (0, owner, above.st_uid)
+    return "" if is_ours else f"{path} belongs to another user"
+
+
+def why_not_added_to(path: str) -> str:
+    """What keeps us from adding lines to a file that is there."""
+    is_there = os.path.lexists(path)
+    return f"{path} may not be written to" if is_there and not _may(path, os.W_OK) else ""
+
+
+def is_closed(path: str) -> bool:
+    """Whether something is there that this process may not read, or list; nothing is tried."""
+    return os.path.lexists(path) and not _may(path, os.R_OK)
+
+
+def is_shut(folder: str) -> bool:
+    """Whether a folder is there in which this process may not even open what it knows by name."""
+    return os.path.isdir(folder) and not _may(folder, os.X_OK)
+
+
+def _may(path: str, what: int) -> bool:
+    """As whom we act, which need not be who started us."""
+    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)

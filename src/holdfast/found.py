@@ -50,7 +50,10 @@ from holdfast.layout.orchestrator import CURRENT
 MAX_BYTES = 16 * 1024 * 1024
 _FIRST_BYTES = 2 * 1024 * 1024
 """How much of a longer log is looked at: what takes less than a second."""
-LONG_LOG, BAD_LINE, NO_ACCESS = "long-log", "bad-line", "no-access"
+LONG_LOG, BAD_LINE = "long-log", "bad-line"
+NO_ACCESS, READ_FAILED = "no-access", "read-failed"
+NOT_READ = frozenset({NO_ACCESS, READ_FAILED})
+"""The system did not let us read a file, which says nothing of its bytes."""
 CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
@@ -291,6 +294,8 @@ def in_place(path: str) -> Iterator[Find]:
 def _kind_of(path: str) -> str:
     try:
         mode = os.stat(path).st_mode
+    except PermissionError as error:
+        raise files.failure(error, "read", path) from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)[:200]
         raise InvalidInput(
@@ -611,8 +616,10 @@ def _what_is_wrong(path: str, error: HoldfastError) -> tuple[str, str, int]:
 
 
 def _code_of(error: HoldfastError) -> str:
-    """Whether a file is not for us, which says nothing of its bytes."""
-    return NO_ACCESS if isinstance(error, StoreFailed) else "unreadable"
+    """Whether a file is not for us, or the disk fails, or the file itself is at fault."""
+    if isinstance(error.__cause__, PermissionError):
+        return NO_ACCESS
+    return READ_FAILED if isinstance(error, StoreFailed) else "unreadable"
 
 
 def _odd_kind(path: str) -> str:

@@ -83,6 +83,8 @@ def find_tree(cwd: str | None = None) -> Tree:
         start = os.path.realpath(os.getcwd() if cwd is None else cwd, strict=True)
         root, git_dir, common_dir = _root_above(start)
         facts = os.stat(os.path.join(root, "."))
+    except PermissionError as error:
+        raise files.failure(error, "read", cwd or "the current folder") from error
     except (OSError, ValueError) as error:
         which = "the current folder" if cwd is None else f"the folder {cwd[:200]!r}"
         raise InvalidInput(f"{which} does not exist", hint="cd to a folder that does") from error

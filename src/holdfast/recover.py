@@ -31,10 +31,10 @@ from holdfast import exchange, files, found
 from holdfast.clock import Clock, iso
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
-from holdfast.found import CORRUPT, MAX_BYTES, NO_ACCESS, Find
+from holdfast.found import CORRUPT, MAX_BYTES, NO_ACCESS, NOT_READ, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, Bundle, Tree, Where, layout
+from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
@@ -166,14 +166,16 @@ def _paths(binding: Binding) -> list[tuple[str, str]]:
 
 def _fault(home: Holdfast, binding: Binding, name: str, path: str) -> str | None:
     """Why a file of a binding cannot be used; empty when it can be, None when it is not there."""
-    if not os.path.lexists(path):
-        return None
     kind = path.rsplit(".", 1)[-1]
     try:
-        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        data = files.read_optional(path, MAX_BYTES, follow=False)
+        if data is None:
+            return None
         document = Document.parse(data, kind)
     except Unreadable as error:
         return str(error)
+    except StoreFailed:
+        return ""  # what the system does not let us read may be good: it is left alone, and told
     except HoldfastError as error:
         return "it is not a regular file" if files.is_odd(path) else str(error)
     is_other = kind != "jsonl" and not isinstance(document.value, dict)
@@ -361,6 +363,8 @@ def _is_torn(one: Find) -> bool:
 
 def _unusable(one: Find, said: str) -> Advice:
     what, fix = f"{one.path} cannot be used", f"holdfast doctor {shlex.quote(one.path)}"
+    if unread := next((fault for fault in one.faults if fault.code in NOT_READ), None):
+        fix = _may_help(unread, one.paths.get(unread.file, one.path))
     return Advice("file-damaged", "warning", what, said, fix, file=one.path)
 
 
@@ -465,12 +469,18 @@ def _owner(home: Holdfast, path: str) -> Binding | None:
 
 
 def _require_access(one: Find) -> None:
-    """Refuse to make anything of what may not be read: its bytes may be good."""
+    """Refuse to make anything of what could not be read: its bytes may be good."""
     for fault in one.faults:
-        if fault.code == NO_ACCESS:
+        if fault.code in NOT_READ:
             path = one.paths.get(fault.file, one.path)
-            hint = f"check owner and permissions: ls -ld {shlex.quote(path)}"
+            hint = _may_help(fault, path)
             raise StoreFailed(fault.message, hint=hint, file=path, operation="read")
+
+
+def _may_help(fault: Finding, path: str) -> str:
+    if fault.code == NO_ACCESS:
+        return f"check owner and permissions: ls -ld {shlex.quote(path)}"
+    return f"see the system log, then: holdfast check {shlex.quote(path)}"
 
 
 def _require_choice(path: str, question: Question, choose: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from holdfast import exchange
 from holdfast.clock import Clock
 from holdfast.model.event import Body, Event
 from holdfast.session import Session
+from tests.conftest import NOBODY
 
 ID = "login-2026-01-31"
 AI_SESSION = f"ai-session:{ID}"
@@ -187,3 +191,25 @@ def recorded(log: Path) -> list[str]:
     """The updates that a log tells of."""
     lines = map(json.loads, log.read_text().splitlines())
     return [line["event"] for line in lines if "event" in line]
+
+
+@contextmanager
+def as_nobody(base: Path, *, own: bool = True) -> Iterator[None]:
+    """Be a user whom permissions concern, and whose all is below `base`."""
+    if os.geteuid() != 0:
+        yield
+        return
+    # Where only root may read the program, nothing more could be loaded then.
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not module.name.startswith(("holdfast.mcp", "holdfast.testing")):
+            import_module(module.name)
+    import_module("ctypes")
+    if own:
+        subprocess.run(["chown", "-R", str(NOBODY), str(base)], check=True)
+    for folder in list(base.parents)[:-2]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

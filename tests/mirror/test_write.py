@@ -1,11 +1,10 @@
-"""How files come to be and stay: creation in order, quiet in git, locks, permissions."""
+"""How files come to be and stay: creation in order, quiet in git, locks, a full disk."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import pkgutil
 import re
 import stat
 import subprocess
@@ -13,16 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-import holdfast
 from holdfast import exchange, files
-from holdfast.errors import HoldfastError
 from holdfast.layout.ai_session import readme
 from holdfast.store.bound import KEPT
 from tests.mirror.conftest import Make
@@ -167,61 +163,7 @@ def test_the_last_of_two_writers_wins(make: Make) -> None:
     assert project.session.state().core.model == "sonnet"
 
 
-# -- permissions -------------------------------------------------------------------------------
-
-NOBODY = 65534
-
-
-@contextmanager
-def as_nobody(base: Path) -> Iterator[None]:
-    """Be a user whom permissions concern."""
-    if os.geteuid() != 0:
-        yield
-        return
-    # Where only root may read the program, nothing more could be loaded then.
-    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
-        if not module.name.startswith(("holdfast.mcp", "holdfast.testing")):
-            import_module(module.name)
-    import_module("ctypes")
-    subprocess.run(["chown", "-R", str(NOBODY), str(base)], check=True)
-    for folder in list(base.parents)[:-2]:
-        folder.chmod(folder.stat().st_mode | 0o011)
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.mark.req("S0-73")
-def test_a_folder_that_may_not_be_made_is_refused_by_name(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project = Project(tmp_path)
-        os.chmod(project.folder, 0o555)
-        with pytest.raises(HoldfastError, match="permission denied") as caught:
-            project.session.layouts_add(AI_SESSION)
-        assert str(project.folder) in caught.value.file and "ls -ld" in caught.value.hint
-        assert project.session.layouts_list() == [] and os.listdir(project.folder) == []
-        os.chmod(project.folder, 0o755)
-        project.session.layouts_add(AI_SESSION)
-        assert project.ai("state.yaml").exists()
-        project.home.close()
-
-
-def test_a_read_only_folder_is_told_and_healed_later(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project = Project(tmp_path, "orchestrator", "craft")
-        os.chmod(project.folder / ".claude", 0o555)
-        before = (project.folder / ".claude/orchestrator-session.json").read_bytes()
-        project.session.task_add("Meanwhile")
-        assert (project.folder / ".claude/orchestrator-session.json").read_bytes() == before
-        assert any("orchestrator files are not up to date" in line for line in project.notices)
-        (craft,) = (project.folder / ".craft").rglob("*.json")
-        assert "Meanwhile" in craft.read_text(), "one that fails does not keep the others"
-        os.chmod(project.folder / ".claude", 0o755)
-        project.session.note("go on")
-        assert "Meanwhile" in (project.folder / ".claude/orchestrator-session.json").read_text()
-        project.home.close()
+# -- a full disk -------------------------------------------------------------------------------
 
 
 def test_a_full_disk_loses_no_event_and_is_healed_later(

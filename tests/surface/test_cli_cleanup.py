@@ -16,7 +16,7 @@ import yaml
 from holdfast import exchange
 from holdfast.cleanup import _mark_completed
 from holdfast.errors import HoldfastError
-from tests.mirror.support import around_exchanges, swap_in
+from tests.mirror.support import around_exchanges, as_nobody, swap_in
 from tests.surface.support import Cli
 
 ROOT = Path(".ai-session")
@@ -250,6 +250,41 @@ def test_session_that_cannot_be_put_away_is_not_marked_completed(cli: Cli) -> No
     ARCHIVE.write_text("a file")
     assert cli("cleanup", "--stale", "--yes").code == 4
     assert statuses() == {"over-2025-01-09": "paused"}
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_as_kept(cli: Cli, tmp_path: Path) -> None:
+    closed = feature("closed", "completed")
+    feature("open", "completed")
+    with as_nobody(tmp_path):
+        closed.chmod(0)
+        answer = cli("cleanup", "--completed", "--yes")
+        assert answer.code == 0 and "Archived: open" in answer.out, answer
+        assert f"({closed.absolute()} may not be looked into" in answer.out
+        Path(".ai-session").chmod(0)
+        for words in (("cleanup", "--completed"), ("layouts", "report")):
+            answer = cli(*words)
+            assert answer.code == 1 and "ls -ld" in answer.err, answer
+        Path(".ai-session").chmod(0o755)
+        closed.chmod(0o755)
+        assert "Archived: closed" in cli.ok("cleanup", "--completed", "--yes").out
+
+
+CLOSED = "closed-2026-01-31"
+
+
+@pytest.mark.parametrize("place", ["", CLOSED])
+def test_a_session_that_may_not_be_moved_stays_ours(cli: Cli, tmp_path: Path, place: str) -> None:
+    session = cli.json("start", "A goal", "--layout", f"ai-session:{CLOSED}")["session"]
+    cli.ok("complete")
+    with as_nobody(tmp_path):
+        Path(".ai-session", place).chmod(0o555)
+        answer = cli("cleanup", "--completed", "--yes")
+        assert answer.code == 4 and "may not be written to" in answer.out, answer
+        Path(".ai-session", place).chmod(0o755)
+        assert cli.json("layouts", "--session", session)["layouts"], (
+            "it is still kept in these files"
+        )
+        assert "Archived: closed" in cli.ok("cleanup", "--completed", "--yes").out
 
 
 def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:

@@ -36,7 +36,7 @@ from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive, is_taken
 from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_real, paths_of
 from holdfast.mirror.erase import Owned
-from holdfast.mirror.look import Look, Looker, require_inside
+from holdfast.mirror.look import Look, Looker, is_log, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
 from holdfast.model.event import Body
 from holdfast.place import git_operation, is_tracked
@@ -117,6 +117,8 @@ class Mirror:
         return found
 
     def _hindrance(self, binding: Binding) -> str:
+        if shut := next((f for f in folders_of(binding) if files.is_shut(f)), ""):
+            return f"{shut} may not be looked into"
         self._require_calm(binding)
         for folder in folders_of(binding):
             require_inside(binding.root, folder)
@@ -127,7 +129,7 @@ class Mirror:
             # As we left them they are written again, unless something else stands in the way.
             return binding.suspended
         # They are written with the next event, if they can be.
-        return next(filter(None, map(files.why_not_writable, folders_of(binding))), "")
+        return next(filter(None, _obstacles(binding)), "")
 
     def _is_up_to_date(self, binding: Binding) -> bool:
         with self._desk.store.view(binding.session) as view:
@@ -536,7 +538,10 @@ class Mirror:
     def _is_quiet(self, binding: Binding) -> bool:
         """Files that git tracks are written at pause and finish only; looked up once."""
         if binding.number not in self._quiet:
-            tree = self._desk.tree_of(binding.root)
+            try:
+                tree = self._desk.tree_of(binding.root)
+            except HoldfastError:
+                return False  # whoever writes there is told why not, and the others are written
             quiet = any(is_tracked(tree, path) for path in paths_of(binding).values())
             self._quiet[binding.number] = quiet
             if quiet != binding.quiet:
@@ -611,6 +616,17 @@ def _own_lock(binding: Binding) -> str:
     if path and files.is_odd(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
     return path
+
+
+def _obstacles(binding: Binding) -> Iterator[str]:
+    """What keeps us from writing the files of a binding; empty for what does not."""
+    yield from map(files.why_not_writable, folders_of(binding))
+    locks = [path for path in (binding.root, _own_lock(binding)) if path]
+    yield from (f"{p} may not be read, and cannot be locked" for p in locks if files.is_closed(p))
+    paths = list(paths_of(binding).values())
+    yield from (files.why_not_added_to(path) for path in paths if is_log(path))
+    paths.append(f"{binding.place}{custom(binding.layout).backup}")
+    yield from map(files.why_not_replaced, paths)
 
 
 def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:

@@ -180,7 +180,7 @@ class Looker:
 
     def _newest(self, binding: Binding) -> dict[str, Rendering]:
         """The newest renderings: ours, if the files reach where this process left them."""
-        if not binding.mirrored or self._reached.get(binding.number) != binding.mirrored:
+        if not self._has_reached(binding):
             return self._bound.newest(binding)
         sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
         sizes |= {key: (log.digest, log.size) for key, log in self._logs.items()}
@@ -224,7 +224,8 @@ class Looker:
         except HoldfastError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
-            raise Suspended(f"{path} cannot be used: {error}", file=path) from error
+            why = str(error).replace(path, "it")
+            raise Suspended(f"{path} cannot be used: {why}", file=path) from error
 
     def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
         """The read lock that a layout wants for one of its files."""
@@ -361,7 +362,9 @@ class Looker:
         if any(map(exchange.has_leftovers, folders_of(binding))):
             return False
         found = {name: self._found(binding, name, path) for name, path in paths.items()}
-        if all(data == self._last(binding, name) for name, (data, _) in found.items()):
+        # What was remembered since, but could not be written, this process has not left so.
+        reached = self._has_reached(binding)
+        if reached and all(data == self._last(binding, n) for n, (data, _) in found.items()):
             self._stamps[binding.number] = {paths[n]: stamp for n, (_, stamp) in found.items()}
             return True
         newest = self._bound.newest(binding)
@@ -391,8 +394,11 @@ class Looker:
 
     def is_known(self, binding: Binding) -> bool:
         """Whether `unchanged` found the files for this event as this process wrote them last."""
-        reached = bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
-        return reached and bool(self._stamps.get(binding.number))
+        return self._has_reached(binding) and bool(self._stamps.get(binding.number))
+
+    def _has_reached(self, binding: Binding) -> bool:
+        """Whether all that is remembered of the files is what this process left there."""
+        return bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
 
     def forget_stamps(self) -> None:
         """An event is over: what `unchanged` found was true of it alone."""

@@ -1,0 +1,192 @@
+"""Files and folders that we may not read or write: told while it lasts, healed when it is over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import recover
+from holdfast.errors import HoldfastError
+from tests.conftest import NOBODY
+from tests.mirror.support import AI_SESSION, Project, as_nobody, everything, leftovers
+
+
+@pytest.mark.req("S0-73")
+def test_a_folder_that_may_not_be_made_is_refused_by_name(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project = Project(tmp_path)
+        os.chmod(project.folder, 0o555)
+        with pytest.raises(HoldfastError, match="permission denied") as caught:
+            project.session.layouts_add(AI_SESSION)
+        assert str(project.folder) in caught.value.file and "ls -ld" in caught.value.hint
+        assert project.session.layouts_list() == [] and os.listdir(project.folder) == []
+        os.chmod(project.folder, 0o755)
+        project.session.layouts_add(AI_SESSION)
+        assert project.ai("state.yaml").exists()
+        project.home.close()
+
+
+def test_a_read_only_folder_is_told_and_healed_later(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project = Project(tmp_path, "orchestrator", "craft")
+        os.chmod(project.folder / ".claude", 0o555)
+        before = (project.folder / ".claude/orchestrator-session.json").read_bytes()
+        project.session.task_add("Meanwhile")
+        assert (project.folder / ".claude/orchestrator-session.json").read_bytes() == before
+        assert any("orchestrator files are not up to date" in line for line in project.notices)
+        (craft,) = (project.folder / ".craft").rglob("*.json")
+        assert "Meanwhile" in craft.read_text(), "one that fails does not keep the others"
+        os.chmod(project.folder / ".claude", 0o755)
+        project.session.note("go on")
+        assert "Meanwhile" in (project.folder / ".claude/orchestrator-session.json").read_text()
+        project.home.close()
+
+
+# -- what is told ------------------------------------------------------------------------------
+
+LAYOUTS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
+
+
+def _kept(base: Path, layout: str) -> tuple[Project, Path]:
+    """A project in one layout, and its main file."""
+    project = Project(base)
+    root = str(project.folder / "essay") if layout == "essay" else ""
+    project.session.layouts_add(layout, root=root)
+    project.session.note("so that there is a backup")
+    return project, project.place
+
+
+def _is_healed(project: Project) -> bool:
+    """Whether the next event brings the files up to it by itself."""
+    project.session.decide("Use cookies", because="simple")
+    project.session.pause()
+    return not project.suspended and "paused" in _texts(project.place)
+
+
+def _texts(place: Path) -> str:
+    index = place.parent.parent / "active-features.yaml"
+    return "".join(path.read_text() for path in (place, index) if path.is_file())
+
+
+def _told(project: Project) -> list[str]:
+    """What the doctor says of the files; as nobody, the program need not be there to be begun."""
+    return [a.why for a in recover.advice(project.home) if a.code == "layout-suspended"]
+
+
+SHUT, CLOSED = "may not be looked into", "may not be read, and cannot be locked"
+MODES = {0o000: SHUT, 0o444: SHUT, 0o311: CLOSED, 0o555: "may not be written to"}
+
+
+@pytest.mark.parametrize("mode", MODES, ids=oct)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_closed_folder_is_told_until_it_is_open_again(
+    tmp_path: Path, layout: str, mode: int
+) -> None:
+    with as_nobody(tmp_path):
+        project, place = _kept(tmp_path, layout)
+        root = project.folder / ".ai-session" if layout == AI_SESSION else place.parent
+        before = everything(root)
+        root.chmod(mode)
+        project.session.complete()
+        assert project.suspended == f"{root} {MODES[mode]}" == _told(project)[0]
+        assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
+        assert recover.mend(project.home) == []
+        root.chmod(0o755)
+        assert mode == 0o555 or everything(root) == before
+        project.session.reopen(because="it goes on")
+        assert _is_healed(project) and leftovers(project.folder) == []
+        project.home.close()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
+    tmp_path: Path, layout: str
+) -> None:
+    with as_nobody(tmp_path):
+        project, place = _kept(tmp_path, layout)
+        before = place.read_bytes()
+        place.chmod(0)
+        project.session.complete()
+        assert project.suspended == f"{place} cannot be used: cannot read it (permission denied)"
+        assert _told(project) == [project.suspended]
+        assert recover.mend(project.home) == []
+        place.chmod(0o644)
+        assert place.read_bytes() == before, "its bytes may be someone's edit"
+        project.session.reopen(because="it goes on")
+        assert _is_healed(project)
+        assert not [path for path in project.folder.rglob("*") if "corrupt" in path.name]
+        project.home.close()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_another_users_in_a_sticky_folder_is_told(tmp_path: Path, layout: str) -> None:
+    if os.geteuid():
+        pytest.skip("to give files away takes root")
+    with as_nobody(tmp_path):
+        project, place = _kept(tmp_path, layout)
+        before = place.read_bytes()
+    _give(place.parent, 0, 0o1777)
+    with as_nobody(tmp_path, own=False):
+        project.session.complete()
+        assert place.read_bytes() == before and _told(project) == [project.suspended]
+        assert str(place.parent) in project.suspended, project.suspended
+    _give(place.parent, NOBODY, 0o755)
+    with as_nobody(tmp_path):
+        project.session.reopen(because="it goes on")
+        assert _is_healed(project) and leftovers(project.folder) == []
+        project.home.close()
+
+
+def _give(folder: Path, user: int, mode: int) -> None:
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user, -1)
+    folder.chmod(mode)
+
+
+def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project = Project(tmp_path, "craft")
+        craft, elsewhere = project.place, tmp_path / "essay"
+        project.session.layouts_add("essay", root=str(elsewhere))
+        elsewhere.chmod(0)
+        project.again().task_add("Meanwhile")
+        elsewhere.chmod(0o755)
+        assert "Meanwhile" in craft.read_text()
+        why = f"cannot read {elsewhere} (permission denied)"
+        assert set(project.notices) == {f"essay files are not up to date: {why}"}
+        project.home.close()
+
+
+# -- the lock and the log ----------------------------------------------------------------------
+
+
+@pytest.mark.req("S0-65")
+def test_a_lock_that_may_only_be_read_is_held_all_the_same(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project, place = _kept(tmp_path, AI_SESSION)
+        project.ai(".state.lock").chmod(0o444)
+        assert _is_healed(project) and project.notices == []
+        project.ai(".state.lock").chmod(0)
+        project.session.resume()
+        told = f"{project.ai('.state.lock')} may not be read, and cannot be locked"
+        assert project.suspended == told and "paused" in _texts(place)
+        project.ai(".state.lock").chmod(0o644)
+        project.session.note("it goes on")
+        assert "paused" not in _texts(place) and not project.suspended
+        project.home.close()
+
+
+def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(tmp_path: Path) -> None:
+    with as_nobody(tmp_path):
+        project, _ = _kept(tmp_path, AI_SESSION)
+        log = project.ai("history.jsonl")
+        log.chmod(0o444)
+        for _ in range(3):
+            project.session.command("pytest")
+            assert project.suspended == f"{log} may not be written to"
+        log.chmod(0o644)
+        assert _is_healed(project) and log.read_text().count("pytest") == 3
+        assert project.edits() == [] and leftovers(project.folder) == []
+        project.home.close()

@@ -102,6 +102,48 @@ def test_bound_files_come_back_from_the_journal(hf: Holdfast, kind: str, harm: s
         assert (kept / "precious").read_text() == "kept"
 
 
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bound_file_that_is_gone_comes_back_when_it_is_named(hf: Holdfast, kind: str) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    whole = path.read_bytes()
+    path.unlink()
+    case = examined(hf, path)
+    assert (case.rung, case.session, case.missing) == (recover.JOURNAL, session.id, [str(path)])
+    hf.recover(str(path), fix=True)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.req("S0-86")
+@pytest.mark.parametrize("kind", ["ai-session", "essay"])
+@pytest.mark.parametrize("gone", ["its main file", "all of it", "the folder"])
+def test_the_folder_of_a_bound_session_is_known_by_its_name(
+    hf: Holdfast, kind: str, gone: str
+) -> None:
+    session = a_session(hf)
+    path = main_file(session, kind)
+    folder, whole = path.parent, path.read_bytes()
+    path.unlink()
+    if gone != "its main file":
+        shutil.rmtree(folder)
+    if gone == "all of it":
+        folder.mkdir()
+    assert examined(hf, folder).rung == recover.JOURNAL
+    hf.recover(str(folder), fix=True)
+    assert path.read_bytes() == whole
+
+
+def test_any_file_of_a_bound_session_tells_whose_it_is_when_the_main_one_is_gone(
+    hf: Holdfast,
+) -> None:
+    session = a_session(hf)
+    state = main_file(session, "ai-session")
+    state.unlink()
+    case = examined(hf, state.with_name("implementation-plan.yaml"))
+    assert (case.rung, case.session) == (recover.JOURNAL, session.id)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
 def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(

@@ -38,6 +38,7 @@ from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
+from holdfast.layout.ai_session.read import STATE as AI_STATE
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.essay import STATE, begin_at, recovery
@@ -270,7 +271,7 @@ def _list_beside(home: Holdfast, root: str, tree: Tree, where: Where) -> list[st
 
 def _recorded(home: Holdfast, one: Find) -> Facts | None:
     """What the journal says of a session, if the files are those of one of ours."""
-    owner = _owner(home, one.path)
+    owner = _owner_of(home, one)
     if owner is None:
         return None
     with home.store.view(owner.session) as view:
@@ -449,16 +450,37 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
 
     `choose` answers the question that the case would carry.
     """
-    one = _one(path)
-    _require_access(one)
-    owner = _owner(home, one.path)
-    if owner is not None:
-        case = _of_ours(home, owner, one, choose)
-    elif case := _of_nobody(one):
-        case = _climbed(home, one, case, home.mirror.where(one.root), choose)
+    path = os.path.abspath(path)
+    if owner := _owner_of_gone(home, path):
+        case = _of_ours(home, owner, choose)
+    else:
+        case = _of_found(home, _one(path), choose)
     if choose and case and case.question:
         _require_choice(case.path, case.question, choose)
     return case
+
+
+def _owner_of_gone(home: Holdfast, path: str) -> Binding | None:
+    """Whose file is missing at a path, or in a folder of one session."""
+    places = (path, os.path.join(path, STATE), os.path.join(path, AI_STATE))
+    owned = (_owner(home, place) for place in places if not os.path.lexists(place))
+    return next((owner for owner in owned if owner is not None), None)
+
+
+def _of_found(home: Holdfast, one: Find, choose: str) -> Case | None:
+    _require_access(one)
+    if owner := _owner_of(home, one):
+        return _of_ours(home, owner, choose)
+    case = _of_nobody(one)
+    return case and _climbed(home, one, case, home.mirror.where(one.root), choose)
+
+
+def _owner_of(home: Holdfast, one: Find) -> Binding | None:
+    """Whose files they are, also where the main one of several is gone."""
+    main, *others = one.lens.files(one.native)
+    if not others or one.is_loose or main in one.paths:
+        return _owner(home, one.path)
+    return _owner(home, os.path.join(one.root, main))
 
 
 def _owner(home: Holdfast, path: str) -> Binding | None:
@@ -490,13 +512,14 @@ def _require_choice(path: str, question: Question, choose: str) -> None:
         raise InvalidInput(what, why=why, hint=_choices_of(path))
 
 
-def _of_ours(home: Holdfast, owner: Binding, one: Find, choose: str) -> Case | None:
+def _of_ours(home: Holdfast, owner: Binding, choose: str) -> Case | None:
     """The journal has it all, but which side of a conflict in the index counts."""
     case = _case_of(home, owner)
     index = _index_in_conflict(case) if case else ""
     if not case or not index:
         return case
-    contested = replace(one, paths={INDEX: index}, bundle={INDEX: _bytes(index)})
+    both = {INDEX: _bytes(index)}
+    contested = Find(owner.layout, owner.native, {INDEX: index}, both, {}, [])
     return _sides(contested, case, INDEX, choose)
 
 
@@ -528,7 +551,6 @@ def _missing(one: Find) -> list[str]:
 
 
 def _one(path: str) -> Find:
-    path = os.path.abspath(path)
     if os.path.basename(path) == STATE and not os.path.lexists(path):
         # It is gone, and named by what we said of its folder.
         path = os.path.dirname(path)

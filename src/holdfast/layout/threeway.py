@@ -11,7 +11,7 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -67,11 +67,11 @@ def changes(
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
     merged, contested, residue = in_one(before, after, today)
-    made = _between(today, merged, now)
     # Where there is room for one only, whoever writes another takes nothing out.
     lasting = {key: each for key, each in before.items() if key not in lens.latest & after.keys()}
-    residue += _unsaid(lasting, after, today, merged, now, made)
-    return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
+    edit = _Edit(lasting, after, today, merged, now, _between(today, merged, now))
+    residue += _unsaid(edit)
+    return Changes(edit.made, contested, "; ".join(filter(None, residue))[:LONGEST])
 
 
 def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
@@ -106,33 +106,58 @@ def as_recorded(facts: Facts) -> Plain:
 # -- what no event can say -------------------------------------------------------------------------
 
 
-def _unsaid(
-    before: Plain, after: Plain, today: Plain, merged: Plain, now: Facts, made: list[Move]
-) -> list[str]:
+class _Edit(Struct):
+    """An edit from all its sides, what they are in one, and the moves that follow from it."""
+
+    before: Plain
+    after: Plain
+    today: Plain
+    merged: Plain
+    now: Facts
+    made: list[Move]
+
+    def moves_with(self, key: str, value: Any) -> list[Move]:
+        """What would follow if one field said this; None is for nothing at all."""
+        rest = _less(self.merged, key)
+        return _between(self.today, rest if value is None else rest | {key: value}, self.now)
+
+    def named(self, key: str) -> list[dict[str, Plain]]:
+        """The elements of a list by name: before, after, today and in one."""
+        sides = (self.before, self.after, self.today, self.merged)
+        return [{_name(key, each): each for each in side.get(key, [])} for side in sides]
+
+    def moves_without(self, key: str, names: Iterable[str]) -> list[Move]:
+        """What would follow if some elements of a list were as they are today."""
+        *_, ours, all_ = self.named(key)
+        chosen = all_ | {name: ours.get(name) for name in names}
+        return self.moves_with(key, [each for each in chosen.values() if each is not None])
+
+
+def _unsaid(edit: _Edit) -> list[str]:
     """What the edit changed and what would be recorded just so without that change."""
+    before, after, today, merged = edit.before, edit.after, edit.today, edit.merged
     moved = merged.get("status") != today.get("status")
     silent = _DERIVED | _WITH_STATUS if moved else _DERIVED
     found: list[str] = []
-    for key in merged.keys() | today.keys():
-        if key in silent or after.get(key) == before.get(key):
+    for key in (merged.keys() | today.keys()) - silent:
+        ours, all_ = today.get(key), merged.get(key)
+        if after.get(key) == before.get(key):
             continue
         if key in _NAMED:
-            found += _unsaid_of(key, before, after, today, merged, now, made)
+            found += _unsaid_of(edit, key)
         elif key == "errors" or isinstance(before.get(key), list):
-            found += _gone(key, before, after, today)
-        elif merged.get(key) != today.get(key):
-            without = merged | {key: today[key]} if key in today else _less(merged, key)
-            if _between(today, without, now) == made:
-                found.append(_as_told(key, merged.get(key)))
+            found += _gone(edit, key)
+        elif all_ != ours and edit.moves_with(key, ours) == edit.made:
+            found.append(_as_told(key, all_))
     return sorted(found)
 
 
-def _gone(key: str, before: Plain, after: Plain, today: Plain) -> Iterator[str]:
+def _gone(edit: _Edit, key: str) -> Iterator[str]:
     """What was taken out of a list: the journal knows that it happened, so it comes back."""
-    left, ours = after.get(key, []), today.get(key, [])
+    left, ours = edit.after.get(key, []), edit.today.get(key, [])
     # An agent that fails again has an error once more that it had let go of.
-    held = {(a["id"], a.get("error")) for a in after.get("agents", []) if key == "errors"}
-    for element in before.get(key, []):
+    held = {(a["id"], a.get("error")) for a in edit.after.get("agents", []) if key == "errors"}
+    for element in edit.before.get(key, []):
         is_held = (element.get("agent"), element.get("message")) in held if held else False
         if element not in left and element in ours and not is_held:
             yield f"{key}: {_label(element)} was taken out"
@@ -151,41 +176,32 @@ def _as_told(key: str, theirs: Any) -> str:
     return f"{key}: {stamps.write(theirs) if is_time else theirs}"
 
 
-def _unsaid_of(
-    key: str,
-    before: Plain,
-    after: Plain,
-    today: Plain,
-    merged: Plain,
-    now: Facts,
-    made: list[Move],
-) -> Iterator[str]:
+def _unsaid_of(edit: _Edit, key: str) -> Iterator[str]:
     """The same of a list, element by element; those that were taken out are among it."""
-    sides = (before, after, today, merged)
-    was, is_, ours, all_ = ({_name(key, e): e for e in side.get(key, [])} for side in sides)
+    was, is_, ours, all_ = edit.named(key)
     changed = [
         name
         for name, element in is_.items()
         if element != was.get(name) and name in all_ and all_[name] != ours.get(name)
     ]
     many = len(changed) > _FEW or len(changed) * len(all_) > _SOON_TRIED
-    told = _told(key, changed, ours, all_, today, merged, now, made) if many else set()
+    told = _told(edit, key, changed) if many else set()
     left = [name for name in changed if name not in told]
-
-    def is_silent(names: Sequence[str]) -> bool:
-        mine = set(names)
-        rest = (ours.get(n) if n in mine else e for n, e in all_.items())
-        return _between(today, merged | {key: [e for e in rest if e is not None]}, now) == made
-
-    silent = _silent_of([left] if many else [[name] for name in left], is_silent)
+    groups = [left] if many else [[name] for name in left]
+    silent = _silent_of(groups, lambda names: edit.moves_without(key, names) == edit.made)
     for name in left:
         if name in silent:
             yield f"{key}: {name}"
         elif key == "agents" and name in ours:
-            yield from _unsaid_words(was.get(name, {}), is_[name], ours[name], made)
-    became = _became(today, merged) if key == "decisions" else {}
-    # A verdict that is taken out is taken back.
-    for name in was if key != "checkpoints" else ():
+            yield from _unsaid_words(was.get(name, {}), is_[name], ours[name], edit.made)
+    if key != "checkpoints":  # A verdict that is taken out is taken back.
+        yield from _taken_out(edit, key)
+
+
+def _taken_out(edit: _Edit, key: str) -> Iterator[str]:
+    was, is_, ours, _ = edit.named(key)
+    became = _became(edit.today, edit.merged) if key == "decisions" else {}
+    for name in was:
         if name not in is_ and name in ours and name not in became:
             yield f"{key}: {name} was taken out"
         elif name in became and alike(name, became[name]) <= _CLEAR:
@@ -219,24 +235,13 @@ def _became(today: Plain, merged: Plain) -> dict[str, str]:
     return reworded(*(msgspec.convert(side, list[DecisionFact]) for side in sides))
 
 
-def _told(
-    key: str,
-    changed: list[str],
-    ours: Plain,
-    all_: Plain,
-    today: Plain,
-    merged: Plain,
-    now: Facts,
-    made: list[Move],
-) -> set[str]:
+def _told(edit: _Edit, key: str, changed: list[str]) -> set[str]:
     """The names in moves that are made because of some elements: to try each takes long."""
-    news = set(changed)
-    rest = {n: ours.get(n, e) for n, e in all_.items() if n not in news or n in ours}
-    without = {repr(move) for move in _between(today, merged | {key: list(rest.values())}, now)}
-    moves = (move.body for move in made if repr(move) not in without)
+    without = {repr(move) for move in edit.moves_without(key, changed)}
+    moves = (move.body for move in edit.made if repr(move) not in without)
     texts = (getattr(body, field) for body in moves for field in body.__struct_fields__)
     told = {text for text in texts if isinstance(text, str)}
-    return told | _titles_of(told, merged, now) if key == "steps" else told
+    return told | _titles_of(told, edit.merged, edit.now) if key == "steps" else told
 
 
 def _titles_of(ids: set[str], merged: Plain, now: Facts) -> set[str]:

@@ -1,7 +1,7 @@
 """Choices: every field that takes one of a few words, those words, and what is chosen next.
 
 Nothing is imported here, so that whoever parses an option or lists sessions knows the words
-without loading the model. What the words mean is in `model.rules` and `model.fold`.
+without loading the model. What the words mean is in `model.rules` and `model.meaning`.
 """
 
 from __future__ import annotations

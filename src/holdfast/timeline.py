@@ -29,7 +29,8 @@ from holdfast.model.event import (
     StepAdded,
     Unknown,
 )
-from holdfast.model.fold import command_text, fold
+from holdfast.model.fold import fold
+from holdfast.model.meaning import command_text
 from holdfast.model.merge import KEPT
 from holdfast.model.rules import check_undo, check_undo_of_task
 from holdfast.model.state import Line, State

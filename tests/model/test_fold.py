@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from holdfast.model import event as ev
 from holdfast.model.chain import next_event
 from holdfast.model.event import Body, Event
-from holdfast.model.fold import RECENT, extend, fold, follows
+from holdfast.model.fold import extend, fold, follows
+from holdfast.model.meaning import RECENT
 from holdfast.model.merge import in_order
 from holdfast.model.state import TABLES, State
 from holdfast.testing.histories import Machine, World, erased, image, lies, random_body, simulate

@@ -42,7 +42,7 @@ from holdfast.mirror.desk import (
 )
 from holdfast.mirror.look import Look, Looker, Read
 from holdfast.model import event as ev
-from holdfast.model.fold import CONFLICT
+from holdfast.model.meaning import CONFLICT
 from holdfast.model.phase import added
 from holdfast.model.plan import Workflow
 from holdfast.model.state import State

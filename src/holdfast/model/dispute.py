@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
-from holdfast.model.fold import BOTH, CONFLICT, EDIT, SETTLED, fold
+from holdfast.model.fold import fold
+from holdfast.model.meaning import BOTH, CONFLICT, EDIT, SETTLED
 from holdfast.model.merge import ENDINGS, SESSION, WENT_ON, in_order, parents, position
 from holdfast.model.state import Agent, Dispute, Edit, State
 from holdfast.model.summary import plain_outcome, progress, subject, summary

@@ -27,7 +27,7 @@ from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model import tombstone
 from holdfast.model.event import KIND_OF, Body, Event
-from holdfast.model.fold import EDIT, SETTLED
+from holdfast.model.meaning import EDIT, SETTLED
 from holdfast.model.merge import KEPT, SESSION, stances_of
 from holdfast.model.number import last_number, number_of
 from holdfast.model.state import Agent, Checkpoint, Core, Dispute, State, Step, Unit

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count
-from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from operator import attrgetter, is_
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -279,53 +279,61 @@ def by_moment(told: Key) -> list[tuple[Key, Key]]:
     return [(exact, exact), (whole_second, within_second), (timeless, told), (told, timeless)]
 
 
+class Entry(NamedTuple, Generic[_T]):
+    """What a list is of: how an element is read (None: nobody can), how a fact is written over one
+    (None: it is new), and by what both are known. A `log` keeps what no fact speaks of."""
+
+    read: Callable[[Any], _T | None]
+    write: Callable[[Any, _T], Any]
+    passes: Sequence[tuple[Key, Key]]
+    log: bool = False
+
+
 def put_list(
-    old: Any,
+    into: Node,
+    key: str,
+    order: Sequence[str],
     facts: Sequence[_T],
-    read: Callable[[Any], _T | None],
-    write: Callable[[Any, _T], Any],
-    passes: Iterable[tuple[Key, Key]],
+    entry: Entry[_T],
     *,
-    log: bool = False,
     gone: Sequence[_T] = (),
     was: Sequence[_T] | None = None,
-) -> Any:
-    """A list that says the facts: paired elements rewritten in place, new ones behind.
+) -> None:
+    """Let a list say the facts; it is made only if there is something to say.
 
-    `write` gets None for a new element. What no fact speaks of leaves the list; of a log only what
-    is `gone`.
-    `was` is what the list said last, if it says just that: then what is new in it may suffice.
+    A log lets go only of what is `gone`. `was` is what the list said last, if it says just that:
+    then what is new in it may suffice.
     """
+    old = into.get(key)
     if was is not None and isinstance(old, list) and list(was) == facts[: len(was)]:
-        new = [write(None, fact) for fact in facts[len(was) :]]
-        return [*old, *new] if new else old
-    said = [read(element) for element in sequence(old)]
-    pairs = pair(said, facts, passes)
+        made = [*old, *(entry.write(None, fact) for fact in facts[len(was) :])]
+    else:
+        made = _rewritten(sequence(old), facts, entry, gone)
+    if not _are_those(sequence(old), made):
+        insert(into, key, made, order)
+
+
+def _rewritten(
+    old: list[Any], facts: Sequence[_T], entry: Entry[_T], gone: Sequence[_T]
+) -> list[Any]:
+    """Paired elements rewritten in place, new ones behind; those nobody can read stay."""
+    said = [entry.read(element) for element in old]
+    pairs = pair(said, facts, entry.passes)
     rest = [None if at in pairs else each for at, each in enumerate(said)] if gone else []
-    ghosts = pair(rest, gone, passes)
+    ghosts = pair(rest, gone, entry.passes)
     made = []
-    for at, element in enumerate(sequence(old)):
+    for at, element in enumerate(old):
         if at in pairs:
-            new = write(element, facts[pairs[at]])
+            new = entry.write(element, facts[pairs[at]])
             made.append(element if alike(element, new) else new)
-        elif (log and at not in ghosts) or said[at] is None:
+        elif (entry.log and at not in ghosts) or said[at] is None:
             made.append(element)
     taken = set(pairs.values())
-    made += [write(None, fact) for at, fact in enumerate(facts) if at not in taken]
-    if not made and not isinstance(old, list):
-        return old
-    return old if isinstance(old, list) and _are_those(old, made) else made
+    return made + [entry.write(None, fact) for at, fact in enumerate(facts) if at not in taken]
 
 
 def _are_those(old: list[Any], new: list[Any]) -> bool:
-    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
-
-
-def put_key(root: Node, key: str, order: Sequence[str], *what: Any, **how: Any) -> None:
-    """The same for a list under a key, which is made only if there is something to say."""
-    made = put_list(root.get(key), *what, **how)
-    if key in root or made:
-        insert(root, key, made, order)
+    return len(old) == len(new) and all(map(is_, old, new))
 
 
 def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:

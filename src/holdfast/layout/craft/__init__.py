@@ -356,16 +356,17 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     if not form.unchanged(was, facts, "agents"):
         read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
         last = form.last_of_each(root.get("agents"), read, facts.agents)
-        form.put_key(root, "agents", ROOT, facts.agents, last, write, form.by_name("id"))
+        entry = form.Entry(last, write, form.by_name("id"))
+        form.put_list(root, "agents", ROOT, facts.agents, entry)
 
 
 def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
     now, last = form.steps_apart(was, facts)
+    entry = form.Entry(partial(_get_step, status=""), _put_sentence, form.by_name("title"))
     for key, are_done in (("completed_work", True), ("pending_tasks", False)):
         steps = _titled(now, are_done)
         before = None if last is None else _titled(last, are_done)
-        read, by_title = partial(_get_step, status=""), form.by_name("title")
-        form.put_key(root, key, ROOT, steps, read, _put_sentence, by_title, was=before)
+        form.put_list(root, key, ROOT, steps, entry, was=before)
 
 
 def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
@@ -390,8 +391,8 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     for key, entries, gone, read, write, passes in of_log:
         if same and (key == "decisions_made" or not entries):
             continue
-        reader, writer = partial(read, where=where), partial(write, **known)
-        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True, gone=gone)
+        entry = form.Entry(partial(read, where=where), partial(write, **known), passes, log=True)
+        form.put_list(root, key, ROOT, entries, entry, gone=gone)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:

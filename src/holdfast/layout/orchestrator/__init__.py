@@ -346,7 +346,7 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
     ]
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
     last = form.last_of_each(root.get("agents"), read, agents)
-    form.put_key(root, "agents", ROOT, agents, last, write, form.by_name("id"))
+    form.put_list(root, "agents", ROOT, agents, form.Entry(last, write, form.by_name("id")))
 
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
@@ -371,10 +371,11 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     steps, known = form.steps_apart(last, facts)
     done, rest = _work(root, steps, facts.agents)
     before = (None, None) if known is None else _work(root, known, facts.agents)
-    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
     by_title = form.by_name("title")
-    form.put_key(root, "completed_work", ROOT, done, read, write, by_title, was=before[0])
-    form.put_key(root, "pending_tasks", ROOT, rest, _get_task, _put_task, by_title, was=before[1])
+    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
+    of_work, of_task = form.Entry(read, write, by_title), form.Entry(_get_task, _put_task, by_title)
+    form.put_list(root, "completed_work", ROOT, done, of_work, was=before[0])
+    form.put_list(root, "pending_tasks", ROOT, rest, of_task, was=before[1])
 
 
 def _work(
@@ -430,12 +431,12 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         if form.unchanged(was, facts, *names):
             continue
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        passes = form.by_moment(told)
-        form.put_key(root, key, ROOT, entries, reader, writer, passes, log=True, gone=gone)
+        entry = form.Entry(reader, writer, form.by_moment(told), log=True)
+        form.put_list(root, key, ROOT, entries, entry, gone=gone)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
-        what = (paths, _get_file, _put_path, form.by_name("path"))
-        form.put_key(root, "files_modified", ROOT, *what, log=True, gone=taken.files)
+        entry = form.Entry(_get_file, _put_path, form.by_name("path"), log=True)
+        form.put_list(root, "files_modified", ROOT, paths, entry, gone=taken.files)
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:

@@ -152,8 +152,8 @@ ALLOWED = {
     "arrival": "holdfast errors clock config files git hidden home keychain model.* place"
     " sha store.remotes text travel.background verb who workspace",
     "survey": "arrival place prove text verb who model.* store.local",
-    "beginning": "errors choice clock essay home layout.* model.* place process session sha text"
-    " workflow",
+    "beginning": "errors choice chore clock essay home layout.* model.* place process session sha"
+    " text workflow",
     "verb.agent": "model.event session text",
     "verb.*": "errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.*",

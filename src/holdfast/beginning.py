@@ -7,7 +7,8 @@ target: whoever begins the same is given that one, also when two begin it at the
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from holdfast import clock as clocks
 from holdfast.errors import InvalidInput
@@ -62,23 +63,52 @@ def begin(
 
     try:
         look()
-        for chosen in layouts:
-            _require_place(home, session, *chosen.partition(":")[::2])
-        # Once more under the writer lock: two that begin the same must not both see none.
-        begun.record(body, *plan, key=key, create=True, spot=spot, blobs=blobs, first=look)
+        with _places(home, session, layouts) as chores:
+            begun.record(
+                body,
+                *plan,
+                key=key,
+                create=True,
+                spot=spot,
+                blobs=blobs,
+                chores=chores,
+                # Once more under the writer lock: two that begin the same must not both see none.
+                first=look,
+            )
     except _AlreadyOpen as other:
         return _take_up_again(home, other.session, layouts)
-    for chosen in layouts:
-        begun.layouts_add(chosen)
     return begun
 
 
-def _require_place(home: Holdfast, session: str, kind: str, native: str) -> None:
-    home.mirror.require_place(session, kind, native)
-    if kind == "essay":
-        from holdfast.essay import require_free
+@contextmanager
+def _places(home: Holdfast, session: str, layouts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Record inside that a session begins, with these chores: they give it its places.
 
-        require_free(home, session, native)
+    What it cannot have is refused before, and nobody else takes it meanwhile; should this process
+    die, the next one that writes to the session does the chores.
+    """
+    if not layouts:
+        yield ()  # a session without files pays nothing for them
+        return
+    from holdfast import chore
+
+    _require_places(home, session, layouts)
+    kinds = [chosen.partition(":")[0] for chosen in layouts]
+    with home.mirror.holding(*map(home.mirror.root_of, kinds)):
+        _require_places(home, session, layouts)  # whoever was faster is done by now
+        yield [chore.keep(home, session, chosen) for chosen in layouts]
+        chore.finish(home, session)
+
+
+def _require_places(home: Holdfast, session: str, layouts: Sequence[str]) -> None:
+    """Refuse places that a session cannot have, before anything is recorded of it."""
+    for chosen in layouts:
+        kind, _, native = chosen.partition(":")
+        home.mirror.require_place(session, kind, native)
+        if kind == "essay":
+            from holdfast.essay import require_free
+
+            require_free(home, session, native)
 
 
 def require(goal: str, mode: str) -> str:
@@ -203,10 +233,10 @@ def _open_like(home: Holdfast, plan: Sequence[Body]) -> str:
 
 def _take_up_again(home: Holdfast, session: str, layouts: Sequence[str]) -> Session:
     found = Session(home, session)
-    found.resume()
     bound = {binding.layout for binding in found.layouts_list()}
     for chosen in layouts:
         if chosen.partition(":")[0] not in bound:
             found.layouts_add(chosen)
+    found.resume()
     found.taken_up = True
     return found

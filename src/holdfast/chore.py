@@ -5,6 +5,7 @@ after. If the process dies before, the next command that writes to the session d
 be done twice and changes nothing the second time; and it never touches a file that is not what it
 was when the chore was decided.
 
+    keep                   the files of a session that begins get their place in a layout
     move, write, remove    a file becomes a version, or gets its name back
     unlog                  an entry goes from the revision history of an essay
     line                   a line of one of an essay's logs
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import files
-from holdfast.errors import HoldfastError, StoreFailed
+from holdfast.errors import HoldfastError, Refused, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import stamps, value
 from holdfast.layout.document import Document
@@ -42,10 +43,28 @@ def finish(home: Holdfast, session: str) -> None:
         home.store.local.chore_done(number)
 
 
+def keep(home: Holdfast, session: str, chosen: str) -> str:
+    """That a session is to have its files in a layout of this project, whoever sees to it."""
+    kind = chosen.partition(":")[0]
+    root = "" if kind == "essay" else home.mirror.root_of(kind)  # an essay's is made for it
+    return json.dumps({"op": "keep", "session": session, "layout": chosen, "root": root})
+
+
 def in_words(what: str) -> str:
     chore: dict[str, Any] = json.loads(what)
-    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
+    told = ("from", "path", "file", "layout", "to")
+    names = [os.path.basename(str(chore[key])) for key in told if key in chore]
     return f"{chore['op']} {' → '.join(names)}"
+
+
+def _do_keep(home: Holdfast, chore: dict[str, Any]) -> None:
+    try:
+        home.session(chore["session"]).layouts_add(chore["layout"], root=chore["root"])
+    except Refused as error:
+        if error.retryable:
+            raise
+        # Whoever came there since is not to go because of us, today or later.
+        home.say(f"recorded, but without files of {chore['layout']}: {error}")
 
 
 def _do_move(home: Holdfast, chore: dict[str, Any]) -> None:
@@ -145,6 +164,7 @@ def _do_nothing(home: Holdfast, chore: dict[str, Any]) -> None:
 
 
 _DO: dict[str, Callable[[Holdfast, dict[str, Any]], None]] = {
+    "keep": _do_keep,
     "move": _do_move,
     "write": _do_write,
     "remove": _do_remove,

@@ -87,16 +87,20 @@ def _require_usable(loaded: Loaded) -> None:
 def begin(home: Holdfast, goal: str, *, mode: str = "default") -> tuple[Session, str]:
     """Begin a new current session; returns where the one before it is archived, if any was."""
     beginning.require(goal, mode)
+    with home.mirror.holding(folder(home)):
+        archived = _make_room(home)
+        return home.start(goal, mode=mode, layouts=[ID]), archived
+
+
+def _make_room(home: Holdfast) -> str:
+    """Put the file of another program away; where the one before the next is archived, if any."""
     loaded = load(home)
-    archived = ""
     if loaded.kind == CORRUPT:
         _require_usable(loaded)
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
     if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
-        archived = put_away(loaded.path, loaded.find.native)
-    elif owner is not None:
-        archived = os.path.join(owner.root, layout.archive_name(owner.native))
-    return home.start(goal, mode=mode, layouts=[ID]), archived
+        return put_away(loaded.path, loaded.find.native)
+    return os.path.join(owner.root, layout.archive_name(owner.native)) if owner else ""
 
 
 def put_away(path: str, native: object) -> str:

@@ -334,13 +334,15 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_add(self, layout: str, *, root: str = "") -> Binding:
         """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
         kind, _, native = layout.partition(":")
-        if kind == "essay":
-            from holdfast.essay import bind
+        mirror = self.home.mirror
+        with mirror.holding(root or mirror.root_of(kind)):
+            if kind == "essay":
+                from holdfast.essay import bind
 
-            binding = bind(self.home, self.id, native, root)
-        else:
-            binding = self.home.mirror.bind(self.id, kind, native, root)
-        self.home.reflect(self.id, force=True)
+                binding = bind(self.home, self.id, native, root)
+            else:
+                binding = mirror.bind(self.id, kind, native, root)
+            self.home.reflect(self.id, force=True)
         return binding
 
     def layouts_remove(self, layout: str) -> list[Binding]:

@@ -295,3 +295,38 @@ CREATED = Scenario(
     check=partial(_check, [], []),
     refusals=_REFUSALS,
 )
+
+
+def _prepare_another(home: str) -> None:
+    with _open(home) as opened:
+        opened.start("Before", id="s0", layouts=["orchestrator"])
+
+
+def _run_begin(home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
+        opened.start("Add login page", id=SESSION, layouts=LAYOUTS)
+        ack("session.started")
+
+
+def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
+    with _open(home, later=2 * _HOUR) as opened:
+        known = {str(line["session"]): LAYOUTS for line in opened.list()} | {"s0": ["orchestrator"]}
+        problems = ["it was begun, and is not there"] if acked and SESSION not in known else []
+        for id in known:
+            opened.session(id).note("the next command")
+        for id, layouts in known.items():
+            bound = opened.session(id).layouts_list()
+            whole = [b for b in bound if Path(b.place).exists() and not b.suspended]
+            found = sorted(b.layout for b in whole)
+            wanted = sorted(layout.partition(":")[0] for layout in layouts)
+            problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
+    return [*problems, *_leftovers(Path(home).parent)]
+
+
+# A session begins with its files, one of them in the place of another.
+BEGUN = Scenario(
+    prepare=_prepare_another,
+    run=_run_begin,
+    check=_check_begun,
+    refusals=_REFUSALS,
+)

@@ -8,7 +8,7 @@ import pytest
 from tests.chance import new_seed
 from tests.crash.sweep import Swept, sweep
 
-SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED"]
+SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED", "BEGUN"]
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
 SAMPLE = 12
 

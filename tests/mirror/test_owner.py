@@ -13,9 +13,7 @@ import yaml
 from holdfast import essay, files
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.home import Holdfast
-from holdfast.layout import REGISTRY, Layout
-from holdfast.mirror import owner
-from holdfast.mirror.desk import Desk
+from holdfast.layout import REGISTRY
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
@@ -211,24 +209,6 @@ def test_the_name_of_an_essay_s_folder_that_is_gone_is_not_given_again(
     folder = first.session.layouts_add("essay").root
     shutil.rmtree(folder)
     assert second.session.layouts_add("essay").root != folder
-
-
-def test_two_of_one_goal_that_begin_at_the_same_moment_have_an_id_each(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = make(), make()
-    free, raced = owner._free_id, list[str]()
-
-    def outrun(desk: Desk, lens: Layout, session: str, root: str) -> str:
-        id = free(desk, lens, session, root)
-        if not raced:
-            raced.append(id)
-            first.home.mirror.bind(first.session.id, "ai-session", id)
-        return id
-
-    monkeypatch.setattr(owner, "_free_id", outrun)
-    bound = second.session.layouts_add("ai-session")
-    assert bound.native not in raced and Path(bound.place).is_file()
 
 
 def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make: Make) -> None:

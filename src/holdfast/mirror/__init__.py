@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -97,6 +97,7 @@ class Mirror:
         self._seen: tuple[str, list[Binding]] = ("", [])
         self._last: tuple[str, list[Binding]] = ("", [])
         self._above: set[str] = {os.sep}
+        self._held: set[str] = set()
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -157,12 +158,28 @@ class Mirror:
             return self._guarded(other, self._retire)
 
         self._last = ("", [])
-        binding = owner.bind(
-            self._desk, session, kind, native, root, found=found, away=away, retire=retire
-        )
-        for other in retired:
-            self._write_put_away(other)
+        with self.holding(root or self.root_of(kind)):
+            binding = owner.bind(
+                self._desk, session, kind, native, root, found=found, away=away, retire=retire
+            )
+            for other in retired:
+                self._write_put_away(other)
         return binding
+
+    @contextmanager
+    def holding(self, *roots: str) -> Iterator[None]:
+        """Keep the projects that some folders are in for whoever begins there.
+
+        Who looks whether a place is free, takes it and writes its files there is alone meanwhile,
+        among all homes: who waited finds whole files. This comes before all locks on files.
+        """
+        folders = {self._desk.tree_of(root).root for root in roots}
+        with ExitStack() as locks:
+            for folder in sorted(folders - self._held):
+                locks.enter_context(self._locked(folder))
+                locks.callback(self._held.remove, folder)
+                self._held.add(folder)
+            yield
 
     def _write_put_away(self, session: str) -> None:
         """Where another program had written over its file, the archive has none of it yet."""
@@ -586,12 +603,16 @@ class Mirror:
     def _lock(self, binding: Binding, locks: ExitStack, *, wait: bool = True) -> None:
         """Our lock on the folder, and the layout's own manner of locking in addition."""
         files.make_folder(binding.root)
-        patience = _PATIENCE if wait else 0.0
-        locks.enter_context(files.locked(binding.root, clock=self._desk.clock, timeout=patience))
+        if binding.root not in self._held:  # an essay may lie in the project's own folder
+            locks.enter_context(self._locked(binding.root, wait=wait))
         if path := _own_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
             locks.enter_context(self._looker.patiently(path, wait=wait, create=True))
+
+    def _locked(self, folder: str, *, wait: bool = True) -> files.locked:
+        patience = _PATIENCE if wait else 0.0
+        return files.locked(folder, clock=self._desk.clock, timeout=patience)
 
     def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
         """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and

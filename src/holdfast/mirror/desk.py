@@ -122,6 +122,7 @@ class Desk:
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""
+        require_kind(kind)
         return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
@@ -172,10 +173,14 @@ class Desk:
 
 
 def lens_of(kind: str) -> Layout:
+    require_kind(kind)
+    return layout(kind)
+
+
+def require_kind(kind: str) -> None:
     if kind not in REGISTRY:
         known = ", ".join(REGISTRY)
         raise InvalidInput(f"there is no layout {kind}", why=f"the layouts are {known}")
-    return layout(kind)
 
 
 def paths_of(binding: Binding) -> Mapping[str, str]:

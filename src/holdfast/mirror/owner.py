@@ -47,8 +47,7 @@ def bind(
         return kept[0]
     had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
-    if not (chosen := native or again):
-        return _bind_new(desk, session, lens, root, retire)
+    chosen = native or again or _free_id(desk, lens, session, root)
     is_its = found or bool(again)
     place = _place(lens, chosen, root, found=is_its)
     place = archived_place(kind, chosen, root) if away else place
@@ -64,20 +63,6 @@ class _Wanted(Struct, frozen=True):
     native: str
     root: str
     place: str
-
-
-def _bind_new(desk: Desk, session: str, lens: Layout, root: str, retire: Retire) -> Binding:
-    """Bind an id that nobody has."""
-    tried: set[str] = set()
-    while True:
-        free = _free_id(desk, lens, session, root)
-        place = _place(lens, free, root)
-        try:
-            return _bind(desk, _Wanted(session, lens, free, root, place), retire)
-        except Refused:
-            if free in tried or not (_is_named_by_id(lens) and desk.bound.owner(place)):
-                raise  # else somebody who began at the same moment was faster
-            tried.add(free)
 
 
 def _is_named_by_id(lens: Layout) -> bool:
@@ -175,7 +160,9 @@ def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
     """Free the place of a session, or refuse with what kept it there."""
     said = retire(owner)
     if desk.bound.owner(owner.place) is not None:
-        raise Refused(f"another session is here: {owner.place}", why="; ".join(said))
+        error = Refused(f"another session is here: {owner.place}", why="; ".join(said))
+        error.retryable = True  # what keeps it there goes by
+        raise error
 
 
 def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:

@@ -1,0 +1,215 @@
+"""Many begin in one project at the same moment: whoever is told so has its files, all others
+left nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.errors import Refused
+from holdfast.home import Holdfast
+from holdfast.store.bound import Binding
+
+MANY = 4
+SECONDS = 60
+UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+DAY_ID = "2026-01-31-abcdef"
+
+# Told what to do, each is ready, and waits for the word to go.
+PROCESS = """
+import sys, holdfast, holdfast.beginning, holdfast.mirror, holdfast.adopt, holdfast.orchestrator
+from holdfast.errors import HoldfastError
+act = eval(sys.argv[3])
+with holdfast.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        print("did", act(home))
+    except HoldfastError as error:
+        print("refused", error)
+"""
+
+
+def together(folder: Path, acts: list[tuple[str, str]]) -> list[str]:
+    """What became of what several processes did at once, each for a home; in the order given."""
+    with ExitStack() as all_of_them:
+        running = [
+            all_of_them.enter_context(_process(str(folder.parent / home), folder, act))
+            for home, act in acts
+        ]
+        for each in running:
+            assert each.stdout is not None and each.stdout.readline() == "ready\n"
+        for each in running:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        return [each.communicate(timeout=SECONDS)[0].strip() for each in running]
+
+
+@contextmanager
+def _process(home: str, folder: Path, act: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", PROCESS, home, str(folder), act]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def starts(*layouts: str, home: str = "home") -> list[tuple[str, str]]:
+    """Several that begin in the same layouts, and say what they have when they were told so."""
+    act = f"lambda home: home.start('Add login page', layouts={list(layouts)}).id"
+    return [(home, act)] * MANY
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def seen(folder: Path) -> Iterator[Callable[[str], Holdfast]]:
+    with ExitStack() as opened:
+
+        def look(home: str = "home") -> Holdfast:
+            path, cwd = str(folder.parent / home), str(folder)
+            return opened.enter_context(holdfast.open(path, cwd=cwd, trust_env=False))
+
+        yield look
+
+
+def has_its_file(binding: Binding) -> bool:
+    """Whether the file of a binding is there and is its session's."""
+    text = Path(binding.place).read_text()
+    return binding.native in text or binding.native in binding.place
+
+
+FIVE = ("ai-session", "praxis", "craft", "essay", "orchestrator")
+
+
+@pytest.mark.parametrize("layouts", [("orchestrator",), FIVE])
+def test_all_that_begin_at_once_have_their_files(
+    folder: Path, seen: Callable[..., Holdfast], layouts: tuple[str, ...]
+) -> None:
+    said = together(folder, starts(*layouts))
+    home = seen()
+    assert Counter(said) == Counter(f"did {line['session']}" for line in home.list())
+    assert len(said) == MANY
+    bound = [home.session(line["session"]).layouts_list() for line in home.list()]
+    assert all(sorted(b.layout for b in each) == sorted(layouts) for each in bound)
+    assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
+    assert len({binding.place for each in bound for binding in each}) == MANY * len(layouts)
+
+
+ESSAY = f"essay:essay-{UUID}"
+NAMED = [f"craft:{UUID}", ESSAY, f"orchestrator:{DAY_ID}"]
+
+
+@pytest.mark.parametrize("layout", NAMED)
+def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
+    folder: Path, seen: Callable[..., Holdfast], layout: str
+) -> None:
+    said = together(folder, starts("praxis", layout))
+    home = seen()
+    (begun,) = home.list()
+    told = Counter(line.split()[0] for line in said)
+    assert told == {"did": 1, "refused": MANY - 1} and f"did {begun['session']}" in said
+    assert len(list(folder.glob(".praxis-os/.cache/state/*"))) == 1
+
+
+def test_of_two_homes_one_has_the_only_place_and_the_other_records_nothing(
+    folder: Path, seen: Callable[..., Holdfast]
+) -> None:
+    both = [*starts("orchestrator", home="one"), *starts("orchestrator", home="other")]
+    said = together(folder, both)
+    had = {home: seen(home).list() for home in ("one", "other")}
+    assert sorted(map(len, had.values())) == [0, MANY]
+    assert Counter(line.split()[0] for line in said) == {"did": MANY, "refused": MANY}
+    assert all("already exists" in line for line in said if line.startswith("refused"))
+
+
+def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
+    folder: Path, seen: Callable[..., Holdfast]
+) -> None:
+    home = seen()
+    ids = [home.start(f"goal {number}").id for number in range(MANY)]
+    act = "lambda home: home.session('{}').layouts_add('orchestrator').session"
+    said = together(folder, [("home", act.format(id)) for id in ids])
+    assert said == [f"did {id}" for id in ids]
+    bound = [binding for id in ids for binding in home.session(id).layouts_list()]
+    assert len(bound) == MANY and all(map(has_its_file, bound))
+
+
+def test_new_ones_at_once_lose_no_session_of_another_program(
+    folder: Path, seen: Callable[..., Holdfast]
+) -> None:
+    theirs: dict[str, Any] = {"schema_version": "1.0", "session_id": DAY_ID, "status": "paused"}
+    (folder / ".claude").mkdir()
+    (folder / ".claude/orchestrator-session.json").write_text(json.dumps(theirs))
+    act = "lambda home: home.orchestrator_new('Add login page')[0].id"
+    said = together(folder, [("home", act)] * MANY)
+    assert all(line.startswith("did ") for line in said)
+    kept = folder / f".claude/orchestrator-history/{DAY_ID}.json"
+    assert json.loads(kept.read_text()) == theirs
+    bound = [b for line in seen().list() for b in seen().session(line["session"]).layouts_list()]
+    assert len(bound) == MANY and all(map(has_its_file, bound))
+
+
+# -- after a crash -----------------------------------------------------------------------------
+
+
+def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_project(
+    folder: Path, seen: Callable[..., Holdfast], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr("holdfast.chore.finish", lambda home, session: None)
+        begun = seen().start("Add login page", layouts=["craft", ESSAY]).id
+    assert seen().session(begun).layouts_list() == []
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    with holdfast.open(str(folder.parent / "home"), cwd=str(elsewhere), trust_env=False) as home:
+        home.session(begun).note("go on")
+    bound = {binding.layout: binding for binding in seen().session(begun).layouts_list()}
+    assert bound.keys() == {"craft", "essay"} and all(map(has_its_file, bound.values()))
+    assert bound["craft"].root.startswith(str(folder)) and not list(elsewhere.iterdir())
+
+
+def test_a_place_that_has_gone_to_another_since_is_told_once(
+    folder: Path, seen: Callable[..., Holdfast], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr("holdfast.chore.finish", lambda home, session: None)
+        begun = seen().start("Add login page", layouts=[f"craft:{UUID}"]).id
+    other = seen().start("another", layouts=[f"craft:{UUID}"])
+    told: list[str] = []
+    for _ in range(2):
+        path, cwd = str(folder.parent / "home"), str(folder)
+        with holdfast.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
+            home.session(begun).note("go on")
+    (line,) = (line for line in told if "without files of craft" in line)
+    assert other.id in line and seen().session(begun).layouts_list() == []
+
+
+def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
+    folder: Path, seen: Callable[..., Holdfast]
+) -> None:
+    home = seen()
+    begun = home.start("Add login page", workflow="feature", target="a.py")
+    begun.pause()
+    home.start("another", layouts=[f"craft:{UUID}"])
+    with pytest.raises(Refused, match="already exists"):
+        home.start("again", workflow="feature", target="a.py", layouts=[f"craft:{UUID}"])
+    assert begun.status()["status"] == "paused"

@@ -422,10 +422,11 @@ def _log_key(entry: Any) -> object:
 
 
 def _new_errors(base: Facts, new: Facts) -> list[ErrorFact]:
-    """Those that the session has gained. The error of an agent that ended well after all stays
-    where it is told, but is that of no agent any more: it is not another one."""
-    before, after = (Counter((a.id, a.error) for a in of.agents if a.error) for of in (base, new))
-    let_go = before - after
+    """Those that the session has gained. The error of an agent that ended well after all, or failed
+    once more, stays where it is told, but is no agent's any more: it is not another one."""
+    still = {(a.id, a.error, a.ended_at) for a in new.agents}
+    failed = (a for a in base.agents if a.error and (a.id, a.error, a.ended_at) not in still)
+    let_go = Counter((a.id, a.error) for a in failed)
     gained: list[ErrorFact] = []
     for error in _new_of(base.errors, new.errors):
         key = (error.agent, error.message)

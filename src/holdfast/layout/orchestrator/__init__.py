@@ -16,7 +16,7 @@ Only version "1.0" is written at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -419,6 +419,11 @@ _WHAT, _MESSAGE = attrgetter("what"), attrgetter("message", "agent")
 """What decisions and errors are known by."""
 
 
+def _of_agent(error: ErrorFact) -> Hashable:
+    """The journal knows when an agent failed, not when its program noted the error."""
+    return _MESSAGE(error) if error.agent else None
+
+
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     taken = where.withdrawn or Facts()
@@ -431,7 +436,8 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         if form.unchanged(was, facts, *names):
             continue
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        entry = form.Entry(reader, writer, form.by_moment(told), log=True)
+        passes = [*form.by_moment(told), *([(_of_agent, _of_agent)] if key == "errors" else [])]
+        entry = form.Entry(reader, writer, passes, log=True)
         form.put_list(root, key, ROOT, entries, entry, gone=gone)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
@@ -476,6 +482,8 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
         fact = replace(fact, at=moment)
     if old is not None and "category" not in old:
         fact = replace(fact, category="")
+    if old is not None and (was := _get_error(old, where)) and was.at is not None:
+        fact = replace(fact, at=was.at)
     form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
     return made
 

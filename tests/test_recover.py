@@ -468,7 +468,7 @@ def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
 
 
 @pytest.mark.parametrize(
-    "harm", ["active_features: [", "active_features:\n- feature_id: {id}\n  s: ["]
+    "harm", ["", "active_features: [", "active_features:\n- feature_id: {id}\n  s: ["]
 )
 def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
     hf: Holdfast, project: Path, harm: str
@@ -478,12 +478,28 @@ def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
     over.complete()
     paused.pause()
     (project / INDEX).write_text(harm.format(id=over.layouts_list()[0].native))
+    if not harm:
+        (project / INDEX).unlink()
     hf.doctor(fix=True)
     entries = yaml.safe_load((project / INDEX).read_text())["active_features"]
     assert sorted(entry["status"] for entry in entries) == ["active", "completed", "paused"]
     for session, status in ((over, "completed"), (paused, "paused")):
         session.note("seen")
         assert session.status()["status"] == status
+
+
+def test_a_lost_index_comes_back_with_the_sessions_of_others(hf: Holdfast, project: Path) -> None:
+    _one_of_two(hf, project, "Login 1", bound=True)
+    index = yaml.safe_load((project / INDEX).read_text())
+    index["active_features"].append({"feature_id": "other-2026-01-01", "status": "completed"})
+    (project / INDEX).write_text(yaml.safe_dump(index))
+    hf.current().note("seen")
+    _one_of_two(hf, project, "Login 2", bound=True)
+    (project / INDEX).unlink()
+    hf.doctor(fix=True)
+    listed = yaml.safe_load((project / INDEX).read_text())["active_features"]
+    told = {entry["feature_id"][: -len("-2026-01-01")]: entry["status"] for entry in listed}
+    assert told == {"login-1": "active", "login-2": "active", "other": "completed"}
 
 
 def test_an_index_that_was_mended_for_one_session_is_not_set_aside_for_the_next(

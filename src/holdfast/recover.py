@@ -193,11 +193,13 @@ def restore(home: Holdfast, case: Case) -> Case:
         hint = f"settle it in an editor, or: holdfast doctor {shlex.quote(case.path)}"
         what = f"{contested} holds a merge conflict"
         raise Refused(what, why=_BY_HAND, hint=hint, file=contested)
-    for path in case.damaged:
+    for path in (*case.damaged, *case.missing):
         index = _saved_index(home, path, binding) if path.endswith(f"/{INDEX}") else None
-        case.kept.append(set_aside(path, home.clock))
+        if path in case.damaged:
+            case.kept.append(set_aside(path, home.clock))
         if index is not None:
             # It belongs to all sessions of the folder: ours alone would hide the others.
+            files.make_folder(binding.root)
             files.create(path, index, mode=0o644)
     harmed = {n: path for n, path in _paths(binding) if path in (*case.damaged, *case.missing)}
     for name, path in harmed.items():
@@ -247,8 +249,16 @@ def _bytes(path: str) -> bytes:
 
 
 def _saved_index(home: Holdfast, path: str, binding: Binding) -> bytes | None:
-    """The other sessions, as a damaged index still tells of them, or as they lie beside it."""
-    value, _ = salvage_index(_bytes(path))
+    """The other sessions, as a damaged index still tells of them, or the one that we wrote last if
+    it is gone, and as they lie beside it."""
+    is_gone = not os.path.lexists(path)
+    said = home.store.bound.said_last(binding, INDEX) if is_gone else _bytes(path)
+    value, _ = salvage_index(said)
+    if is_gone:
+        # What it said of ours then is old: the journal knows better.
+        ours = {b.native for b in home.store.bound.bindings() if b.root == binding.root}
+        kept = [e for e in value["active_features"] if e.get("feature_id") not in ours]
+        value["active_features"] = kept
     _list_beside(home, binding.root, {INDEX: value}, home.mirror.where(binding.root))
     entries = [e for e in value["active_features"] if e.get("feature_id") != binding.native]
     return fresh("yaml", {**value, "active_features": entries}) if entries else None

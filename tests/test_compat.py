@@ -410,6 +410,24 @@ def test_new_session_over_a_bound_one_archives_it_and_it_goes_on(hf: Holdfast) -
         assert on_disk()["goal"] == "New"
 
 
+def test_saving_an_archived_session_that_is_not_over_makes_it_the_current_one_again(
+    hf: Holdfast,
+) -> None:
+    with hf:
+        session = hf.start("Old", layouts=["orchestrator"])
+        state = compat.load_session()
+        assert state is not None
+        compat.archive_session(state, home=hf)
+        other = hf.start("In between", layouts=["orchestrator"])
+        compat.save_session({**state, "pending_tasks": ["More"]}, home=hf)
+        (binding,), (moved,) = session.layouts_list(), other.layouts_list()
+        assert binding.place == str(CURRENT.resolve()) and len(list(HISTORY.iterdir())) == 1
+        assert [task.title for task in session.task_list()] == ["More"]
+        session.task_add("Ours")
+        assert on_disk()["pending_tasks"] == ["More", "Ours"]
+        assert on_disk(Path(moved.place))["goal"] == "In between"
+
+
 def begin_theirs() -> bytes:
     """Another program writes a session of its own over the current one."""
     CURRENT.write_text(json.dumps(new("Theirs", "2026-01-02-theirs")))

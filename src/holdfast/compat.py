@@ -125,11 +125,12 @@ def save_session(state: State, root: Root = None, *, home: Holdfast | None = Non
     and one of a version that is not known is refused.
     """
     _require_writable(state)
-    with _opened(root, home) as hf:
+    with _opened(root, home) as hf, hf.mirror.holding(_folder(root)):
         state["updated"] = stamps.write(hf.clock.now())
         _bytes(state)
         away = _clear_the_way(hf, root, state)
         _write(hf, root, state)
+        _go_on(hf, root, state)
         if away is not None:
             # Another program may have written over its file; the archive has none of it then.
             hf.reflect(away.session, force=True)
@@ -140,7 +141,7 @@ def archive_session(state: State, root: Root = None, *, home: Holdfast | None = 
     """Keep a session under its id in the history and free the current file; returns the copy."""
     _require_writable(state)
     name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
-    with _opened(root, home) as hf:
+    with _opened(root, home) as hf, hf.mirror.holding(_folder(root)):
         _bytes(state)
         owner = _owner(hf, root)
         if owner is None or owner.native != state["session_id"]:
@@ -303,6 +304,14 @@ def _write(hf: Holdfast, root: Root, state: State) -> None:
     with files.locked(os.path.dirname(path), clock=hf.clock):
         exchange.one(path, data, mode=0o644)
     hf.take_up(owner.session)
+
+
+def _go_on(hf: Holdfast, root: Root, state: State) -> None:
+    """An archived session of a home that is not over goes on in the file that it is saved to."""
+    path, known = _current(root), hf.store.bound.named(rules.ID, str(state.get("session_id")))
+    for binding in known:
+        if hf.mirror.take_out(binding, path):
+            hf.take_up(binding.session)
 
 
 def _archive_ours(hf: Holdfast, root: Root, name: str, state: State, owner: Binding) -> None:

@@ -72,6 +72,24 @@ def take(home: Holdfast) -> Session:
     return home.use(taken.session)
 
 
+def kept(home: Holdfast) -> Session:
+    """The session of ours that has its file here: the one that is meant, else the current one."""
+    path = os.path.join(folder(home), layout.CURRENT)
+    owner = None if home.settings.session else home.store.bound.owner(os.path.realpath(path))
+    try:
+        meant = home.current()
+    except NoSession:
+        if owner is None:
+            raise
+        return home.session(owner.session)
+    if any(binding.layout == ID for binding in home.store.bound.bindings(meant.id)):
+        return meant
+    if owner is None:
+        what = f"session {meant.id} has no files of {ID}"
+        raise NoSession(what, hint="keep some: holdfast layouts add orchestrator")
+    return home.session(owner.session)
+
+
 def _require_usable(loaded: Loaded) -> None:
     if loaded.kind == INCOMPATIBLE:
         raise Outdated(

@@ -937,6 +937,19 @@ def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
     assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
 
 
+def test_save_is_of_the_orchestrator_session(cli: Cli, project: Path) -> None:
+    cli.ok("start", "without its files", "--layout", "craft")
+    refused = cli("orchestrator", "save")
+    assert refused.code == 3 and "holdfast layouts add orchestrator" in refused.err
+    plain = cli.json("status")["session"]
+    begun = cli.json("start", "Add login", "--layout", "orchestrator")["session"]
+    cli.ok("use", plain)
+    (project / ORCHESTRATOR).unlink()
+    assert cli.json("orchestrator", "save")["session"] == begun
+    assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Add login"
+    assert cli("orchestrator", "save", "--session", plain).code == 3
+
+
 @pytest.mark.req("S4-34", "X4-3")
 def test_the_share_of_the_context_is_of_the_window_that_is_set(cli: Cli, project: Path) -> None:
     cli.ok("config", "context_window", "200000")

@@ -128,12 +128,11 @@ def _no_arguments(parser: Parser) -> None:
 def run_save(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     bindings = hf.orchestrator_save()
     left = [b.suspended for b in bindings if b.suspended]
-    screen.answer({"session": hf.current().id, "files": [b.place for b in bindings], "left": left})
+    session = bindings[0].session
+    screen.answer({"session": session, "files": [b.place for b in bindings], "left": left})
     for binding in bindings:
         word = ("left alone ", "yellow") if binding.suspended else ("saved ", "green")
         screen.line(word, shown_path(binding.place))
-    if not bindings:
-        screen.line("everything is saved; no layout files are kept for this session")
     return 1 if left else 0
 
 

@@ -125,7 +125,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "orchestrator history": ("documents", "its archived sessions, or one of them"),
         "orchestrator new": ("documents", "begin another; the current one is archived"),
         "orchestrator abort": ("documents", "stop the current one; its state is preserved"),
-        "orchestrator save": ("documents", "write the session's files now"),
+        "orchestrator save": ("documents", "write the orchestrator session's files now"),
         "essay list": ("documents", "the essays that were begun"),
         "essay resume": ("documents", "go on with an essay"),
     },

@@ -212,8 +212,13 @@ class LayoutVerbs:
         return self.orchestrator_continue().abort(because=because, key=key)
 
     def orchestrator_save(self) -> list[Binding]:
-        """Write the session's files now; returns where they are."""
-        session = self._home.current()
+        """Write the files of the orchestrator session now; returns where they are.
+
+        That is the one meant here, if it is one, else the project's current one if it is ours.
+        """
+        from holdfast import orchestrator
+
+        session = orchestrator.kept(self._home)
         self._home.reflect(session.id, force=True)
         return session.layouts_list()
 

@@ -64,6 +64,8 @@ class Adopted(Struct):
     is_new: bool = False
     bound: bool = False
     problems: list[str] = []
+    errors: int = 0
+    """In how many places files that were taken break the rules of their document."""
     reading: Reading | None = None
     """How the files were read; None if that failed."""
 
@@ -134,8 +136,9 @@ class _Taking:
             told.problems.append(said)
         else:
             self._settle(one, facts, told, owner)
-        if owner is None and told.outcome in (ADOPTED, EDITED):
-            told.problems[:0] = saved
+        if told.outcome in (ADOPTED, EDITED):
+            told.problems[:0] = [] if owner else saved
+            told.errors = _errors(one, where)
         if told.session and not self.manner.dry_run:
             self._remember(one, told)
         return told
@@ -280,6 +283,11 @@ def _faults(one: Find) -> list[str]:
 def _said(one: Find, file: str, line: int, message: str) -> str:
     name = os.path.basename(one.paths.get(file, file))
     return f"{name}:{line}: {message}" if line else f"{name}: {message}"
+
+
+def _errors(one: Find, where: Where) -> int:
+    """How many errors `check` finds in files beyond those that kept some from being read."""
+    return sum(f.severity == ERROR for f in one.lens.check(one.tree, where)) if one.documents else 0
 
 
 def _is_template(one: Find, where: Where) -> bool:

@@ -937,6 +937,24 @@ def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
     assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
 
 
+def test_adopting_a_faulty_file_says_how_faulty_it_is_and_what_tells_more(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"created": "?", "agents": "none"}))
+    told = cli.ok("adopt").out
+    assert "2 errors:" in told and f"holdfast check {ORCHESTRATOR}" in told
+    assert "error" not in cli.ok("adopt").out
+
+
+def test_a_session_with_files_in_several_layouts_is_counted_once(cli: Cli) -> None:
+    cli.ok("start", "one", "--layout", "craft", "--layout", "praxis", "--layout", "ai-session")
+    assert "1 session in 3 places: 3 known" in cli.ok("adopt").out
+    cli.ok("start", "another", "--layout", "craft")
+    assert "2 sessions in 4 places: 4 known" in cli.ok("adopt").out
+
+
 def test_save_is_of_the_orchestrator_session(cli: Cli, project: Path) -> None:
     cli.ok("start", "without its files", "--layout", "craft")
     refused = cli("orchestrator", "save")

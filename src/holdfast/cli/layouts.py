@@ -228,11 +228,18 @@ def _tell_all_adopted(
     elif len(adopted) > 1:
         counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
         said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
-        screen.done(f"{plural(len(adopted), 'session')}: {said}")
+        screen.done(f"{_how_many(adopted)}: {said}")
     _tell_warnings(adopted, screen)
     new = [one.session for one in adopted if one.outcome == "adopted" and _is_open(one)]
     if new and not options.dry_run:
         screen.hint("pick one up: ", f"holdfast resume {new[0]}")
+
+
+def _how_many(adopted: list[Adopted]) -> str:
+    """Sessions, of which one may have files in several layouts."""
+    count = len({one.session or one.path for one in adopted})
+    places = "" if count == len(adopted) else f" in {len(adopted)} places"
+    return f"{plural(count, 'session')}{places}"
 
 
 def _is_open(one: Adopted) -> bool:
@@ -269,6 +276,7 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
         "artifacts": one.artifacts,
         "bound": one.bound,
         "problems": one.problems,
+        "errors": one.errors,
         "warning": (reading.warning if reading else "") or None,
     }
 
@@ -296,8 +304,11 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
     for problem in one.problems[:_PROBLEMS]:
         screen.prose(wide, problem, "yellow")
-    if len(one.problems) > _PROBLEMS:
-        screen.line(wide, (f"{len(one.problems) - _PROBLEMS} more:", "dim"))
+    more = len(one.problems) - _PROBLEMS
+    said = [f"{more} more"] if more > 0 else []
+    said += [plural(one.errors, "error")] if one.errors else []
+    if said:
+        screen.line(wide, (f"{', '.join(said)}:", "dim"))
         # Of a session with several files all are to be looked at.
         path = one.path if one.layout != "ai-session" else os.path.dirname(one.path)
         screen.line(wide, "→ ", f"holdfast check {typed_path(path)}")

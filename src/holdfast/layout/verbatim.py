@@ -164,7 +164,10 @@ def _untold(facts: Facts, said: Facts) -> Facts:
     return replace(
         facts,
         steps=[_with_files(_bare(s, steps.get(s.id)), steps.get(s.id)) for s in facts.steps],
-        agents=[_bare(agent, agents.get(agent.id)) for agent in facts.agents],
+        agents=[
+            _with_error(_bare(agent, said), said)
+            for agent, said in ((a, agents.get(a.id)) for a in facts.agents)
+        ],
         checkpoints=[_as_judged(check, judged.get(check.step)) for check in facts.checkpoints],
     )
 
@@ -182,6 +185,21 @@ def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
     if said is None or len(said.files) + len(new) == len(fact.files):
         return fact
     return replace(fact, files=[*said.files, *new])
+
+
+def _with_error(fact: AgentFact, said: AgentFact | None) -> AgentFact:
+    """With what its program tells of the same run: how often it was tried by then, and of one that
+    runs again what it had failed of, which the journal knows of the run before."""
+    if said is None or _run(said) != _run(fact):
+        return fact
+    fact = replace(fact, retries=said.retries, retried_at=said.retried_at)
+    is_again = fact.status == "running" and not fact.error
+    return replace(fact, error=said.error, category=said.category) if is_again else fact
+
+
+def _run(agent: AgentFact) -> object:
+    """What tells a run of an agent from another one, as far as every file has it."""
+    return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 
 def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:

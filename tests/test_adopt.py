@@ -50,6 +50,64 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
 
 
+# -- what was converted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [kind for kind in ALL if kind != "craft"])
+def test_what_was_converted_into_its_place_is_of_the_same_session(
+    hf: Holdfast, project: Path, to: str
+) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = hf.adopt()
+    places = {"ai-session": ".ai-session", "orchestrator": ORCHESTRATOR, "praxis": PRAXIS}
+    out, id = project / places.get(to, "essay/session-state.yaml"), IDS[to]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    hf.convert(source.path, to, str(out), native_id=id)
+    made = by_layout(list(hf.adopt()))[to]
+    assert (made.session, made.outcome, made.bound) == (source.session, "adopted", True)
+    assert len(hf.list()) == 1
+    hf.session(source.session).pause()
+    assert {report.reading.status for report in hf.check(str(project))} == {"paused"}
+    assert {one.outcome for one in hf.adopt()} == {"known"}
+
+
+def test_what_was_converted_beside_its_source_is_a_copy(hf: Holdfast, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = hf.adopt()
+    for to in ALL[:2]:
+        hf.convert(source.path, to)
+    before = snapshot(project)
+    told = by_layout(list(hf.adopt()))
+    assert {told[to].outcome for to in ALL[:2]} == {"copy"} and told["craft"].outcome == "known"
+    assert {told[to].session for to in ALL[:2]} == {source.session} and len(hf.list()) == 1
+    assert hf.unadopted() == [] and snapshot(project) == before
+
+
+def test_what_was_converted_and_then_edited_is_left_alone_until_its_source_is_gone(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = hf.adopt()
+    hf.convert(source.path, "orchestrator", str(project / ORCHESTRATOR))
+    edited = (project / ORCHESTRATOR).read_text().replace('"in_progress"', '"paused"')
+    (project / ORCHESTRATOR).write_text(edited)
+    made = by_layout(list(hf.adopt()))["orchestrator"]
+    assert (made.session, made.outcome) == ("", "rival") and source.path in made.problems[-1]
+    Path(source.path).unlink()
+    (alone,) = hf.adopt()
+    assert alone.outcome == "adopted" and hf.session(alone.session).status()["status"] == "paused"
+
+
+def test_a_source_and_its_copy_that_are_found_together_are_one_session(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    hf.convert(str(project / CRAFT), "praxis")
+    would = list(hf.adopt(dry_run=True))
+    assert sorted(one.outcome for one in would) == ["adopted", "copy"]
+    assert sorted(one.outcome for one in hf.adopt()) == ["adopted", "copy"] and len(hf.list()) == 1
+
+
 BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]
 
 

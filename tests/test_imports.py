@@ -102,7 +102,7 @@ ALLOWED = {
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "errors files found glance home layout.* model.* place sha store.bound text",
+    "adopt": "errors convert files found glance home layout.* model.* place sha store.bound text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "recover": "errors clock doctor exchange files found glance home layout.* place store.bound",
     "essay": "errors adopt files found home layout.* model.* place recover session"

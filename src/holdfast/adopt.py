@@ -5,6 +5,7 @@ from the files, so adopting twice, or on two devices, is adopting once. What was
 remembered by its digest and its place: bytes that are known tell nothing new, others in the same
 place are an edit, and those of another place that claim the same id are told and left alone, unless
 the folder that they were kept in is gone: then they were moved, and their session goes with them.
+What was converted from files that are still there is of their session, and none of its own.
 
 Files that we can write are bound to their session and stay as they are until something happens in
 it; others are only read. A template that nobody filled in is no session.
@@ -20,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import files, found
+from holdfast.convert import convert
 from holdfast.errors import HoldfastError
 from holdfast.found import Find
 from holdfast.glance import adopted_as
@@ -165,13 +167,35 @@ class _Taking:
         path, digest = self.claimed.setdefault((one.layout, native), mine)
         return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
 
+    def _source(self, one: Find) -> tuple[str, str] | None:
+        """The file that others were converted from, if it is still there, and its session."""
+        for kind, id in carry.origins(one.tree).items():
+            if known := _twin(self.home, kind, id):
+                return known.place, known.session
+            if (kind, id) in self.claimed:
+                return self.claimed[kind, id][0], ""
+        return None
+
+    def _join(self, one: Find, told: Adopted, source: str, session: str) -> None:
+        """Files that were converted from others: where they lie in their place and say the same,
+        their session is kept there, too."""
+        root, usual = _root(one), REGISTRY[one.layout][1]
+        in_place = bool(root) and (not usual or root.endswith(f"/{usual}"))
+        if session and in_place and _is_conversion(self.home, one, source):
+            told.session, told.outcome = session, ADOPTED
+            if not self.manner.dry_run:
+                told.bound = _bind(self.home, session, one, self.where(one))
+            return
+        told.outcome, told.session = (RIVAL, "") if in_place else (COPY, session)
+        told.problems.append(_converted(source))
+
     def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> None:
         if owner is not None and not one.damage and told.native not in ("", owner.native):
             told.outcome, told.problems = RIVAL, [*told.problems, _in_place_of(owner)]
             return
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
             return self._follow(one, moved, told)
-        if owner is None and (twin := _twin(self.home, one, told.native)):
+        if owner is None and (twin := _twin(self.home, one.layout, told.native)):
             if self.home.mirror.take_out(twin, one.path, dry_run=self.manner.dry_run):
                 told.session = twin.session
                 return self._take_up(told)
@@ -181,6 +205,8 @@ class _Taking:
             told.session = twin.session if same else ""
             told.problems.append(said)
             return
+        if owner is None and (source := self._source(one)):
+            return self._join(one, told, *source)
         told.session = owner.session if owner else _session_id(self.home, one, facts)
         told.is_new = not self.home.store.resolve(told.session)
         state = None if told.is_new else _state(self.home, told.session)
@@ -250,6 +276,20 @@ def _rivals(path: str, *, same: bool) -> tuple[str, str]:
         return COPY, f"the same as {path}"
     what = f"{path} claims the same id and says something else; this one was left alone"
     return RIVAL, f"{what}; if it is the one that counts, move that one away and adopt again"
+
+
+def _converted(source: str) -> str:
+    what = f"converted from {source}, where its session goes on; this one was left alone"
+    return f"{what}; if it is the one that counts, move that one away and adopt again"
+
+
+def _is_conversion(home: Holdfast, one: Find, source: str) -> bool:
+    """Whether files are what others come to in their layout as they are now."""
+    try:
+        made = convert(source, one.layout, home.mirror.where(""), native=one.native)
+    except HoldfastError:
+        return False
+    return all(one.bundle.get(name) == data for name, data in made.files.items())
 
 
 # -- what the files say ------------------------------------------------------------------------
@@ -394,9 +434,9 @@ def _bound_elsewhere(home: Holdfast, session: str, one: Find) -> str:
     return next((p for p in places if p != real and os.path.lexists(p)), "")
 
 
-def _twin(home: Holdfast, one: Find, native: str) -> Binding | None:
-    """The binding of another file that is still there and has the same id."""
-    known = home.store.bound.named(one.layout, native) if native else []
+def _twin(home: Holdfast, kind: str, native: str) -> Binding | None:
+    """The binding of another file that is still there and has this id of a layout."""
+    known = home.store.bound.named(kind, native) if native else []
     return next((b for b in known if os.path.lexists(b.place)), None)
 
 

@@ -30,7 +30,7 @@ from msgspec import Struct
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
 from holdfast.layout.facts import SESSION, UNIT, DecisionFact, Facts, StepFact, in_parts, plain
 from holdfast.layout.jsonform import DONE, pair
-from holdfast.layout.value import mapping, sequence
+from holdfast.layout.value import mapping, sequence, text
 
 VERSION = 1
 MANNERS = dict[str, Any]
@@ -187,6 +187,12 @@ def _moved(change: tree.Delta, steps: list[Any]) -> tree.Delta:
 def travels(files: Tree) -> bool:
     """Whether anything may travel with the files."""
     return any(isinstance(value, dict) and EXTRA in value for value in files.values())
+
+
+def origins(files: Tree) -> dict[str, str]:
+    """The ids that a session has in the layouts from which its files were converted."""
+    told = (mapping(mapping(mapping(value).get(EXTRA)).get("from")) for value in files.values())
+    return {kind: text(mapping(entry).get("id")) for each in told for kind, entry in each.items()}
 
 
 def carried(layout: Layout, files: Tree, native_id: str) -> int:

@@ -990,6 +990,33 @@ def test_a_project_that_was_moved_keeps_its_one_session(
     assert not project.exists()
 
 
+def test_a_project_that_was_moved_keeps_its_current_session(
+    hf: Holdfast, tmp_path: Path, project: Path
+) -> None:
+    hf.start("Another", layouts=["craft"])
+    current = hf.start("Move me", layouts=["craft"]).id
+    hf.start("In no file")
+    hf.use(current)
+    new = tmp_path / "new-name"
+    project.rename(new)
+    with holdfast.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
+        assert moved.workspace.chosen() == ""
+        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert moved.current().id == current
+
+
+def test_a_project_in_which_another_session_is_current_since_it_was_moved_keeps_that(
+    hf: Holdfast, tmp_path: Path, project: Path
+) -> None:
+    hf.start("Move me", layouts=["craft"])
+    new = tmp_path / "new-name"
+    project.rename(new)
+    with holdfast.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
+        other = moved.start("Since then").id
+        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert moved.current().id == other
+
+
 def test_files_whose_folder_is_still_there_were_not_moved(hf: Holdfast, tmp_path: Path) -> None:
     said: list[str] = []
     hf._notice = said.append

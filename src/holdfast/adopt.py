@@ -222,6 +222,7 @@ class _Taking:
         told.session, told.outcome, told.bound = left.session, MOVED, True
         if not self.manner.dry_run and self.home.mirror.follow(left, _root(one)):
             told.events = _events_made(self.home, left.session, self.home.take_up)
+            _stay_current(self.home, one, left)
 
     def _record(self, one: Find, facts: Facts, told: Adopted) -> None:
         told.outcome = ADOPTED
@@ -621,6 +622,15 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     home.mirror.bind(session, one.layout, one.native, root, found=True, away=away)
     home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True
+
+
+def _stay_current(home: Holdfast, one: Find, left: Binding) -> None:
+    """A project that was moved takes its current session along: the files are its evidence."""
+    was = left.root.removesuffix(f"/{REGISTRY[left.layout][1]}")
+    _, _, current = home.store.local.tree(was) or ("", 0, "")
+    here = home.seen_from(_project_of(home, one), home.actor).workspace
+    if current == left.session and not os.path.lexists(was) and not here.chosen():
+        home.afterwards(lambda: here.choose(current))
 
 
 def _project_of(home: Holdfast, one: Find) -> str:

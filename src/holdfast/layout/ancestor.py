@@ -12,15 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from holdfast.layout import stamps
+from holdfast.layout import EXTRA, stamps
 from holdfast.layout import tree as trees
 
 Plain = dict[str, Any]
+Way = tuple[str, ...]
 
 _SOON_READ = 256_000
 """How many bytes are read to compare renderings by what they say."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
+
+
+_FEW_KEYS = 32
+"""How many keys are taken out of a file in turn to see whether it says the same without them."""
 
 
 def nearest(
@@ -132,6 +137,81 @@ def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:
 
     said, maps = lines(found), [each for each in kept if isinstance(each, dict)]
     return min(maps, key=lambda each: len(said ^ lines(each)), default=None)
+
+
+def has_what_came(older: Any, edit: Any, found: Any, get: Callable[[Any], Any]) -> bool:
+    """Whether whoever wrote a file knew what an edit brought since an older rendering of it.
+
+    Who alone writes a file, and tells when, knows all that it said; whatever is as it was before
+    the edit was taken back. A copy from before the edit has a time from then, or lacks what came by
+    the edit: things in lists, wherever they stand now, and keys of somebody, without which the file
+    is read (`get`) just the same.
+    """
+    was, is_, now = map(_inside, (older, edit, found))
+    return (
+        _is_of_its_own_time(was, is_, now)
+        and _things(edit) - _things(older) <= _things(found)
+        and not _lost(
+            edit, sorted(way for way in is_.keys() - was.keys() if _is_out(now, way)), get
+        )
+    )
+
+
+def _inside(value: Any, way: Way = ()) -> dict[Way, Any]:
+    """All that a value holds, by the ways there; of lists the members that have an id."""
+    if isinstance(value, dict):
+        inside = {(*way, str(key)): each for key, each in value.items() if key != EXTRA}
+    else:
+        members = value if isinstance(value, list) else ()
+        inside = {(*way, id): each for each in members if (id := _id_of(each))}
+    return inside | {k: v for to, each in inside.items() for k, v in _inside(each, to).items()}
+
+
+def _is_of_its_own_time(was: dict[Way, Any], is_: dict[Way, Any], now: dict[Way, Any]) -> bool:
+    """Whether what was found has new times, and none that an edit had replaced."""
+    apart = ((each, was.get(way), is_.get(way)) for way, each in now.items())
+    differ = [(one, old) for one, old, new in apart if one != new and _is_time(one)]
+    return bool(differ) and all(one != old for one, old in differ)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and stamps.read(value) is not None
+
+
+def _things(value: Any) -> frozenset[str]:
+    """What the members of lists in a value are known by: an id, or a text that is no time."""
+    if isinstance(value, dict):
+        return frozenset().union(*map(_things, value.values()))
+    if not isinstance(value, list):
+        return frozenset()
+    return frozenset(map(_known_by, value)).union(*map(_things, value)) - {""}
+
+
+def _known_by(member: Any) -> str:
+    if not isinstance(member, dict):
+        return member if isinstance(member, str) else ""
+    texts = (each for each in member.values() if isinstance(each, str) and each)
+    return _id_of(member) or next((each for each in texts if not _is_time(each)), "")
+
+
+def _is_out(now: dict[Way, Any], way: Way) -> bool:
+    """Whether something is missing from a map that is there."""
+    return way not in now and (len(way) == 1 or isinstance(now.get(way[:-1]), dict))
+
+
+def _lost(value: Any, ways: list[Way], get: Callable[[Any], Any]) -> bool:
+    """Whether a value is read just the same without what one of some ways leads to."""
+    told = get(value) if ways else None
+    return len(ways) > _FEW_KEYS or any(get(_without(value, way)) == told for way in ways)
+
+
+def _without(value: Any, way: Way) -> Any:
+    """A value without what a way leads to."""
+    first, rest = way[0], way[1:]
+    if isinstance(value, list):
+        return [_without(each, rest) if _id_of(each) == first else each for each in value]
+    kept = ((key, each) for key, each in value.items() if rest or str(key) != first)
+    return {key: _without(each, rest) if str(key) == first else each for key, each in kept}
 
 
 def was_read(newest: Any, older: Any, found: Any) -> bool:

@@ -21,7 +21,7 @@ from holdfast import exchange, files
 from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
-from holdfast.layout.ancestor import nearest, nearest_in_part, was_read
+from holdfast.layout.ancestor import has_what_came, nearest, nearest_in_part, was_read
 from holdfast.layout.customs import custom
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
@@ -236,18 +236,42 @@ class Absorber:
 
     def _found_older(self, binding: Binding, look: Look) -> Any:
         said = partial(self._looker.said, look.name)
-        kept, newest = self._desk.bound.said(binding, look.name), self._looker.newest(binding, look)
-        near = nearest(self._as_kept(look), kept, said)
+        near, newest = self._nearest(binding, look), self._looker.newest(binding, look)
         older = None if near is None else said(near)
         read = newest.value if newest else None
         if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):
             clean = self._desk.without_secrets(look.value)
+            kept = self._desk.bound.said(binding, look.name)
             older = nearest_in_part(clean, list(map(said, kept)))
             read = {key: value for key, value in newest.value.items() if key in look.value}
         for found in (look.value, newest.value if newest else None):
             older = self._looker.with_secrets(older, found)
         is_newest = newest is not None and was_read(read, older, look.value)
         return newest.value if newest is not None and is_newest else older
+
+    def _nearest(self, binding: Binding, look: Look) -> bytes | None:
+        """The rendering that an edit is nearest to; none from before the last edit of this file if
+        its author knew of that."""
+        said = partial(self._looker.said, look.name)
+        each, data = self._desk.bound.said_each(binding, look.name), self._as_kept(look)
+        kept = [one for _, one in each]
+        near, last = nearest(data, kept, said), self._last_edit(binding, look)
+        since = kept[: next((n for n, (digest, _) in enumerate(each, 1) if digest == last), 0)]
+        if near is None or not since or near in since:
+            return near
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        found = self._desk.without_secrets(look.value)
+        knew = has_what_came(
+            said(near), said(since[-1]), found, lambda one: lens.get({look.name: one}, where)
+        )
+        return nearest(data, since, said) if knew else near
+
+    def _last_edit(self, binding: Binding, look: Look) -> str:
+        """The digest of what was last taken up from a file."""
+        path = self._desk.name_of(binding, look.path)
+        with self._desk.store.view(binding.session) as view:
+            row = self._desk.journal.state(view).rows.get("edit", path)
+        return getattr(row, "digest", "")
 
     def _as_kept(self, look: Look) -> bytes:
         """What would be remembered of a file, so that it can be compared with what was."""

@@ -238,16 +238,21 @@ class Bound:
 
     def said(self, binding: Binding, file: str) -> list[bytes]:
         """What the remembered renderings of a file said, the newest first."""
+        return [data for _, data in self.said_each(binding, file)]
+
+    def said_each(self, binding: Binding, file: str) -> list[tuple[str, bytes]]:
+        """The same, each with the digest of what was in the file."""
         rows = self._read(
-            "SELECT n, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
+            "SELECT n, digest, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
             (binding.number, file),
         )
         said: dict[int, bytes] = {}
-        for n, data in rows:
+        digests: dict[int, str] = {}
+        for n, digests[n], data in rows:
             text = _unpacked(data, said)
             if text is not None:
                 said[n] = text
-        return [said[n] for n in sorted(said, reverse=True)][:KEPT]
+        return [(digests[n], said[n]) for n in sorted(said, reverse=True)][:KEPT]
 
     def said_last(self, binding: Binding, file: str) -> bytes:
         """What the newest rendering of a file said; empty if that was not kept."""

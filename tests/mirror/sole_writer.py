@@ -1,0 +1,276 @@
+"""A random history that one other program alone writes into a bound file; we only look.
+
+The program goes on from the file as it stands, or from what it remembers of its own, and gives the
+time of each change. At some of its turns somebody notes something with us, which concerns nothing
+that the file tells: the file that we write from the journal then has to say what its program wrote,
+and nothing may be disputed, for nobody contradicted anybody. What a seed does is the same each
+time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from holdfast.layout import stamps
+from tests.mirror.driver import Broken, Slow
+from tests.mirror.support import Project, swap_in
+
+Doc = dict[str, Any]
+
+
+class Program:
+    """Another program, and the file that it alone writes."""
+
+    def __init__(self, base: Path, layout: str, seed: int) -> None:
+        self.chance = Random(seed)
+        self.layout, self.seed = layout, seed
+        self.project = Project(base, layout)
+        self.project.clock = Slow(self.chance.choice((40, 1000)))
+        self.session = self.project.again()
+        self.path = self.project.place
+        self.remembers = self.chance.random() < 0.4
+        self.doc: Doc = json.loads(self.path.read_bytes())
+        self.said: list[str] = []
+        self.numbers = iter(range(10_000))
+        if layout == "craft":
+            self.doc["progress"] = 0.1
+            self.save()
+
+    def now(self) -> str:
+        return stamps.write(self.project.clock.now(), milliseconds=self.layout == "craft")
+
+    def turn(self) -> None:
+        """Some changes, each written at once."""
+        for _ in range(self.chance.choice((1, 1, 2, 3))):
+            if not self.remembers:
+                self.doc = json.loads(self.path.read_bytes())
+            move = self.chance.choice(MOVES[self.layout])
+            told = move(self, self.doc)
+            if told:
+                self.doc["updated" if self.layout == "orchestrator" else "updated_at"] = self.now()
+                self.said.append(f"{move.__name__} {told}")
+                self.save()
+
+    def save(self) -> None:
+        indent = self.chance.choice((2, 2, 4, None))
+        swap_in(self.path, json.dumps(self.doc, indent=indent).encode())
+
+    def look(self) -> None:
+        wrote = deepcopy(self.doc)
+        self.said.append("-- look")
+        self.session.note(f"n{next(self.numbers)}")
+        self.hold(wrote)
+
+    def hold(self, wrote: Doc) -> None:
+        found = json.loads(self.path.read_bytes())
+        self.require(not self.project.disputes(), "disputed", self.project.disputes())
+        one, other = (native(self.layout, doc) for doc in (wrote, found))
+        unlike = {k: (one.get(k), other.get(k)) for k in one if one.get(k) != other.get(k)}
+        self.require(not unlike, "the file says something else", unlike)
+
+    def require(self, holds: object, what: str, *more: object) -> None:
+        if not holds:
+            way = "\n".join(self.said[-30:])
+            how = "remembers" if self.remembers else "reads"
+            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}, {how}\n{way}")
+
+
+def native(layout: str, doc: Doc) -> Doc:
+    """What a document says, without what nobody but we wrote and what is left empty."""
+    drop = ("updated_at", "updated", "holdfast", "teleportation", "metadata", "device")
+    kept = {k: v for k, v in doc.items() if k not in drop}
+    return {k: _full(v) for k, v in kept.items()}
+
+
+_FOLLOWS = ("duration_seconds", "paused_duration_seconds", "active_duration_seconds")
+
+
+def _full(value: Any) -> Any:
+    if isinstance(value, dict):
+        told = {k: _full(v) for k, v in value.items() if k not in _FOLLOWS}
+        return {k: v for k, v in told.items() if v not in (None, [], {})}
+    return [_full(v) for v in value] if isinstance(value, list) else value
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+_NAMES = {
+    "craft": {
+        "began": "started_at",
+        "ended": "completed_at",
+        "done": "completed",
+        "run": "running",
+    },
+    "orchestrator": {
+        "began": "started",
+        "ended": "completed",
+        "done": "complete",
+        "run": "in_progress",
+    },
+}
+
+
+def some(program: Program, doc: Doc, *statuses: str) -> Doc | None:
+    able = [a for a in doc["agents"] if a["status"] in statuses]
+    return program.chance.choice(able) if able else None
+
+
+def spawn(program: Program, doc: Doc) -> str:
+    id, names = f"code-{len(doc['agents']) + 1}", _NAMES[program.layout]
+    agent: Doc = {"id": id, "type": "code", "status": names["run"], names["began"]: program.now()}
+    if program.layout == "craft":
+        if program.chance.random() < 0.4:
+            agent |= {"status": "pending", "started_at": None}
+        agent |= {"completed_at": None, "progress": 0.0, "result": None, "error": None}
+    else:
+        agent |= {"task": f"does {id}"}
+    doc["agents"].append(agent)
+    return id
+
+
+def begin(program: Program, doc: Doc) -> str:
+    agent = some(program, doc, "pending")
+    if not agent:
+        return ""
+    agent.update(status="running", started_at=program.now())
+    return str(agent["id"])
+
+
+def progress(program: Program, doc: Doc) -> str:
+    agent = some(program, doc, _NAMES[program.layout]["run"])
+    if not agent:
+        return ""
+    share = program.chance.choice((25, 50, 75))
+    agent["progress"] = share / 100 if program.layout == "craft" else share
+    return f"{agent['id']} {share}"
+
+
+def finish(program: Program, doc: Doc) -> str:
+    names = _NAMES[program.layout]
+    agent = some(program, doc, names["run"])
+    if not agent:
+        return ""
+    agent.update({"status": names["done"], names["ended"]: program.now()})
+    if program.layout == "craft":
+        agent.update(progress=1.0, result="success", error=None)
+        agent["output_summary"] = program.chance.choice((None, "fine"))
+    elif program.chance.random() < 0.5:
+        agent["result_summary"] = "fine"
+    return str(agent["id"])
+
+
+def fail(program: Program, doc: Doc) -> str:
+    names = _NAMES[program.layout]
+    agent = some(program, doc, names["run"])
+    if not agent:
+        return ""
+    text = program.chance.choice(("it broke", "no network", "disk full"))
+    if program.layout == "craft":
+        word = program.chance.choice(("error", "error", "timeout"))
+        had = agent.get("error") or {}
+        agent["error"] = {
+            "category": "transient",
+            "message": text,
+            "retry_count": had.get("retry_count", 0),
+            "last_retry_at": had.get("last_retry_at"),
+        }
+        agent["result"] = "failure" if word == "error" else "timeout"
+    else:
+        word = "failure"
+        entry = {"message": text, "agent": agent["id"], "timestamp": program.now()}
+        doc["errors"].append(entry | {"category": "transient"})
+    agent.update({"status": word, names["ended"]: program.now()})
+    return f"{agent['id']} {word}"
+
+
+def retry(program: Program, doc: Doc) -> str:
+    names = _NAMES[program.layout]
+    agent = some(program, doc, "error", "timeout", "failure")
+    if not agent:
+        return ""
+    agent.update({"status": names["run"], names["ended"]: None})
+    if program.chance.random() < 0.5:
+        agent[names["began"]] = program.now()
+    if program.layout == "craft":
+        agent["result"] = None
+        if program.chance.random() < 0.6:
+            agent["error"]["retry_count"] += 1
+            agent["error"]["last_retry_at"] = program.now()
+        else:
+            agent["error"] = None
+    return str(agent["id"])
+
+
+# -- tasks, decisions, the session ----------------------------------------------------------------
+
+
+def add_task(program: Program, doc: Doc) -> str:
+    doc["pending_tasks"].append(text := f"Do number {next(program.numbers)}")
+    return text
+
+
+def end_task(program: Program, doc: Doc) -> str:
+    if not doc["pending_tasks"]:
+        return ""
+    text = doc["pending_tasks"].pop(program.chance.randrange(len(doc["pending_tasks"])))
+    is_text = program.layout == "craft"
+    doc["completed_work"].append(text if is_text else {"task": text, "outcome": "", "files": []})
+    return str(text)
+
+
+def reopen_task(program: Program, doc: Doc) -> str:
+    if not doc["completed_work"]:
+        return ""
+    done = doc["completed_work"].pop()
+    doc["pending_tasks"].append(text := done if isinstance(done, str) else done["task"])
+    return str(text)
+
+
+def choose(program: Program, doc: Doc) -> str:
+    text = f"Use number {next(program.numbers)}"
+    if program.layout == "craft":
+        entry = {"context": text, "options": ["a", "b"], "chosen": "a", "reasoning": ""}
+    else:
+        entry = {"decision": text, "rationale": ""}
+    doc["decisions_made"].append(entry | {"timestamp": program.now()})
+    return text
+
+
+def set_status(program: Program, doc: Doc) -> str:
+    options = ["in_progress", "paused"]
+    if program.layout == "craft" and program.chance.random() < 0.2:
+        options += ["completed", "error"]  # an orchestrator's file would go into the archive
+    word = program.chance.choice([w for w in options if w != doc["status"]])
+    doc["status"] = word
+    return word
+
+
+def set_progress(program: Program, doc: Doc) -> str:
+    doc["progress"] = program.chance.choice((0.1, 0.2, 0.3))
+    return str(doc["progress"])
+
+
+Turn = Callable[[Program, Doc], str]
+_AGENTS: list[Turn] = [spawn, spawn, progress, finish, finish, fail, fail, retry, retry]
+_COMMON: list[Turn] = [*_AGENTS, add_task, add_task, end_task, reopen_task, choose, set_status]
+MOVES: dict[str, list[Turn]] = {
+    "craft": [*_COMMON, begin, begin, set_progress],
+    "orchestrator": _COMMON,
+}
+
+
+def walk(base: Path, layout: str, seed: int, turns: int) -> None:
+    base.mkdir(parents=True, exist_ok=True)
+    program = Program(base, layout, seed)
+    try:
+        for _ in range(turns):
+            program.turn()
+            if program.chance.random() < 0.6:
+                program.look()
+    finally:
+        program.project.home.close()

@@ -1,0 +1,184 @@
+"""A program that alone writes a file is believed, whatever it takes back: nobody contradicts it.
+
+What was once taken up from a file its author knows. A copy from before that, which somebody else
+writes back, is told from it by its time, or by what it lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chance import new_seed
+from tests.mirror.conftest import Make
+from tests.mirror.sole_writer import MOVES, walk
+from tests.mirror.support import Project, swap_in
+
+KEYS = {
+    "craft": ("updated_at", "started_at", "completed_at", "running"),
+    "orchestrator": ("updated", "started", "completed", "in_progress"),
+}
+
+
+@pytest.mark.parametrize("layout", MOVES)
+@pytest.mark.parametrize("seed", range(6))
+def test_what_one_program_alone_says_is_never_lost_nor_disputed(
+    tmp_path: Path, layout: str, seed: int
+) -> None:
+    walk(tmp_path, layout, seed, 20)
+
+
+@pytest.mark.soak
+def test_many_programs_that_alone_write_a_file_are_believed(
+    tmp_path: Path, soak_seconds: float, tell: Callable[[str], None]
+) -> None:
+    first = seed = new_seed()
+    ends = time.monotonic() + soak_seconds
+    while time.monotonic() < ends:
+        for layout in MOVES:
+            walk(tmp_path / str(seed), layout, seed, 40)
+            shutil.rmtree(tmp_path / str(seed))
+        seed += 1
+    tell(f"{seed - first} histories of sole writers in {len(MOVES)} layouts, from seed {first}")
+
+
+def stamp(project: Project) -> str:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(project.clock.now() // 1000))
+    return f"{moment}{'.000' * (project.place.parent.name != '.claude')}Z"
+
+
+def writes(project: Project, layout: str, change: Callable[[Any], object]) -> None:
+    """A program changes the file, and says when."""
+    project.edit(lambda doc: (change(doc), doc.update({KEYS[layout][0]: stamp(project)})))
+    project.session.note("seen")
+
+
+@pytest.mark.parametrize("layout", KEYS)
+def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    writes(project, layout, lambda doc: doc["pending_tasks"].append("First"))
+    writes(project, layout, lambda doc: doc.update(status="paused"))
+
+    def go_on(doc: Any) -> None:
+        doc["status"] = "in_progress"
+        doc["pending_tasks"].append("Second")
+
+    writes(project, layout, go_on)
+    assert project.session.state().core.status == "active"
+    assert project.read()["status"] == "in_progress" and project.disputes() == []
+
+
+@pytest.mark.parametrize("layout", KEYS)
+def test_a_task_that_a_program_opens_again_beside_other_work_is_open(
+    make: Make, layout: str
+) -> None:
+    project = make(layout)
+    writes(project, layout, lambda doc: doc["pending_tasks"].append("First"))
+    writes(project, layout, end_first)
+
+    def open_again(doc: Any) -> None:
+        doc["completed_work"].clear()
+        doc["pending_tasks"] += ["First", "Second"]
+
+    writes(project, layout, open_again)
+    (first, _) = project.session.task_list()
+    assert first.status == "pending" and project.read()["completed_work"] == []
+
+
+def end_first(doc: Any) -> None:
+    text = doc["pending_tasks"].pop(0)
+    is_craft = "$schema" in doc
+    doc["completed_work"].append(text if is_craft else {"task": text, "outcome": "", "files": []})
+
+
+@pytest.mark.parametrize("how", ["its time", "a task", "a key"])
+def test_a_copy_from_before_an_edit_is_known_by_what_it_lacks(make: Make, how: str) -> None:
+    project = make("craft")
+    stale = project.read()
+
+    def pause(doc: Any) -> None:
+        doc["status"] = "paused"
+        if how == "a task":
+            doc["pending_tasks"].append("Theirs")
+        if how == "a key":
+            doc["x_theirs"] = 1
+
+    writes(project, "craft", pause)
+    stale["pending_tasks"].append("From memory")
+    if how != "its time":
+        stale["updated_at"] = stamp(project)
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("seen")
+    now = project.read()
+    assert now["status"] == "paused" and "From memory" in now["pending_tasks"]
+    assert how != "a key" or now["x_theirs"] == 1
+
+
+# -- what a program says of its agents -------------------------------------------------------------
+
+
+def failed(doc: Any, at: str, noted: str) -> None:
+    doc["agents"][0].update(status="failure", completed=at)
+    told = {"message": "no network", "category": "transient", "agent": "code-1"}
+    doc["errors"].append(told | {"timestamp": noted})
+
+
+@pytest.mark.req("S4-36")
+def test_an_error_that_was_noted_before_its_agent_ended_is_told_once(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("code-1", type="code")
+    noted, ended = stamp(project), stamp(project)
+    writes(project, "orchestrator", lambda doc: failed(doc, ended, noted))
+    assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
+    project.session.agent_start("code-1", type="code")
+    project.session.agent_done("code-1", result="fine")
+    assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
+
+
+def test_an_agent_that_fails_twice_of_the_same_has_two_errors(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("code-1", type="code")
+    for _ in range(2):
+        at = stamp(project)
+        writes(project, "orchestrator", partial(failed, at=at, noted=at))
+    assert len(project.read()["errors"]) == 2
+    assert len(list(project.session.state().rows.select("error"))) == 2
+
+
+@pytest.mark.req("S2-33", "S2-34")
+@pytest.mark.parametrize("count", [0, 3])
+def test_how_often_an_agent_was_tried_stays_as_its_program_counts(make: Make, count: int) -> None:
+    project = make("craft")
+    project.session.agent_start("code-1", type="code")
+    project.session.agent_fail("code-1", "no network", category="transient")
+    project.session.agent_start("code-1", type="code")
+    error = {"category": "transient", "message": "gone", "retry_count": count}
+    error |= {"last_retry_at": stamp(project) if count else None}
+    ended = {"status": "error", "completed_at": stamp(project), "result": "failure"}
+    writes(project, "craft", lambda doc: doc["agents"][0].update(ended, error=error))
+    project.session.note("again")
+    assert project.read()["agents"][0]["error"] == error
+    assert project.kinds().count("agent.failed") == 1
+
+
+@pytest.mark.req("S2-30", "S2-33")
+def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> None:
+    project = make("craft")
+    project.session.agent_start("code-1", type="code")
+    project.session.agent_fail("code-1", "no network", category="transient")
+    error = project.read()["agents"][0]["error"] | {"retry_count": 1}
+    again = {"status": "running", "completed_at": None, "result": None}
+    writes(project, "craft", lambda doc: doc["agents"][0].update(again, error=error))
+    project.session.note("again")
+    assert project.read()["agents"][0]["error"] == error
+    project.session.agent_done("code-1", result="fine")
+    assert project.read()["agents"][0]["error"] is None

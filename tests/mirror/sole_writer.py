@@ -16,8 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from holdfast import definition
 from holdfast.layout import stamps
-from tests.mirror.driver import Broken, Slow
+from tests.mirror.driver import Broken, Slow, workflow
 from tests.mirror.support import Project, swap_in
 
 Doc = dict[str, Any]
@@ -26,11 +27,16 @@ Doc = dict[str, Any]
 class Program:
     """Another program, and the file that it alone writes."""
 
+    first, total = 0, 4
+
     def __init__(self, base: Path, layout: str, seed: int) -> None:
         self.chance = Random(seed)
         self.layout, self.seed = layout, seed
-        self.project = Project(base, layout)
-        self.project.clock = Slow(self.chance.choice((40, 1000)))
+        plan = definition.write(workflow(self.first, self.total)) if layout == "praxis" else b""
+        self.project = Project(base, layout, workflow=plan)
+        clock = Slow(self.chance.choice((40, 1000)))
+        clock.turn(60_000)
+        self.project.clock = clock
         self.session = self.project.again()
         self.path = self.project.place
         self.remembers = self.chance.random() < 0.4
@@ -82,9 +88,22 @@ class Program:
 
 def native(layout: str, doc: Doc) -> Doc:
     """What a document says, without what nobody but we wrote and what is left empty."""
+    if layout == "praxis":
+        return phases(doc)
     drop = ("updated_at", "updated", "holdfast", "teleportation", "metadata", "device")
     kept = {k: v for k, v in doc.items() if k not in drop}
     return {k: _full(v) for k, v in kept.items()}
+
+
+def phases(doc: Doc) -> Doc:
+    life = doc["lifecycle"]
+    return {
+        "current": doc["current_phase"],
+        "done": sorted(doc["completed_phases"]),
+        "checkpoints": {n: word for n, word in doc["checkpoints"].items() if word != "pending"},
+        "flags": (life["paused"], life["completed"]),
+        "timing": _full(doc["phase_timing"]),
+    }
 
 
 _FOLLOWS = ("duration_seconds", "paused_duration_seconds", "active_duration_seconds")
@@ -255,12 +274,109 @@ def set_progress(program: Program, doc: Doc) -> str:
     return str(doc["progress"])
 
 
+# -- phases ---------------------------------------------------------------------------------------
+
+
+def is_over(doc: Doc) -> bool:
+    return bool(doc["lifecycle"]["completed"])
+
+
+def pass_phase(program: Program, doc: Doc) -> str:
+    if is_over(doc) or doc["lifecycle"]["paused"]:
+        return ""
+    at, number = program.now(), doc["current_phase"]
+    timing = doc["phase_timing"].setdefault(str(number), {"started_at": at})
+    timing["completed_at"] = at
+    doc["checkpoints"][str(number)] = "passed"
+    doc["phase_artifacts"][str(number)] = handed(program, number, at)
+    doc["completed_phases"].append(number)
+    if number == program.first + program.total - 1:
+        doc["lifecycle"].update(completed=True, completed_at=at)
+    else:
+        doc["current_phase"] = number + 1
+        doc["phase_timing"][str(number + 1)] = {"started_at": at}
+    return str(number)
+
+
+def handed(program: Program, number: int, at: str) -> Doc:
+    evidence = {"tests": program.chance.randrange(100)}
+    made = {"phase_number": number, "evidence": evidence, "outputs": {}}
+    return made | {"commands_executed": [], "timestamp": at}
+
+
+def fail_phase(program: Program, doc: Doc) -> str:
+    if is_over(doc) or doc["lifecycle"]["paused"]:
+        return ""
+    at, number = program.now(), doc["current_phase"]
+    doc["checkpoints"][str(number)] = "failed"
+    doc["phase_artifacts"][str(number)] = handed(program, number, at)
+    return str(number)
+
+
+def retry_phase(program: Program, doc: Doc) -> str:
+    number = str(doc["current_phase"])
+    if is_over(doc) or doc["checkpoints"].get(number) != "failed":
+        return ""
+    doc["checkpoints"][number] = "pending"
+    return number
+
+
+def roll_back(program: Program, doc: Doc) -> str:
+    done = doc["completed_phases"]
+    if not done or doc["lifecycle"]["paused"]:
+        return ""
+    number, at = program.chance.choice(done), program.now()
+    for n in range(number, program.first + program.total):
+        for key in ("phase_timing", "checkpoints", "phase_artifacts"):
+            doc[key].pop(str(n), None)
+    doc["completed_phases"] = [n for n in done if n < number]
+    doc["current_phase"] = number
+    doc["phase_timing"][str(number)] = {"started_at": at}
+    doc["lifecycle"].update(completed=False, completed_at=None)
+    return str(number)
+
+
+def pause(program: Program, doc: Doc) -> str:
+    life = doc["lifecycle"]
+    if is_over(doc):
+        return ""
+    if life["paused"]:
+        life.update(paused=False, resumed_at=program.now(), resume_count=life["resume_count"] + 1)
+        return "off"
+    life.update(paused=True, paused_at=program.now(), paused_reason="user_request")
+    return "on"
+
+
+def raise_error(program: Program, doc: Doc) -> str:
+    life = doc["lifecycle"]
+    if is_over(doc) or life["paused"]:
+        return ""
+    if life["last_error"]:
+        life.update(last_error=None, last_error_at=None)
+        return "cleared"
+    text = f"error {next(program.numbers)}"
+    at = program.now()
+    life.update(last_error=text, last_error_at=at)
+    life.update(paused=True, paused_at=at, paused_reason="system_error")
+    return text
+
+
 Turn = Callable[[Program, Doc], str]
 _AGENTS: list[Turn] = [spawn, spawn, progress, finish, finish, fail, fail, retry, retry]
 _COMMON: list[Turn] = [*_AGENTS, add_task, add_task, end_task, reopen_task, choose, set_status]
 MOVES: dict[str, list[Turn]] = {
     "craft": [*_COMMON, begin, begin, set_progress],
     "orchestrator": _COMMON,
+    "praxis": [
+        pass_phase,
+        pass_phase,
+        fail_phase,
+        retry_phase,
+        roll_back,
+        pause,
+        pause,
+        raise_error,
+    ],
 }
 
 

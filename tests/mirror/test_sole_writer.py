@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
+from holdfast import definition
 from tests.chance import new_seed
 from tests.mirror.conftest import Make
+from tests.mirror.driver import workflow
 from tests.mirror.sole_writer import MOVES, walk
 from tests.mirror.support import Project, swap_in
 
-KEYS = {
-    "craft": ("updated_at", "started_at", "completed_at", "running"),
-    "orchestrator": ("updated", "started", "completed", "in_progress"),
-}
+UPDATED = {"craft": "updated_at", "orchestrator": "updated", "praxis": "updated_at"}
+LISTS = ("craft", "orchestrator")
 
 
 @pytest.mark.parametrize("layout", MOVES)
@@ -51,16 +51,16 @@ def test_many_programs_that_alone_write_a_file_are_believed(
 
 def stamp(project: Project) -> str:
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(project.clock.now() // 1000))
-    return f"{moment}{'.000' * (project.place.parent.name != '.claude')}Z"
+    return f"{moment}{'.000' * (project.place.parent.name == 'orchestration-sessions')}Z"
 
 
 def writes(project: Project, layout: str, change: Callable[[Any], object]) -> None:
     """A program changes the file, and says when."""
-    project.edit(lambda doc: (change(doc), doc.update({KEYS[layout][0]: stamp(project)})))
+    project.edit(lambda doc: (change(doc), doc.update({UPDATED[layout]: stamp(project)})))
     project.session.note("seen")
 
 
-@pytest.mark.parametrize("layout", KEYS)
+@pytest.mark.parametrize("layout", LISTS)
 def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
     make: Make, layout: str
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
     assert project.read()["status"] == "in_progress" and project.disputes() == []
 
 
-@pytest.mark.parametrize("layout", KEYS)
+@pytest.mark.parametrize("layout", LISTS)
 def test_a_task_that_a_program_opens_again_beside_other_work_is_open(
     make: Make, layout: str
 ) -> None:
@@ -182,3 +182,71 @@ def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> 
     assert project.read()["agents"][0]["error"] == error
     project.session.agent_done("code-1", result="fine")
     assert project.read()["agents"][0]["error"] is None
+
+
+# -- what a program says of phases -----------------------------------------------------------------
+
+
+def in_parts(tmp_path: Path) -> Project:
+    return Project(tmp_path, "praxis", workflow=definition.write(workflow(0, 4)))
+
+
+def passed(doc: Any, at: str) -> None:
+    number = doc["current_phase"]
+    doc["phase_timing"].setdefault(str(number), {"started_at": at})["completed_at"] = at
+    doc["checkpoints"][str(number)] = "passed"
+    doc["phase_artifacts"][str(number)] = handed(number, at)
+    doc["completed_phases"].append(number)
+    doc["phase_timing"][str(number + 1)] = {"started_at": at}
+    doc["current_phase"] = number + 1
+
+
+def handed(number: int, at: str) -> dict[str, Any]:
+    rest = {"outputs": {}, "commands_executed": [], "timestamp": at}
+    return {"phase_number": number, "evidence": {"ok": True}, **rest}
+
+
+def rolled_back(doc: Any, at: str) -> None:
+    for key in ("checkpoints", "phase_artifacts"):
+        doc[key].clear()
+    doc.update(current_phase=0, completed_phases=[], phase_timing={"0": {"started_at": at}})
+
+
+@pytest.mark.req("S1-59")
+def test_a_program_may_go_back_over_all_that_we_wrote_meanwhile(tmp_path: Path) -> None:
+    project = in_parts(tmp_path)
+    for _ in range(3):
+        writes(project, "praxis", partial(passed, at=stamp(project)))
+        project.session.note("more")
+    at = stamp(project)
+    writes(project, "praxis", partial(rolled_back, at=at))
+    now = project.read()
+    assert (now["current_phase"], now["completed_phases"], now["checkpoints"]) == (0, [], {})
+    assert now["phase_timing"] == {"0": {"started_at": at}} and project.disputes() == []
+    project.home.close()
+
+
+@pytest.mark.req("S1-36", "S1-59")
+def test_a_phase_that_is_begun_anew_began_then_whatever_it_failed_of_before(tmp_path: Path) -> None:
+    project = in_parts(tmp_path)
+    failed = {"checkpoints": {"0": "failed"}, "phase_artifacts": {"0": handed(0, stamp(project))}}
+    writes(project, "praxis", lambda doc: doc.update(failed))
+    at = stamp(project)
+    writes(project, "praxis", partial(rolled_back, at=at))
+    assert project.read()["phase_timing"] == {"0": {"started_at": at}}
+    project.home.close()
+
+
+@pytest.mark.req("S1-43", "S1-46")
+def test_a_second_pause_that_nobody_saw_begin_is_one(tmp_path: Path) -> None:
+    project = in_parts(tmp_path)
+    first = {"paused": True, "paused_at": stamp(project), "paused_reason": "user_request"}
+    writes(project, "praxis", lambda doc: doc["lifecycle"].update(first))
+    second = {"resumed_at": stamp(project), "resume_count": 1, "paused_at": stamp(project)}
+    for _ in range(2):
+        writes(project, "praxis", lambda doc: doc["lifecycle"].update(second))
+    life = project.read()["lifecycle"]
+    assert life | first | second == life and project.disputes() == []
+    pauses = [kind for kind in project.kinds() if kind.startswith("session.")]
+    assert pauses == ["session.paused", "session.resumed", "session.paused"]
+    project.home.close()

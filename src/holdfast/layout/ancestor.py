@@ -17,15 +17,12 @@ from holdfast.layout import tree as trees
 
 Plain = dict[str, Any]
 Way = tuple[str, ...]
+Inside = dict[Way, Any]
 
 _SOON_READ = 256_000
 """How many bytes are read to compare renderings by what they say."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
-
-
-_FEW_KEYS = 32
-"""How many keys are taken out of a file in turn to see whether it says the same without them."""
 
 
 def nearest(
@@ -139,25 +136,26 @@ def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:
     return min(maps, key=lambda each: len(said ^ lines(each)), default=None)
 
 
-def has_what_came(older: Any, edit: Any, found: Any, get: Callable[[Any], Any]) -> bool:
+def has_what_came(
+    older: Any, edit: Any, newest: Any, found: Any, anew: Callable[[Any], Any]
+) -> bool:
     """Whether whoever wrote a file knew what an edit brought since an older rendering of it.
 
     Who alone writes a file, and tells when, knows all that it said; whatever is as it was before
     the edit was taken back. A copy from before the edit has a time from then, or lacks what came by
-    the edit: things in lists, wherever they stand now, and keys of somebody, without which the file
-    is read (`get`) just the same.
+    the edit: things in lists, wherever they stand now, and keys of somebody, which the file has not
+    if it is written `anew`.
     """
-    was, is_, now = map(_inside, (older, edit, found))
-    return (
-        _is_of_its_own_time(was, is_, now)
-        and _things(edit) - _things(older) <= _things(found)
-        and not _lost(
-            edit, sorted(way for way in is_.keys() - was.keys() if _is_out(now, way)), get
-        )
-    )
+    was, is_, last, now = map(_inside, (older, edit, newest, found))
+    if not _is_of_its_own_time(was, is_, last, now):
+        return False
+    if _things(edit) - _things(older) - _things(found):
+        return False
+    lost = {way for way in is_.keys() - was.keys() if _is_out(now, way)}
+    return not lost or lost <= _inside(anew(edit)).keys()
 
 
-def _inside(value: Any, way: Way = ()) -> dict[Way, Any]:
+def _inside(value: Any, way: Way = ()) -> Inside:
     """All that a value holds, by the ways there; of lists the members that have an id."""
     if isinstance(value, dict):
         inside = {(*way, str(key)): each for key, each in value.items() if key != EXTRA}
@@ -167,11 +165,12 @@ def _inside(value: Any, way: Way = ()) -> dict[Way, Any]:
     return inside | {k: v for to, each in inside.items() for k, v in _inside(each, to).items()}
 
 
-def _is_of_its_own_time(was: dict[Way, Any], is_: dict[Way, Any], now: dict[Way, Any]) -> bool:
-    """Whether what was found has new times, and none that an edit had replaced."""
-    apart = ((each, was.get(way), is_.get(way)) for way, each in now.items())
-    differ = [(one, old) for one, old, new in apart if one != new and _is_time(one)]
-    return bool(differ) and all(one != old for one, old in differ)
+def _is_of_its_own_time(was: Inside, is_: Inside, last: Inside, now: Inside) -> bool:
+    """Whether what was found has another time where the edit had one, and none from before it."""
+    times = [(each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items()]
+    times = [each for each in times if _is_time(each[0])]
+    is_told = any(_is_time(new) and one not in (old, new, ours) for one, old, new, ours in times)
+    return is_told and not any(one == old and one not in more for one, old, *more in times)
 
 
 def _is_time(value: Any) -> bool:
@@ -194,24 +193,13 @@ def _known_by(member: Any) -> str:
     return _id_of(member) or next((each for each in texts if not _is_time(each)), "")
 
 
-def _is_out(now: dict[Way, Any], way: Way) -> bool:
-    """Whether something is missing from a map that is there."""
-    return way not in now and (len(way) == 1 or isinstance(now.get(way[:-1]), dict))
-
-
-def _lost(value: Any, ways: list[Way], get: Callable[[Any], Any]) -> bool:
-    """Whether a value is read just the same without what one of some ways leads to."""
-    told = get(value) if ways else None
-    return len(ways) > _FEW_KEYS or any(get(_without(value, way)) == told for way in ways)
-
-
-def _without(value: Any, way: Way) -> Any:
-    """A value without what a way leads to."""
-    first, rest = way[0], way[1:]
-    if isinstance(value, list):
-        return [_without(each, rest) if _id_of(each) == first else each for each in value]
-    kept = ((key, each) for key, each in value.items() if rest or str(key) != first)
-    return {key: _without(each, rest) if str(key) == first else each for key, each in kept}
+def _is_out(now: Inside, way: Way) -> bool:
+    """Whether a key is missing from a map that is there; a number is the name of a phase."""
+    return (
+        way not in now
+        and not way[-1].isdigit()
+        and (len(way) == 1 or isinstance(now.get(way[:-1]), dict))
+    )
 
 
 def was_read(newest: Any, older: Any, found: Any) -> bool:

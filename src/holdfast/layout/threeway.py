@@ -41,9 +41,8 @@ _NAMED = {
 """Lists whose elements are known by name, and what names them."""
 _DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
 """What follows from the rest, or is no part of what a user says."""
-_WITH_STATUS = frozenset(
-    ("paused_at", "pause_reason", "pause_context", "resumed_at", "resumes", "ended_at", "because")
-)
+_OF_PAUSE = ("paused_at", "pause_reason", "pause_context")
+_WITH_STATUS = frozenset((*_OF_PAUSE, "resumed_at", "resumes", "ended_at", "because"))
 """What a change of the status says along with it."""
 
 
@@ -82,9 +81,15 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     _go_on(merged, after, today)
     _begin_again(before, after, merged)
     residue += [_astray(before, after, today, merged)]
-    # Whoever writes a file notes when; that two did is no contradiction.
-    contested = [".".join(map(str, path)) for path in conflicts if path != ("updated_at",)]
+    contested = [".".join(map(str, path)) for path in conflicts if not _is_beside(path, merged)]
     return merged, contested, residue
+
+
+def _is_beside(path: trees.Path, merged: Plain) -> bool:
+    """Whether it is no contradiction that two say something else: whoever writes a file, stops or
+    goes on notes when and how often, and why it was paused matters as long as it is."""
+    of_pause = path[0] in _OF_PAUSE and merged.get("status") != "paused"
+    return of_pause or path[0] in ("updated_at", "paused_at", "resumed_at", "resumes")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:

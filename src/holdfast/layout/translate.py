@@ -75,6 +75,8 @@ def moves(base: Facts, new: Facts) -> list[Move]:
     made = [
         *_described(base, new),
         *_planned(base, new),
+        # First: what is begun after that is no second attempt, which would count from the first.
+        *_taken_back(base, new),
         *_step_moves(steps),
         *_agent_moves(base, new),
         *_verdicts(base, new),
@@ -318,8 +320,6 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
         "skipped": ev.CheckpointOverridden,
         "pending": ev.CheckpointRolledBack,
     }
-    for step in _taken_back(base, new):
-        yield Move(ev.CheckpointRolledBack(step=step))
     for check in new.checkpoints:
         old = known.get(check.step)
         if check.verdict not in kinds or (old is None and check.verdict == "pending"):
@@ -335,12 +335,12 @@ def _is_other(old: CheckpointFact, check: CheckpointFact) -> bool:
     return later or (old.verdict, old.evidence) != (check.verdict, check.evidence)
 
 
-def _taken_back(base: Facts, new: Facts) -> Iterator[str]:
-    """The steps that were judged, and of which nothing is said any more while they are open."""
+def _taken_back(base: Facts, new: Facts) -> Iterator[Move]:
+    """Verdicts on steps of which nothing is said any more while they are open."""
     judged = {check.step for check in new.checkpoints}
     open_ = {step.id for step in new.steps if step.status in ("pending", "running")}
     said = (check.step for check in base.checkpoints if check.verdict != "pending")
-    return (step for step in said if step in open_ - judged)
+    return (Move(ev.CheckpointRolledBack(step=step)) for step in said if step in open_ - judged)
 
 
 def _decided(base: Facts, new: Facts) -> Iterator[Move]:
@@ -583,6 +583,9 @@ def _attributes(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    if new.status == base.status == "paused" and _went_on(base, new):
+        yield Move(ev.SessionResumed(), new.resumed_at)
+        base = replace(base, status="active")
     if new.status == base.status:
         return
     if base.status in FINISHED and new.status not in FINISHED:
@@ -603,6 +606,13 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.status in makers:
         told = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")
         yield Move(makers[new.status](), _news(base, new, told) or _news(base, new, "updated_at"))
+
+
+def _went_on(base: Facts, new: Facts) -> bool:
+    """Whether a session was resumed and paused again since it was paused."""
+    if base.paused_at is None or new.resumed_at is None or new.paused_at is None:
+        return False
+    return base.paused_at <= new.resumed_at <= new.paused_at != base.paused_at
 
 
 def _news(base: Facts, new: Facts, field: str) -> int | None:

@@ -259,12 +259,14 @@ class Absorber:
         since = kept[: next((n for n, (digest, _) in enumerate(each, 1) if digest == last), 0)]
         if near is None or not since or near in since:
             return near
-        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
-        found = self._desk.without_secrets(look.value)
-        knew = has_what_came(
-            said(near), said(since[-1]), found, lambda one: lens.get({look.name: one}, where)
-        )
+        found, anew = self._desk.without_secrets(look.value), partial(self._anew, binding, look)
+        knew = has_what_came(said(near), said(since[-1]), said(since[0]), found, anew)
         return nearest(data, since, said) if knew else near
+
+    def _anew(self, binding: Binding, look: Look, value: Any) -> Any:
+        """A file as we would begin it, for what it says."""
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        return lens.put(None, lens.get({look.name: value}, where), where).get(look.name)
 
     def _last_edit(self, binding: Binding, look: Look) -> str:
         """The digest of what was last taken up from a file."""

@@ -655,6 +655,34 @@ def replaced(layout: str, what: str) -> Callable[[Any], None]:
     return act
 
 
+@pytest.mark.parametrize("layout", ["orchestrator", "craft"])
+@pytest.mark.parametrize("chosen", ["", "b"])
+def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
+    make: Make, layout: str, chosen: str
+) -> None:
+    """One of them keeps whole seconds."""
+    project = make("orchestrator", "craft")
+    assert isinstance(project.clock, Ticking)
+    project.clock.turn(345)
+    options = ["a", "b"] if chosen else []
+    project.session.decide("Use this store", because="fast", options=options, chosen=chosen)
+    places = {b.layout: Path(b.place) for b in project.session.layouts_list()}
+    (entry,) = project.read(places["craft"])["decisions_made"]
+
+    def reword(doc: Any) -> None:
+        doc["decisions_made"] = json.loads(
+            json.dumps(doc["decisions_made"]).replace("this", "that")
+        )
+
+    project.edit(reword, places[layout])
+    project.session.note("next")
+    (one,) = project.read(places["orchestrator"])["decisions_made"]
+    (other,) = project.read(places["craft"])["decisions_made"]
+    assert one["decision"] == f"Use that store{': b' * bool(chosen)}"
+    assert (other["context"], other["timestamp"]) == ("Use that store", entry["timestamp"])
+    assert other["chosen"] == (chosen or "Use that store")
+
+
 @pytest.mark.parametrize("layout", ["craft", "orchestrator"])
 def test_another_decision_of_the_same_time_is_not_the_one_that_went(
     make: Make, layout: str

@@ -279,6 +279,21 @@ def by_moment(told: Key) -> list[tuple[Key, Key]]:
     return [(exact, exact), (whole_second, within_second), (timeless, told), (told, timeless)]
 
 
+def reworded() -> list[tuple[Key, Key]]:
+    """Pairing of what is left of log entries whose words may be changed: those of one moment."""
+
+    def exact(each: Any) -> Hashable:
+        return each.at  # type: ignore[no-any-return]
+
+    def whole_second(each: Any) -> Hashable:
+        return each.at // 1000 if each.at is not None and not each.at % 1000 else None
+
+    def within_second(each: Any) -> Hashable:
+        return each.at // 1000 if each.at is not None else None
+
+    return [(exact, exact), (whole_second, within_second)]
+
+
 class Entry(NamedTuple, Generic[_T]):
     """What a list is of: how an element is read (None: nobody can), how a fact is written over one
     (None: it is new), and by what both are known. A `log` keeps what no fact speaks of."""

@@ -535,6 +535,7 @@ def by_known_names(made: list[Move], state: st.State) -> list[Move]:
     decided = rows(state, "decision", st.Decision)
     chosen = {short_name(in_one_text(row.what, row.chosen)): row for row in decided if row.chosen}
     made = [_in_parts(move, chosen) for move in made]
+    made = [_to_the_moment(move, decided) for move in made]
     decisions = {short_name(row.what): row.id for row in decided}
     said = _by_words(rows(state, "claim", st.Claim), lambda row: row.text)
     claims = {
@@ -555,6 +556,17 @@ def _in_parts(move: Move, known: Mapping[str, st.Decision]) -> Move:
     more = {name: getattr(told, name) for name in ("what", "options", "chosen")}
     apart = more if told.what != body.what else {}
     return replace(move, body=replace(body, decision=row.id, **apart))
+
+
+def _to_the_moment(move: Move, known: Iterable[st.Decision]) -> Move:
+    """A decision that is told in other words, with its time as the journal has it: a file may keep
+    whole seconds."""
+    body, at = move.body, move.at
+    if not isinstance(body, ev.DecisionMade) or at is None or at % 1000:
+        return move
+    same = (row for row in known if body.decision in (row.id, short_name(row.what)))
+    times = (row.at for row in same if row.at // 1000 == at // 1000)
+    return replace(move, at=next(times, at))
 
 
 def _renamed(move: Move, field: str, names: Mapping[str, str]) -> Move:

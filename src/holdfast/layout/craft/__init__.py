@@ -380,7 +380,7 @@ def _put_sentence(old: Any, step: StepFact) -> Any:
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     files = form.by_moment(lambda each: (each.path, each.action))
-    choices = form.by_moment(lambda each: each.what)
+    choices = [*form.by_moment(lambda each: each.what), *form.reworded()]
     known: dict[str, Any] = {"where": where, "moment": moment}
     changed, taken = [f for f in facts.files if f.path], where.withdrawn or Facts()
     of_log: tuple[tuple[str, list[Any], list[Any], Any, Any, Any], ...] = (
@@ -405,8 +405,11 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
         made |= {"options": fact.options or [chosen], "chosen": chosen, "reasoning": None}
     else:
         made = dict(old) if isinstance(old, dict) else {"context": fact.what}
-        said = _get_decision(old, where)
-        if said is not None and (said.options, said.chosen) != (fact.options, fact.chosen):
+        said = _get_decision(old, where) or fact
+        if is_reworded := said.what != fact.what:
+            made["context"] = fact.what
+        is_bare = is_reworded and not said.chosen and "chosen" in made
+        if is_bare or (said.options, said.chosen) != (fact.options, fact.chosen):
             form.insert(made, "options", fact.options or [chosen], DECISION_ORDER)
             form.insert(made, "chosen", chosen, DECISION_ORDER)
     form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)

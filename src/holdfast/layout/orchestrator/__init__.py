@@ -436,8 +436,8 @@ def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         if form.unchanged(was, facts, *names):
             continue
         reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        passes = [*form.by_moment(told), *([(_of_agent, _of_agent)] if key == "errors" else [])]
-        entry = form.Entry(reader, writer, passes, log=True)
+        more = [(_of_agent, _of_agent)] if key == "errors" else form.reworded()
+        entry = form.Entry(reader, writer, [*form.by_moment(told), *more], log=True)
         form.put_list(root, key, ROOT, entries, entry, gone=gone)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
@@ -452,7 +452,8 @@ def _choices(facts: Facts) -> list[DecisionFact]:
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
     if old is not None and _get_decision(old, where) == replace(fact, options=[], chosen=""):
         return old
-    made = dict(old) if isinstance(old, dict) else {"decision": fact.what, "rationale": ""}
+    made = dict(old) if isinstance(old, dict) else {"decision": "", "rationale": ""}
+    made["decision"] = fact.what
     if old is None and fact.at is None:
         fact = replace(fact, at=moment)
     form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)

@@ -154,3 +154,30 @@ def test_one_that_cannot_be_synced_keeps_no_other_from_it(
     with pytest.raises(InvalidInput, match="symbolic links"):
         exchange.sync_all(str(tmp_path / name) for name in ("a", "b", "c"))
     assert synced == [str(tmp_path / "c")]
+
+
+# -- what was cut off --------------------------------------------------------------------------
+
+
+def _cut_off_after_the_swap(path: Path, data: bytes, seen: bytes) -> Path:
+    """What lies beside a file whose writer died between exchange and look."""
+    return Path(exchange.one(str(path), data, seen=seen))
+
+
+def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(b"old")
+    aside = _cut_off_after_the_swap(path, b"new", seen=b"old")
+    staged = exchange.stage(str(path), b"never")
+    assert exchange.cut_off(str(tmp_path)) == [str(path)]
+    assert exchange.clear_up(str(path)) == [] and path.read_bytes() == b"new"
+    assert not aside.exists() and not Path(staged).exists()
+    assert exchange.cut_off(str(tmp_path)) == []
+
+
+def test_what_nobody_saw_is_never_cleared_up(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(b"someone's edit")
+    aside = _cut_off_after_the_swap(path, b"new", seen=b"old")
+    assert exchange.clear_up(str(path)) == [str(aside)]
+    assert aside.read_bytes() == b"someone's edit"

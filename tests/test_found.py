@@ -463,3 +463,37 @@ def test_what_a_mangled_essay_or_log_still_says_is_adopted_or_told(
     (project / LOG).write_bytes((project / LOG).read_bytes()[:-9])
     for one in hf.adopt():
         assert one.problems
+
+
+# -- backups -----------------------------------------------------------------------------------
+
+
+def _pipe(path: Path, _: bytes) -> None:
+    os.mkfifo(path)
+
+
+BACKUPS: dict[str, tuple[Callable[[Path, bytes], object], str]] = {
+    "torn": (lambda path, data: path.write_bytes(data[:200]), "breaks off"),
+    "empty": (lambda path, _: path.write_bytes(b""), "no essay session"),
+    "not YAML": (lambda path, _: path.write_bytes(b"a: [1\n"), "line"),
+    "another thing": (lambda path, _: path.write_bytes(b"a: 1\n"), "no essay session"),
+    "a pipe": (_pipe, "a pipe"),
+    "a link": (lambda path, _: path.symlink_to("session-state.yaml"), "a link"),
+}
+
+
+@pytest.mark.req("S3-92")
+@pytest.mark.parametrize("harm", BACKUPS)
+def test_a_backup_that_is_of_no_use_is_told(project: Path, hf: Holdfast, harm: str) -> None:
+    fill(project, kinds=["essay"])
+    state = project / ESSAY
+    backup = state.with_name(f"{state.name}.bak")
+    backup.write_bytes(state.read_bytes())
+    (before,) = hf.check(str(state.parent))
+    assert "bad-backup" not in [finding.code for finding in before.findings]
+    backup.unlink()
+    BACKUPS[harm][0](backup, state.read_bytes())
+    (report,) = hf.check(str(state.parent))
+    (told,) = [finding for finding in report.findings if finding.code == "bad-backup"]
+    assert (told.file, told.severity, report.ok) == (str(backup), "warning", before.ok)
+    assert "the backup is of no use" in told.message and report.findings[:-1] == before.findings

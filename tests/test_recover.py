@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import found, recover
+from holdfast import exchange, found, recover
 from holdfast.errors import InvalidInput, Refused, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import torn
@@ -985,3 +985,34 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(hf: Holdfast, pro
     (one,) = hf.adopt(str(project))
     shown = hf.session(one.session).status()
     assert (shown["goal"], shown["steps"]["total"]) == ("Add login", 1)
+
+
+# -- cut off -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MAIN)
+@pytest.mark.parametrize("general", [True, False])
+def test_bytes_that_a_kill_left_hidden_are_told_and_shown(
+    hf: Holdfast, project: Path, kind: str, general: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.found.ESSAY_ROOTS", (str(project),))
+    fill(project)
+    path = project / MAIN[kind]
+    good = path.read_bytes()
+    path.write_bytes(b"\0 torn")
+    hidden = Path(exchange.one(str(path), good))
+    assert hidden.name.startswith(".")
+    told = [a for a in recover.advice(hf) if a.code == "file-cut-off"]
+    assert [(a.file, a.fixable) for a in told] == [(str(path), True)]
+    case = hf.recover(str(path))
+    assert case is not None and case.cut_off == [str(path)] and "lies hidden" in case.what
+    if general:
+        (line,) = recover.mend(hf)
+        kept = line.removeprefix("kept what was there as ")
+    else:
+        case = hf.recover(str(path), fix=True)
+        assert case is not None
+        (kept,) = case.kept
+    assert Path(kept).read_bytes() == b"\0 torn" and path.read_bytes() == good
+    assert not hidden.exists() and hf.recover(str(path)) is None
+    assert not [a for a in recover.advice(hf) if a.code == "file-cut-off"]

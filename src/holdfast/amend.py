@@ -35,7 +35,7 @@ def amend(path: str, change: Change, join: Join | None = None) -> None:
     for _ in range(_TRIES):
         if new == versions[0]:
             return _forget(beside, seen)
-        aside = exchange.one(path, new, mode=0o644)
+        aside = exchange.one(path, new, mode=0o644, seen=versions[0])
         # Someone's edit is in its place now: what it was read from may go.
         _forget(beside, seen)
         made, seen = _with_edit(path, aside, new, versions, join)
@@ -79,7 +79,7 @@ def amend_lines(path: str, change: Change, most: int) -> None:
     for _ in range(_TRIES):
         old = files.read_bounded(path, most, follow=False)
         new = change(old)
-        aside = exchange.one(path, new, 0o644) if new != old else ""
+        aside = exchange.one(path, new, 0o644, seen=old) if new != old else ""
         if not aside or _is_carried_over(path, aside, old, change, most):
             return
         exchange.put_back(aside, path)

@@ -18,7 +18,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files, found
+from holdfast import exchange, files, found
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
@@ -227,6 +227,7 @@ def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
         hf.mirror.keep_private(archive, one.paths.values())
         # Before anything says that it is over: what cannot be put away stays as it is.
         files.make_folder(archive)
+        exchange.clear_up(os.path.join(one.root, INDEX))
         _mark_completed(os.path.join(one.root, INDEX), name)
         _let_go(hf, one)
         return _move(one.root, name, keep_artifacts=wanted.keep_artifacts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from holdfast import files
+from holdfast import exchange, files
 from holdfast.amend import amend
 from holdfast.clock import Clock
 from holdfast.layout import contract as form
@@ -62,6 +62,7 @@ class Contract:
             return _encoded(form.put(_decoded(data), agent, now, self.specification))
 
         with files.locked(folder, clock=self._clock):
+            exchange.clear_up(self.path)
             if self._text() is None:
                 files.create(self.path, acknowledged(b""), mode=0o644)
             else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 
 from holdfast import files, meanwhile
@@ -73,13 +74,17 @@ def _has_room(new: Sequence[tuple[str, bytes, str]]) -> bool:
 _ROOM = 1 << 26
 
 
-def _staged(new: Sequence[tuple[str, bytes, str]], mode: int) -> list[str | HoldfastError]:
+def _staged(
+    new: Sequence[tuple[str, bytes, str]], mode: int, seen: str = ""
+) -> list[str | HoldfastError]:
     """Stage some files. The disk is told of each at once, so that the first sync is for all."""
     begun = [_begun(path, data, mode) for path, data, _ in new]
     fds = [each[1] for each in begun if isinstance(each, tuple)]
     failed = dict(zip(fds, _synced(fds), strict=True))
     return [
-        _set_aside(path, *each, digest, failed[each[1]]) if isinstance(each, tuple) else each
+        _set_aside(path, *each, seen + digest[:_MARK], failed[each[1]])
+        if isinstance(each, tuple)
+        else each
         for each, (path, _, digest) in zip(begun, new, strict=True)
     ]
 
@@ -127,9 +132,9 @@ def swap(
 
 
 def _set_aside(
-    path: str, temporary: str, fd: int, digest: str, error: OSError | None
+    path: str, temporary: str, fd: int, mark: str, error: OSError | None
 ) -> str | HoldfastError:
-    aside = f"{temporary.removesuffix(files.TEMPORARY)}.{digest[:_MARK]}{_SWAPPED}"
+    aside = f"{temporary.removesuffix(files.TEMPORARY)}.{mark}{_SWAPPED}"
     try:
         os.close(fd)
         if error is not None:
@@ -208,17 +213,21 @@ def _synced_at_once(fds: Sequence[int]) -> list[OSError | None]:
     return failed
 
 
-def one(path: str, data: bytes, mode: int = 0o600) -> str:
-    """An exchange of one file; returns where the old one is now, empty if there was none."""
-    aside = stage(path, data, mode)
+def one(path: str, data: bytes, mode: int = 0o600, *, seen: bytes | None = None) -> str:
+    """An exchange of one file; returns where the old one is now, empty if there was none.
+
+    If this process dies, a displaced file with bytes that it had `seen` is known for done with.
+    """
+    aside = stage(path, data, mode, seen)
     was_there = swap(aside, path)
     sync_all([files.folder_of(path)])
     return aside if was_there else ""
 
 
-def stage(path: str, data: bytes, mode: int = 0o600) -> str:
+def stage(path: str, data: bytes, mode: int = 0o600, seen: bytes | None = None) -> str:
     """Write one file beside its place; returns its name."""
-    (aside,) = _staged([(path, data, _mark(data))], mode)
+    known = "" if seen is None else f"{_mark(seen)}."
+    (aside,) = _staged([(path, data, _mark(data))], mode, known)
     if isinstance(aside, HoldfastError):
         raise aside
     return aside
@@ -327,6 +336,44 @@ def is_staged(aside: str, data: bytes) -> bool:
     After a power cut nothing else may know that these bytes are ours.
     """
     return aside.endswith(f".{_mark(data)}{_SWAPPED}")
+
+
+def _is_done_with(aside: str) -> bool:
+    """Whether nobody needs what lies aside: it never changed places, or was seen before it did."""
+    try:
+        data = files.read_bounded(aside, _LARGEST, follow=False)
+    except HoldfastError:
+        return False
+    return is_staged(aside, data) or f".{_mark(data)}." in os.path.basename(aside)
+
+
+_LARGEST = 256 * 1024 * 1024
+
+
+def clear_up(path: str) -> list[str]:
+    """Remove what a write to `path` left when it was cut off, for whoever holds the lock; returns
+    what it displaced and nobody has looked at."""
+    for temporary in files.unfinished(path):
+        files.remove(temporary)
+    left = []
+    for aside in displaced(path):
+        if _is_done_with(aside):
+            files.remove(aside)
+        else:
+            left.append(aside)
+    return left
+
+
+def cut_off(folder: str) -> list[str]:
+    """The files of a folder an exchange of which was cut off, by what it left there."""
+    try:
+        found = map(_LEFT.fullmatch, sorted(os.listdir(folder)))
+    except OSError:
+        return []
+    return list(dict.fromkeys(os.path.join(folder, each[1]) for each in found if each))
+
+
+_LEFT = re.compile(rf"\.(.+?)\.[0-9a-f]{{12}}(\.[0-9a-f]{{{_MARK}}}){{0,2}}{_SWAPPED}")
 
 
 def _mark(data: bytes) -> str:

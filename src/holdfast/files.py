@@ -64,6 +64,7 @@ _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
     errno.ELOOP: (InvalidInput, "symbolic links are not followed here; name the real file"),
     errno.ENAMETOOLONG: (InvalidInput, "choose a shorter name"),
     errno.EINVAL: (InvalidInput, "this name is not possible here"),
+    errno.ENXIO: (InvalidInput, "this is a socket or a device; name a file"),
 }
 
 
@@ -776,7 +777,8 @@ def _open(path: str, flags: int, doing: str) -> int:
 
 def _require_regular(path: str, facts: os.stat_result) -> None:
     if not stat.S_ISREG(facts.st_mode):
-        raise InvalidInput(f"{path} is not a regular file", file=path)
+        hint = "put a file in its place, or move it away"
+        raise InvalidInput(f"{path} is not a regular file", hint=hint, file=path)
 
 
 def _require_private(path: str, facts: os.stat_result) -> None:

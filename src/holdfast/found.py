@@ -41,6 +41,7 @@ from holdfast.layout import (
 from holdfast.layout.ai_session import conflicts
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
 from holdfast.layout.craft import REGISTRY_FILE
+from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
@@ -184,8 +185,29 @@ def check(find: Find, where: Where, *, strict: bool = False) -> Report:
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.lens.check(find.tree, where, strict=strict)
+    findings += _of_backup(find)
     placed = [_placed(find, finding) for finding in findings]
     return Report(find.path, reading_of(find, where), placed)
+
+
+def _of_backup(find: Find) -> Iterator[Finding]:
+    """What is wrong with the backup that a layout has: nobody would miss it until it is needed."""
+    ending = custom(find.layout).backup if find.layout else ""
+    path = f"{find.path}{ending}"
+    if ending and os.path.lexists(path):
+        why, line = _why_no_backup(find, path)
+        said = f"the backup is of no use: {why}"
+        yield from [Finding("bad-backup", WARNING, said, path, "", "S3-92", line)] if why else []
+
+
+def _why_no_backup(find: Find, path: str) -> tuple[str, int]:
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        value = Document.parse(data, "yaml").value
+    except HoldfastError as error:
+        return _what_is_wrong(path, error)[1:]
+    is_it = find.lens.recognise(find.path, value) >= SURE
+    return find.lens.torn(data, value) or ("" if is_it else f"this is no {find.layout} session"), 0
 
 
 def _with_long_log(find: Find) -> Find:
@@ -559,13 +581,18 @@ def _is_root(folder: str) -> bool:
 
 def ai_sessions(root: str) -> Iterator[Find]:
     """The sessions in a folder of the `ai-session` layout; the index alone, if it has none."""
-    names = [name for name in _listed(root) if _is_started(os.path.join(root, name))]
+    names = started_in(root)
     for name in names:
         yield _ai_session(root, name)
     below = [os.path.join(root, name) for name in _listed(root)]
     yield from (_not_ours(path, "ai-session") for path in below if _is_closed(path))
     if not names and os.path.lexists(os.path.join(root, INDEX)):
         yield _of_plain_file(os.path.join(root, INDEX))
+
+
+def started_in(root: str) -> list[str]:
+    """The folders of sessions in a folder of the `ai-session` layout."""
+    return [name for name in _listed(root) if _is_started(os.path.join(root, name))]
 
 
 def _is_started(folder: str) -> bool:

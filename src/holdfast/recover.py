@@ -27,11 +27,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found
-from holdfast.clock import Clock, iso
+from holdfast import exchange, files, found, leftover
+from holdfast.clock import Clock
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
-from holdfast.found import CORRUPT, MAX_BYTES, NO_ACCESS, NOT_READ, Find
+from holdfast.found import MAX_BYTES, NO_ACCESS, NOT_READ, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
@@ -49,6 +49,7 @@ from holdfast.layout.telling import facts_of
 from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
 from holdfast.layout.words import session_word
+from holdfast.leftover import aside_name, renamed
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
@@ -90,6 +91,8 @@ class Case(Struct):
     question: Question | None = None
     damaged: list[str] = []
     """The files that cannot be read."""
+    cut_off: list[str] = []
+    """Files a write to which was cut off: what was there before it lies hidden beside them."""
     missing: list[str] = []
     writes: dict[str, bytes] = {}
     """Path → what it would hold."""
@@ -307,15 +310,7 @@ def _existing(folder: str) -> str:
 
 def set_aside(path: str, clock: Clock) -> str:
     """Move a file beside, every byte kept, and say where it is now."""
-    target = aside_name(path, clock)
-    files.move(path, target)
-    return target
-
-
-def aside_name(path: str, clock: Clock) -> str:
-    stamp = re.sub("[-:]", "", iso(clock.now()))
-    names = (f"{path}{CORRUPT}{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
-    return next(name for name in names if not os.path.lexists(name))
+    return renamed(path, aside_name(path, clock))
 
 
 # -- for the doctor ----------------------------------------------------------------------------
@@ -335,6 +330,7 @@ def _advised(home: Holdfast) -> list[Advice]:
     known = {a.file for a in told}
     told += [_waiting(b) for b in suspended if b.place not in known]
     known = {a.file for a in told}
+    told += map(_unended, leftover.everywhere(home))
     return [*told, *_faulty(home, known), *_unreadable_essays(home, known)]
 
 
@@ -350,6 +346,12 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
             yield _not_as_told(place, readable)
         if next(there, None):
             yield _not_looked_at(place)
+
+
+def _unended(path: str) -> Advice:
+    what, why = f"a write to {path} was cut off", "what was there before lies hidden beside it"
+    fixable, fix = files.is_writable(os.path.dirname(path)), "holdfast doctor --fix"
+    return Advice("file-cut-off", "warning", what, why, fix, fixable=fixable, file=path)
 
 
 def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
@@ -439,9 +441,13 @@ def blocked(left: list[Advice]) -> bool:
 
 
 def mend(home: Holdfast) -> list[str]:
-    """Write anew what is damaged or missing; says what was done and what could not be."""
+    """Write anew what is damaged or missing, and end what was cut off; says what was done and what
+    could not be."""
     # One after the other: what mended one session may have mended the index of the next.
-    return [line for case in _each_case(home) for line in _mended(home, case)]
+    said = [line for case in _each_case(home) for line in _mended(home, case)]
+    left = list(leftover.everywhere(home))
+    shown = [kept for path in left for kept in leftover.uncover(home, path)]
+    return [*said, *(f"kept what was there as {kept}" for kept in shown)]
 
 
 def _mended(home: Holdfast, case: Case) -> Iterator[str]:
@@ -481,8 +487,9 @@ def _of_found(home: Holdfast, one: Find, choose: str) -> Case | None:
     _require_access(one)
     if owner := _owner_of(home, one):
         return _of_ours(home, owner, choose)
-    case = _of_nobody(one)
-    return case and _climbed(home, one, case, home.mirror.where(one.root), choose)
+    if case := _of_nobody(one):
+        return _climbed(home, one, case, home.mirror.where(one.root), choose)
+    return _of_cut_off(home, one)
 
 
 def _owner_of(home: Holdfast, one: Find) -> Binding | None:
@@ -547,6 +554,16 @@ def _of_nobody(one: Find) -> Case | None:
         damaged=list(dict.fromkeys(damaged)),
         missing=missing,
     )
+
+
+def _of_cut_off(home: Holdfast, one: Find) -> Case | None:
+    """Files that are good, where somebody died who wrote them."""
+    left = leftover.of(home, one)
+    if not left:
+        return None
+    what = f"a write to {left[0]} was cut off, and what was there before lies hidden beside it"
+    said = "What was there before can be seen."
+    return Case(one.layout, one.path, what=what, rung=ARTIFACTS, message=said, cut_off=left)
 
 
 def _missing(one: Find) -> list[str]:
@@ -819,11 +836,14 @@ def fix(home: Holdfast, case: Case) -> Case:
             file=case.path,
         )
     require_calm(os.path.dirname(case.path))
-    if not case.writes:
-        case.kept += [set_aside(path, home.clock) for path in case.damaged]
-    for path, data in case.writes.items():
-        case.kept += _take_place(path, data, home.clock)
-        case.written.append(path)
+    with files.locked(leftover.root_of(case.path), clock=home.clock):
+        for path in (*case.cut_off, *case.damaged, *case.writes):
+            case.kept += leftover.uncovered(path, home.clock)
+        if not case.writes:
+            case.kept += [set_aside(path, home.clock) for path in case.damaged]
+        for path, data in case.writes.items():
+            case.kept += _take_place(path, data, home.clock)
+            case.written.append(path)
     return case
 
 
@@ -831,11 +851,7 @@ def _take_place(path: str, data: bytes, clock: Clock) -> list[str]:
     """Put a new file where a damaged one may be, in one step; says where that is now. With no room
     for the new one, or after a crash, one of them is there: what is missing nobody looks for."""
     displaced = exchange.one(path, data, mode=0o644)
-    if not displaced:
-        return []
-    kept = aside_name(path, clock)
-    files.move(displaced, kept)
-    return [kept]
+    return [renamed(displaced, aside_name(path, clock))] if displaced else []
 
 
 def write(case: Case, out: str) -> Case:

@@ -1,0 +1,249 @@
+"""Commands on files of other programs under faults, one by one (`test_care_crash`).
+
+A session of another program in each layout is recovered, put away, acknowledged, converted, taken
+over from and ended. The check is the same command once more: then all is as if it had been given
+once, no byte that somebody wrote is gone, and nothing of ours lies hidden.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import holdfast
+from holdfast.errors import HoldfastError, InvalidInput
+from tests.crash.mirror import _leftovers, _open
+from tests.crash.scenario import Ack, Scenario
+from tests.crash.taken import _REFUSALS, _nothing, _prepare
+from tests.layouts import CRAFT, MAIN, ORCHESTRATOR
+
+LEFT = {"ai-session": 0}
+HALF = 200
+"""How many bytes are left of a file that was torn."""
+
+
+def _folder(home: str) -> Path:
+    return Path(home).parent
+
+
+# -- recovering, layout by layout --------------------------------------------------------------
+
+CHOICES = {"orchestrator": "manual"}
+
+
+def _tear(kind: str, folder: Path) -> None:
+    path = folder / MAIN[kind]
+    data = path.read_bytes()
+    if kind == "essay":
+        path.with_name(f"{path.name}.bak").write_bytes(data)
+    path.write_bytes(data[: LEFT.get(kind, HALF)])
+
+
+def _recover(kind: str, home: str, ack: Ack) -> None:
+    with _open(home) as opened:
+        _fix(opened, kind, _folder(home) / MAIN[kind])
+    ack(kind)
+
+
+def _fix(opened: holdfast.Holdfast, kind: str, path: Path) -> None:
+    opened.recover(str(path), fix=True, choose=CHOICES.get(kind, ""))
+
+
+def _check_recovered(kind: str, home: str, acked: Sequence[str]) -> list[str]:
+    path = _folder(home) / MAIN[kind]
+    with _open(home) as opened:
+        if acked and opened.recover(str(path)) is not None:
+            return ["it was not recovered"]
+        if not path.is_file():
+            return ["the file is gone"]
+        if opened.recover(str(path)) is not None:
+            _fix(opened, kind, path)
+        left = opened.recover(str(path))
+    shown = [p for p in path.parent.iterdir() if not p.name.startswith(".") and p.is_file()]
+    kept = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
+    problems = [] if kept else ["what was in the file cannot be seen"]
+    problems += [f"still damaged: {left.what}"] if left else []
+    return [*problems, *_leftovers(_folder(home))]
+
+
+RECOVERED = {
+    kind: Scenario(
+        partial(_prepare, change=partial(_tear, kind)),
+        partial(_recover, kind),
+        partial(_check_recovered, kind),
+        _REFUSALS,
+    )
+    for kind in MAIN
+}
+AI_SESSION, PRAXIS_FILE, CRAFT_FILE, ESSAY_FILE, ORCHESTRATOR_FILE = (
+    RECOVERED[kind] for kind in ("ai-session", "praxis", "craft", "essay", "orchestrator")
+)
+
+
+# -- the contract ------------------------------------------------------------------------------
+
+OTHERS = "# Ours\n\n"
+
+
+def _acknowledged_before(home: str) -> None:
+    with _open(home) as opened:
+        opened.start("Something")
+        opened.contract_ack("first")
+
+
+def _acknowledge(home: str, ack: Ack) -> None:
+    with _open(home) as opened:
+        opened.contract_ack("second")
+    ack("second")
+
+
+def _check_acknowledged(home: str, acked: Sequence[str]) -> list[str]:
+    with _open(home) as opened:
+        known = opened.contract_verify()
+        problems = [] if "first" in known else [f"the first is gone: {list(known)}"]
+        problems += [f"acknowledged, but lost: {a}" for a in acked if a not in known]
+        opened.contract_ack("second")
+        verdicts = opened.contract_verify()
+    problems += [f"{name} does not hold" for name, v in verdicts.items() if not v.ok]
+    problems += [] if set(verdicts) == {"first", "second"} else [f"{list(verdicts)}"]
+    return [*problems, *_leftovers(_folder(home))]
+
+
+ACKNOWLEDGED = Scenario(
+    _acknowledged_before, _acknowledge, _check_acknowledged, (*_REFUSALS, InvalidInput)
+)
+
+
+# -- converting --------------------------------------------------------------------------------
+
+
+def _convert(to: str, home: str, ack: Ack) -> None:
+    with _open(home) as opened:
+        opened.convert(str(_folder(home) / CRAFT), to, str(_folder(home) / "out" / "new"))
+    ack(to)
+
+
+def _check_converted(to: str, home: str, acked: Sequence[str]) -> list[str]:
+    """What has its final name is whole, and reads as what was converted."""
+    made = sorted(p for p in (_folder(home) / "out").rglob("*") if _is_shown(p))
+    with _open(home) as opened:
+        _, wanted = opened.convert(str(_folder(home) / CRAFT), to, str(_folder(home) / "w" / "new"))
+        there = {
+            str(Path(p).relative_to(_folder(home) / "w")): Path(p).read_bytes() for p in wanted
+        }
+        found = {str(p.relative_to(_folder(home) / "out")): p.read_bytes() for p in made}
+    problems = [f"{n} is not whole" for n, data in found.items() if len(data) != len(there[n])]
+    return problems + (
+        ["acknowledged, but not there"] if acked and found.keys() != there.keys() else []
+    )
+
+
+def _is_shown(path: Path) -> bool:
+    return path.is_file() and not path.name.endswith("-tmp")
+
+
+_CONVERT = {
+    to: Scenario(
+        partial(_prepare, change=_nothing),
+        partial(_convert, to),
+        partial(_check_converted, to),
+        (*_REFUSALS, InvalidInput),
+    )
+    for to in ("ai-session", "essay", "orchestrator")
+}
+TO_AI_SESSION, TO_ESSAY, TO_ORCHESTRATOR = _CONVERT.values()
+
+
+# -- orchestrator commands ---------------------------------------------------------------------
+
+
+def _orchestrator(act: Callable[[holdfast.Holdfast], object], home: str, ack: Ack) -> None:
+    with _open(home) as opened:
+        act(opened)
+    ack("done")
+
+
+def _check_orchestrator(
+    act: Callable[[holdfast.Holdfast], object], is_current: bool, home: str, acked: Sequence[str]
+) -> list[str]:
+    folder = _folder(home)
+    with _open(home) as opened:
+        if not acked:
+            try:
+                act(opened)
+            except HoldfastError as error:
+                if is_current:
+                    return [f"not the second time: {error}"]
+        for row in opened.list(all=True):
+            opened.session(row["session"]).verify()
+    history = folder / ".claude" / "orchestrator-history"
+    kept = [path.read_text() for path in history.glob("*.json")]
+    current = folder / ORCHESTRATOR
+    there = kept + ([current.read_text()] if current.exists() else [])
+    whole = sum("2026-02-14-abc123" in text for text in there)
+    problems = [] if whole == 1 else [f"the session of before is there {whole} times"]
+    problems += [] if current.exists() == is_current else [f"current: {current.exists()}"]
+    return [*problems, *_leftovers(folder)]
+
+
+def _commanded(act: Callable[[holdfast.Holdfast], object], is_current: bool) -> Scenario:
+    return Scenario(
+        partial(_prepare, change=_only_orchestrator),
+        partial(_orchestrator, act),
+        partial(_check_orchestrator, act, is_current),
+        (*_REFUSALS, InvalidInput, holdfast.errors.NoSession),
+    )
+
+
+def _only_orchestrator(folder: Path) -> None:
+    assert (folder / ORCHESTRATOR).is_file()
+
+
+def _new(opened: holdfast.Holdfast) -> None:
+    current = opened.list(all=True)
+    if not any(row["goal"] == "Another" for row in current):
+        opened.orchestrator_new("Another")
+    else:
+        opened.session(next(r["session"] for r in current if r["goal"] == "Another")).note("on")
+
+
+NEW = _commanded(_new, True)
+CONTINUED = _commanded(lambda opened: opened.orchestrator_continue(), True)
+ABORTED = _commanded(lambda opened: opened.orchestrator_abort(), False)
+
+
+# -- bindings ----------------------------------------------------------------------------------
+
+
+def _bound(home: str) -> None:
+    with _open(home) as opened:
+        session = opened.start("Add login", id="s1")
+        session.layouts_add("craft")
+        session.note("one")
+
+
+def _let_go(home: str, ack: Ack) -> None:
+    with _open(home) as opened:
+        session = opened.session("s1")
+        session.layouts_remove("craft")
+        ack("removed")
+        session.layouts_add("craft")
+        ack("added")
+
+
+def _check_let_go(home: str, acked: Sequence[str]) -> list[str]:
+    root = _folder(home) / ".craft"
+    with _open(home) as opened:
+        session = opened.session("s1")
+        places = [binding.place for binding in session.layouts_list()]
+        if "added" in acked and len(places) != 1:
+            return [f"added, but bound to {places}"]
+        if not places:
+            session.layouts_add("craft")
+        session.complete()
+    made = list(root.rglob("*.json"))
+    problems = [] if len(made) == 1 else [f"files: {made}"]
+    problems += [] if all('"completed"' in p.read_text() for p in made) else ["it is behind"]
+    return [*problems, *_leftovers(_folder(home))]
+
+
+LET_GO = Scenario(_bound, _let_go, _check_let_go, (*_REFUSALS, InvalidInput))

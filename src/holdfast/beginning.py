@@ -96,15 +96,17 @@ def _places(home: Holdfast, session: str, layouts: Sequence[str]) -> Iterator[Se
     kinds = [chosen.partition(":")[0] for chosen in layouts]
     with home.mirror.holding(*map(home.mirror.root_of, kinds)):
         _require_places(home, session, layouts)  # whoever was faster is done by now
-        yield [chore.keep(home, session, chosen) for chosen in layouts]
+        # Those with an id first: whoever names none will have the one that it has.
+        in_order = sorted(layouts, key=lambda chosen: ":" not in chosen)
+        yield [chore.keep(home, session, chosen) for chosen in in_order]
         chore.finish(home, session)
 
 
 def _require_places(home: Holdfast, session: str, layouts: Sequence[str]) -> None:
     """Refuse places that a session cannot have, before anything is recorded of it."""
-    for chosen in layouts:
-        kind, _, native = chosen.partition(":")
-        home.mirror.require_place(session, kind, native)
+    wanted = [chosen.partition(":")[::2] for chosen in layouts]
+    home.mirror.require_places(session, [(kind, native) for kind, native in wanted])
+    for kind, native in wanted:
         if kind == "essay":
             from holdfast.essay import require_free
 

@@ -221,6 +221,20 @@ def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make
         first.session.layouts_add("essay")
 
 
+@pytest.mark.parametrize("first", ["orchestrator", "orchestrator:2026-01-30-abcdef"])
+def test_a_session_has_one_id_where_there_is_one_place(make: Make, first: str) -> None:
+    project = make()
+    both = ["orchestrator:2026-01-30-abcdef", "orchestrator:2026-01-31-abcdef"]
+    with pytest.raises(Refused, match="one id in orchestrator"):
+        project.home.start("another", layouts=both)
+    assert len(project.home.list()) == 1 and not everything(project.folder)
+    begun = project.home.start("another", layouts=[first, both[0]])
+    with pytest.raises(Refused, match="one id in orchestrator"):
+        begun.layouts_add(both[1])
+    assert [binding.native for binding in begun.layouts_list()] == ["2026-01-30-abcdef"]
+    assert begun.layouts_add("orchestrator").native == "2026-01-30-abcdef"
+
+
 def test_binding_twice_is_binding_once(make: Make) -> None:
     project = make(f"craft:{UUID}")
     project.session.layouts_add(f"craft:{UUID}")

@@ -34,7 +34,16 @@ from holdfast.layout.translate import Move
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive, is_taken
-from holdfast.mirror.desk import Desk, Last, Suspended, above, folders_of, is_real, paths_of
+from holdfast.mirror.desk import (
+    Desk,
+    Last,
+    Suspended,
+    above,
+    folders_of,
+    is_real,
+    lens_of,
+    paths_of,
+)
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, is_log, require_inside
 from holdfast.mirror.render import Plan, Renderer, prepare, to_sync
@@ -186,8 +195,14 @@ class Mirror:
         if not all(os.path.lexists(kept.place) for kept in self.bindings(session)):
             self.write(session, force=True)
 
-    def require_place(self, session: str, kind: str, native: str = "") -> None:
-        """Refuse what `bind` would refuse, before anything is recorded of a new session."""
+    def require_places(self, session: str, wanted: Sequence[tuple[str, str]]) -> None:
+        """Refuse what `bind` would refuse, before anything is recorded of a new session: layouts,
+        each perhaps with an id."""
+        for kind, native in wanted:
+            self._require_place(session, kind, native)
+            owner.require_one_id(lens_of(kind), *(id for other, id in wanted if other == kind))
+
+    def _require_place(self, session: str, kind: str, native: str) -> None:
         other = owner.require_place(self._desk, session, kind, native)
         if other is None:
             return

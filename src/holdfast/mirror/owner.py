@@ -45,6 +45,7 @@ def bind(
     kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
     if kept and not native:
         return kept[0]
+    require_one_id(lens, *(b.native for b in kept), native)
     had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, lens, id, root)), "")
     chosen = native or again or _free_id(desk, lens, session, root)
@@ -63,6 +64,16 @@ class _Wanted(Struct, frozen=True):
     native: str
     root: str
     place: str
+
+
+def require_one_id(lens: Layout, *ids: str) -> None:
+    """Refuse a session a second id in a layout that has one place for all of them."""
+    first, *others = dict.fromkeys(filter(None, ids)) or ("",)
+    if others and not _is_named_by_id(lens):
+        raise Refused(
+            f"a session has one id in {lens.id}: {first} or {others[0]}",
+            hint=f"choose one; to let go of one that it has: holdfast layouts remove {lens.id}",
+        )
 
 
 def _is_named_by_id(lens: Layout) -> bool:
@@ -240,7 +251,9 @@ def _taken(desk: Desk, place: str) -> Refused:
     owner = desk.bound.owner(place)
     why = f"another session is here: {owner.session}" if owner else "another session is here"
     what, native = f"{place} already exists", owner.native if owner else ""
-    return Refused(what, why=why, hint="holdfast layouts", file=place, session=native)
+    onward = f", or go on with that session: holdfast resume {owner.session}" if owner else ""
+    hint = f"choose another id{onward}"
+    return Refused(what, why=why, hint=hint, file=place, session=native)
 
 
 def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:

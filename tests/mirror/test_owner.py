@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from holdfast import essay, files
+from holdfast.clock import FakeClock
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
@@ -219,6 +220,18 @@ def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make
     second.session.layouts_add("essay", root=folder)
     with pytest.raises(Refused, match="already exists"):
         first.session.layouts_add("essay")
+
+
+@pytest.mark.parametrize("layout", [kind for kind in REGISTRY if kind != "essay"])
+def test_three_of_one_goal_that_begin_in_one_moment_have_an_id_each(
+    make: Make, layout: str
+) -> None:
+    project = make()
+    with project.opened("other", clock=FakeClock()) as home:
+        begun = [home.start("Add login page", layouts=[layout]) for _ in range(3)]
+        bound = [binding for session in begun for binding in session.layouts_list()]
+        assert len({binding.native for binding in bound}) == 3
+        assert all(Path(binding.place).is_file() for binding in bound)
 
 
 @pytest.mark.parametrize("first", ["orchestrator", "orchestrator:2026-01-30-abcdef"])

@@ -284,8 +284,18 @@ def _free_id(desk: Desk, lens: Layout, session: str, root: str) -> str:
     except OSError:
         pass
     taken = frozenset(name.removesuffix(".json") for name in owned)
-    listed = _ids_in_index(root) if lens.id == "ai-session" else frozenset()
+    listed = _ids_in_index(root) if lens.id == "ai-session" else _ids_in_archive(desk, lens, root)
     return lens.new_id(facts, desk.where(root), taken | listed)
+
+
+def _ids_in_archive(desk: Desk, lens: Layout, root: str) -> frozenset[str]:
+    """The ids in the archive of a layout, and the one that would go there for another."""
+    if not (archived := archived_place(lens.id, "", root)):
+        return frozenset()
+    current = desk.bound.owner(os.path.join(root, lens.files("")[0]))
+    names = map(os.path.basename, files.entries(os.path.dirname(archived)))
+    ids = {name.removesuffix(".json") for name in names}
+    return frozenset(ids | {current.native} if current else ids)
 
 
 def _ids_in_index(root: str) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import files
+from holdfast import files, recover
 from holdfast.errors import HoldfastError, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
@@ -334,3 +335,35 @@ def test_an_adopted_archive_of_a_session_that_goes_on_is_the_current_one_again(m
     assert not kept.exists() and "go on" in current(project).read_text()
     project.home.session(THEIRS).complete()
     assert json.loads(kept.read_text())["status"] == "complete" and not current(project).exists()
+
+
+# -- an archive that cannot be -----------------------------------------------------------------
+
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a file": lambda path: path.write_text("theirs"),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a link": lambda path: path.symlink_to("..", target_is_directory=True),
+    "a dead link": lambda path: path.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away(
+    make: Make, kind: str
+) -> None:
+    project = make("orchestrator")
+    before = project.session
+    history = project.folder / HISTORY
+    IN_THE_WAY[kind](history)
+    project.session.complete()
+    assert json.loads(current(project).read_text())["status"] == "complete"
+    assert str(history) in project.suspended
+    assert [a.code for a in recover.advice(project.home)] == ["layout-suspended"]
+    started = len(project.home.list(all=True))
+    with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
+        project.home.start("Another", layouts=["orchestrator"])
+    assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
+    history.unlink()
+    assert recover.mend(project.home) == []
+    assert not current(project).exists() and len(archived(project)) == 1
+    assert before.layouts_list()[0].suspended == ""

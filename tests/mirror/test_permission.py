@@ -190,3 +190,16 @@ def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(tmp_path
         assert _is_healed(project) and log.read_text().count("pytest") == 3
         assert project.edits() == [] and leftovers(project.folder) == []
         project.home.close()
+
+
+def test_a_backup_that_is_no_file_is_told_while_the_essay_is_behind(tmp_path: Path) -> None:
+    project, place = _kept(tmp_path, "essay")
+    backup = place.with_name(f"{place.name}.bak")
+    backup.unlink()
+    backup.mkdir()
+    project.session.complete()
+    assert project.suspended == f"{backup} is not a file"
+    backup.rmdir()
+    project.session.reopen(because="it goes on")
+    assert _is_healed(project) and backup.is_file()
+    project.home.close()

@@ -661,7 +661,9 @@ def _obstacles(binding: Binding) -> Iterator[str]:
     yield from (f"{p} may not be read, and cannot be locked" for p in locks if files.is_closed(p))
     paths = list(paths_of(binding).values())
     yield from (files.why_not_added_to(path) for path in paths if is_log(path))
-    paths.append(f"{binding.place}{custom(binding.layout).backup}")
+    if ending := custom(binding.layout).backup:
+        paths.append(f"{binding.place}{ending}")
+        yield f"{paths[-1]} is not a file" if files.is_odd(paths[-1]) else ""
     yield from map(files.why_not_replaced, paths)
 
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from holdfast import files
 from holdfast.choice import FINISHED
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Refused
 from holdfast.layout.customs import custom
 from holdfast.mirror.desk import Desk, Suspended, lens_of, parsed, read
 from holdfast.store.bound import Binding
@@ -26,7 +26,11 @@ class Archive:
     def put_away_if_over(self, binding: Binding, status: str) -> None:
         """A layout with an archive keeps ended sessions there; disputed ones are not ended."""
         if custom(binding.layout).archive and status in FINISHED:
-            self.put_away(binding)
+            try:
+                self.put_away(binding)
+            except Refused as error:
+                # It has no event any more that would try again: it is told until it is put right.
+                raise Suspended(str(error), file=error.file) from error
 
     def put_away(self, binding: Binding) -> None:
         """Move the file of a session to where its layout keeps older ones; its place is free."""
@@ -42,7 +46,7 @@ class Archive:
     def require_room(self, binding: Binding) -> None:
         """Refuse to put away what cannot go where its layout keeps older ones."""
         target = _archived(binding)
-        files.require_no_link(os.path.dirname(target))
+        _require_folder(os.path.dirname(target), binding.root)
         if os.path.lexists(target) and not self._is_rendering(binding, target):
             raise Suspended(f"{target} is in the archive already, and not ours to write over")
 
@@ -106,6 +110,15 @@ class Archive:
             return False
         known = self._bound.renderings(binding).get(main, [])
         return any(rendering.digest == digest for rendering in known)
+
+
+def _require_folder(folder: str, root: str) -> None:
+    """Refuse what is no folder, and one that may not be written to, before anything is moved."""
+    files.require_no_link(folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise Suspended(f"{folder} is not a folder", file=folder)
+    if why := files.why_not_writable(folder) or files.why_not_writable(root):
+        raise Suspended(why, file=folder)
 
 
 def is_taken(desk: Desk, binding: Binding) -> bool:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.layout import ERROR, REGISTRY, Finding, Tree, Where, carry, layout, require_id
+from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_id
 from holdfast.layout.manner import dress
 
 
@@ -30,8 +30,6 @@ class Converted(Struct):
 
 def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
     """The session at a path in another layout. Nothing is written."""
-    if to not in REGISTRY:
-        raise InvalidInput(f"there is no layout {to}", why=f"they are {', '.join(REGISTRY)}")
     lens = layout(to)
     if native:
         require_id(lens, native)

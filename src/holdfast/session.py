@@ -347,12 +347,12 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
     def layouts_remove(self, layout: str) -> list[Binding]:
         """Let the files of a layout be; they stay as they are."""
+        from holdfast.layout import require_known
+
         kind, _, native = layout.partition(":")
-        found = [
-            b
-            for b in self.layouts_list()
-            if b.layout == kind and (not native or b.native == native)
-        ]
+        require_known(kind)
+        has = (b for b in self.layouts_list() if b.layout == kind)
+        found = [b for b in has if native in ("", b.native)]
         for binding in found:
             self.home.mirror.unbind(binding)
         return found
@@ -421,7 +421,10 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_restore(self, layout: str = "") -> list[Case]:
         """Write damaged or missing files of the session anew; what was there is kept beside."""
         from holdfast import recover
+        from holdfast.layout import require_known
 
+        if layout:
+            require_known(layout)
         found = [c for c in recover.cases(self.home, self.id) if layout in ("", c.layout)]
         done = [recover.restore(self.home, case) for case in found]
         self.home.reflect(self.id, force=True)

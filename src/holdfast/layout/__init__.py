@@ -201,9 +201,22 @@ REGISTRY: dict[str, tuple[str, str]] = {
 @cache
 def layout(id: str) -> Layout:
     """The layout of an id; a module is loaded when it is first asked for."""
+    require_known(id)
     module = import_module(f"holdfast.layout.{REGISTRY[id][0]}")
     made: Layout = module.LAYOUT
     return made
+
+
+def require_known(id: str) -> None:
+    """Refuse a name that is none of a layout."""
+    if id in REGISTRY:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(id.lower(), REGISTRY, 1)
+    hint = f"did you mean {near[0]}?" if near else ""
+    why = f"the layouts are {', '.join(REGISTRY)}"
+    raise InvalidInput(f"there is no layout {id}", why=why, hint=hint)
 
 
 def require_id(lens: Layout, native_id: str) -> None:

@@ -18,7 +18,7 @@ from holdfast import files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.journal import Journal
-from holdfast.layout import REGISTRY, Layout, Travel, Where, layout
+from holdfast.layout import REGISTRY, Travel, Where, layout, require_known
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
@@ -122,7 +122,7 @@ class Desk:
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""
-        require_kind(kind)
+        require_known(kind)
         return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
@@ -172,15 +172,7 @@ class Desk:
         return [self._redacted(each) for each in value] if isinstance(value, list) else value
 
 
-def lens_of(kind: str) -> Layout:
-    require_kind(kind)
-    return layout(kind)
-
-
-def require_kind(kind: str) -> None:
-    if kind not in REGISTRY:
-        known = ", ".join(REGISTRY)
-        raise InvalidInput(f"there is no layout {kind}", why=f"the layouts are {known}")
+lens_of = layout
 
 
 def paths_of(binding: Binding) -> Mapping[str, str]:

@@ -143,6 +143,12 @@ class Find(Struct):
         else can be read and written beside them."""
         return [fault for fault in self.faults if fault.code != BAD_LINE]
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether a session is here of which some file cannot be read."""
+        torn = not self.documents or any(fault.severity == ERROR for fault in self.damage)
+        return bool(self.layout) and torn
+
     def facts(self, where: Where) -> Facts:
         return carry.read(self.lens, self.tree, where)
 
@@ -173,6 +179,8 @@ class Report(Struct):
     path: str
     reading: Reading
     findings: list[Finding]
+    is_torn: bool = False
+    """Whether a file of it cannot be read: that can be mended, and what it says only by hand."""
 
     @property
     def ok(self) -> bool:
@@ -187,7 +195,7 @@ def check(find: Find, where: Where, *, strict: bool = False) -> Report:
         findings += find.lens.check(find.tree, where, strict=strict)
     findings += _of_backup(find)
     placed = [_placed(find, finding) for finding in findings]
-    return Report(find.path, reading_of(find, where), placed)
+    return Report(find.path, reading_of(find, where), placed, find.is_torn)
 
 
 def _of_backup(find: Find) -> Iterator[Finding]:

@@ -341,8 +341,8 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
         there = (one for one in found.in_place(place) if one.path not in known)
         looked_at = ((one, _said(one, around)) for one in islice(there, _MOST_SESSIONS))
         wrong = [(one, said) for one, said in looked_at if said]
-        yield from (_unusable(one, said) for one, said in wrong if _is_torn(one))
-        if readable := [(one, said) for one, said in wrong if not _is_torn(one)]:
+        yield from (_unusable(one, said) for one, said in wrong if one.is_torn)
+        if readable := [(one, said) for one, said in wrong if not one.is_torn]:
             yield _not_as_told(place, readable)
         if next(there, None):
             yield _not_looked_at(place)
@@ -360,7 +360,7 @@ def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
     for folder in home.essay_folders()[:_MOST_SESSIONS]:
         for one in found.in_place(folder):
             is_own = one.path == os.path.join(folder, STATE)
-            if is_own and _is_torn(one) and os.path.realpath(one.path) not in known:
+            if is_own and one.is_torn and os.path.realpath(one.path) not in known:
                 yield _unusable(one, _said(one, around))
 
 
@@ -368,10 +368,6 @@ def _said(one: Find, around: found.Surroundings) -> str:
     errors = [f for f in found.check(one, around.of(one)).findings if f.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
-
-
-def _is_torn(one: Find) -> bool:
-    return not one.documents or any(fault.severity == ERROR for fault in one.damage)
 
 
 def _unusable(one: Find, said: str) -> Advice:
@@ -860,13 +856,18 @@ def _take_place(path: str, data: bytes, clock: Clock) -> list[str]:
 def write(case: Case, out: str) -> Case:
     """Write what was recovered somewhere else; nothing that is there is replaced."""
     if not case.writes:
-        raise Refused(
-            f"nothing of {case.path} can be written elsewhere",
-            why=case.message,
-            hint=f"add --choose; the choices: holdfast doctor {shlex.quote(case.path)}"
-            if case.question
-            else "",
-        )
+        raise _only_in_place(case)
     named = {os.path.basename(path): data for path, data in case.writes.items()}
     case.written = files.create_all(out, named)
     return case
+
+
+def _only_in_place(case: Case) -> Refused:
+    why, hint = "it would only be moved away", command_of(case.path, "fresh")
+    if case.rung == JOURNAL:
+        why = f"it belongs to session {case.session}, which writes it where it is"
+        hint = f"in its place: {command_of(case.path)}"
+    elif case.question:
+        why = case.question.text
+        hint = f"add --choose; the choices: holdfast doctor {shlex.quote(case.path)}"
+    return Refused(f"nothing of {case.path} can be written elsewhere", why=why, hint=hint)

@@ -99,6 +99,17 @@ def test_what_is_to_be_typed_is_never_broken() -> None:
     assert lines == [f"  next: {way} ·", "    holdfast pause --context half-way"]
 
 
+def test_a_long_path_gets_a_line_of_its_own_before_the_terminal_breaks_it() -> None:
+    out, path = Terminal(), f"{'x' * 73}.json"
+    screen = Screen(out, out, None)
+    screen.line("  kept in ", path)
+    screen.prose("error    ", f"{path} is no session")
+    screen.explain("error: ", f"{path} is no session")
+    lines = out.getvalue().splitlines()
+    assert [line.strip() for line in lines if "x" in line] == [path] * 3
+    assert all(len(line) <= 80 for line in lines), lines
+
+
 def test_a_word_that_fits_no_line_stays_where_it_is() -> None:
     out = Terminal()
     Screen(out, out, None).line("kept in ", "x" * 90)

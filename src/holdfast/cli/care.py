@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.path import told_from_here
 from holdfast.errors import DAMAGED, Damaged, InvalidInput
 from holdfast.text import plural
 
@@ -46,7 +47,7 @@ def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         events = plural(sum(report.events for report in reports), "event")
         screen.done(("Sound: ", "green"), f"{checked}, {events}, as they were written.")
         return 0
-    screen.line("→ ", ("holdfast doctor", "cyan"))
+    screen.offer("→ ", "holdfast doctor")
     return DAMAGED
 
 
@@ -105,7 +106,7 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}
     )
     for line in done:
-        screen.line(("mended   ", "green"), line)
+        screen.line(("mended   ", "green"), told_from_here(line))
     for line in lost:
         screen.line(("lost     ", "red"), line)
     for advice in found:
@@ -116,17 +117,17 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     elif not lost and all(advice.severity == "info" for advice in found):
         screen.line(("All is well.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:
-        screen.line("→ ", ("holdfast doctor --fix", "cyan"))
+        screen.offer("→ ", "holdfast doctor --fix")
     return DAMAGED if bad else 0
 
 
 def _tell_advice(advice: Advice, screen: Screen) -> None:
     colour = {"error": "red", "warning": "yellow"}.get(advice.severity, "dim")
-    screen.prose((f"{advice.severity:<9}", colour), advice.what)
+    screen.prose((f"{advice.severity:<9}", colour), told_from_here(advice.what))
     if advice.why:
-        screen.prose(" " * 9, advice.why, "dim")
+        screen.prose(" " * 9, told_from_here(advice.why), "dim")
     if advice.fix:
-        screen.line("         → ", advice.fix)
+        screen.offer("         → ", told_from_here(advice.fix))
 
 
 def _always(options: Namespace) -> bool:

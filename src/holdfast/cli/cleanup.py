@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.path import shown_path, told_from_here
 from holdfast.errors import InvalidInput, Refused
 from holdfast.text import plural
 
@@ -139,7 +140,7 @@ def _cleanup_arguments(parser: Parser) -> None:
     parser.add_argument("--empty", action="store_true", help="those in which nothing happened")
     parser.add_argument(
         "--pattern",
-        default="*",
+        default="",
         metavar="P",
         help="only ids that match, as *-2025-*; alone: of any kind",
     )
@@ -180,14 +181,14 @@ def _clean(options: Namespace, hf: Holdfast, *, dry_run: bool) -> list[Put]:
         stale=options.stale,
         days=options.days,
         empty=options.empty,
-        pattern=options.pattern,
+        pattern=options.pattern or "*",
         keep_artifacts=options.preserve_artifacts,
     )
     return hf.cleanup(options.path, wanted, dry_run=dry_run)
 
 
 def _names_nothing(options: Namespace) -> bool:
-    return not (options.stale or options.empty or options.pattern != "*")
+    return not (options.stale or options.empty or options.pattern)
 
 
 def _agreed(going: list[Put], screen: Screen) -> bool:
@@ -215,12 +216,12 @@ def _put_values(one: Put) -> dict[str, Any]:
 
 def _tell(one: Put, screen: Screen, *, dry_run: bool) -> None:
     if one.kept:
-        screen.line(("Kept: ", "yellow"), one.feature, f" ({one.kept})")
+        screen.line(("Kept: ", "yellow"), one.feature, f" ({told_from_here(one.kept)})")
     elif dry_run:
         told = f"  {one.because}; it would go to .ai-session-archive"
         screen.line(f"Would remove: {one.feature}", (told, "dim"))
     else:
-        screen.line(("Archived: ", "green"), one.feature, (f"  {one.archived}", "dim"))
+        screen.line(("Archived: ", "green"), one.feature, (f"  {shown_path(one.archived)}", "dim"))
 
 
 COMMANDS = {

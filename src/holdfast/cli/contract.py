@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.path import shown_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def run_ack(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     contract = hf.contract_show(options.root, options.spec)
     screen.answer({**_values(contract), "agent": options.agent.strip()})
     what = f"contract {contract.version}, sha256 {contract.checksum}"
-    screen.done(("Acknowledged ", "green"), what, " in ", path)
+    screen.done(("Acknowledged ", "green"), what, " in ", shown_path(path))
 
 
 def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:

@@ -228,7 +228,7 @@ def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
 
     settings = load_settings(options, careful=careful)
     screen.settle(settings)
-    hf = Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.aside)
+    hf = Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.notice)
     hf.ask_passphrase = lambda: _passphrase(screen)
     return hf
 

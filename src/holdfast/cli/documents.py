@@ -6,7 +6,7 @@ from holdfast.choice import MODES
 from holdfast.cli.acting import confirm
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
 from holdfast.cli.brief import resume_arguments, run_resume
-from holdfast.cli.layouts import shown_path, typed_path
+from holdfast.cli.path import shown_path, typed_path
 from holdfast.errors import DAMAGED, NoSession
 from holdfast.text import plural, shorten
 

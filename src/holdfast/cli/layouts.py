@@ -6,6 +6,7 @@ import os
 
 from holdfast.choice import FINISHED
 from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.path import shown_path, told_from_here, typed_path
 from holdfast.errors import DAMAGED, NO_SESSION
 from holdfast.text import plural
 
@@ -70,10 +71,10 @@ def _tell_sum(reports: list[Report], screen: Screen) -> None:
 
 
 def _tell_what_mends(reports: list[Report], screen: Screen) -> None:
-    faulty = [report.path for report in reports if not report.ok]
+    torn = [report.path for report in reports if report.is_torn]
     # What lacks files is mended as the folder that it is.
     lacking = [os.path.dirname(report.path) for report in reports if _lacks_files(report)]
-    for worst in [*faulty, *lacking][:1]:
+    for worst in [*torn, *lacking][:1]:
         screen.hint("what can be made of it: ", f"holdfast doctor {typed_path(worst)}")
 
 
@@ -142,20 +143,6 @@ def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
     severity = (f"  {finding.severity:<8} ", _COLOURS[finding.severity])
     screen.prose(severity, finding.message)
     screen.prose(" " * 11, at, "dim")
-
-
-def shown_path(path: str) -> str:
-    """A path as it is shortest from here."""
-    from_here = os.path.relpath(path)
-    return from_here if len(from_here) < len(path) else path
-
-
-def typed_path(path: str) -> str:
-    """A path as one types it from here in a command."""
-    import shlex
-
-    shown = shown_path(path)
-    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 
 # -- adopt -------------------------------------------------------------------------------------
@@ -303,7 +290,7 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     what = one.session or shown_path(one.path)
     screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
     for problem in one.problems[:_PROBLEMS]:
-        screen.prose(wide, problem, "yellow")
+        screen.prose(wide, told_from_here(problem), "yellow")
     more = len(one.problems) - _PROBLEMS
     said = [f"{more} more"] if more > 0 else []
     said += [plural(one.errors, "error")] if one.errors else []
@@ -311,7 +298,7 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
         screen.line(wide, (f"{', '.join(said)}:", "dim"))
         # Of a session with several files all are to be looked at.
         path = one.path if one.layout != "ai-session" else os.path.dirname(one.path)
-        screen.line(wide, "→ ", f"holdfast check {typed_path(path)}")
+        screen.offer(f"{wide}→ ", f"holdfast check {typed_path(path)}")
 
 
 # -- convert -----------------------------------------------------------------------------------
@@ -338,7 +325,7 @@ def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     )
     screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
     for path in written:
-        screen.done("  ", path)
+        screen.done("  ", shown_path(path))
     for line in made.lost:
         screen.prose(("  lost    ", "red"), line)
     for alike in _by_room(made.carried):
@@ -383,6 +370,8 @@ def run_layouts(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     screen.answer({"session": session.id, "layouts": [_binding_values(b) for b in bindings]})
     for binding in bindings:
         _tell_binding(binding, screen)
+    if any(binding.suspended for binding in bindings):
+        screen.hint("what helps: ", "holdfast doctor")
     if not bindings:
         screen.line("no layout files are kept for this session")
         screen.hint("keep some: ", "holdfast layouts add craft")
@@ -403,7 +392,7 @@ def _tell_binding(binding: Binding, screen: Screen) -> None:
     quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
     screen.line((f"{binding.layout:<13}", "cyan"), shown_path(binding.place), (quiet, "dim"))
     if binding.suspended:
-        screen.line("             ", (f"left alone: {binding.suspended}", "yellow"))
+        screen.line("             ", (f"left alone: {told_from_here(binding.suspended)}", "yellow"))
 
 
 def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:

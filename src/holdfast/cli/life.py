@@ -106,7 +106,7 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
 
 
 def _tell_files(session: Session, screen: Screen) -> None:
-    from holdfast.cli.layouts import shown_path
+    from holdfast.cli.path import shown_path
 
     for binding in session.layouts_list():
         when = ", once they can be written" if binding.suspended else " too"

@@ -7,7 +7,7 @@ import argparse
 from holdfast.choice import DEFER_REASONS, FACT_CHECKS, GATES, PUSHBACK, SETTLING, VOICE_MODES
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count, nothing, spoken, with_key
-from holdfast.cli.layouts import shown_path
+from holdfast.cli.path import shown_path
 from holdfast.text import plural, shorten
 from holdfast.timing import brief
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from holdfast.cli.layouts import shown_path, typed_path
+from holdfast.cli.path import shown_path, told_from_here, typed_path
 from holdfast.errors import DAMAGED
 
 TYPE_CHECKING = False
@@ -74,7 +74,7 @@ def _question_values(question: Question) -> dict[str, Any]:
 
 def tell_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> None:
     word = ("recovered ", "green") if acted else ("damaged   ", "red")
-    screen.line(word, case.message if acted else case.what)
+    screen.line(word, case.message if acted else told_from_here(case.what))
     if not acted:
         screen.line("          ", (f"can be recovered {_RUNGS[case.rung]}", "dim"))
     _tell_some("inferred", case.inferred, screen)
@@ -111,13 +111,13 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
         says = "" if question.menu or not choice.says else f": {choice.says}"
         screen.line((f"{choice.id:<9} ", "cyan"), choice.title, says, best)
         if choice.command:
-            screen.line("          → ", choice.command)
+            screen.offer("          → ", told_from_here(choice.command))
 
 
 def _offer(case: Case, screen: Screen, chosen: str) -> None:
     doctor = f"holdfast doctor {typed_path(case.path)}"
     choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
-    screen.line(case.message)
+    screen.line(("not done yet: ", "dim"), case.message)
     if case.rung != "journal":
-        screen.line("→ beside it: ", (f"{doctor} -o OUT{choice}", "cyan"))
-    screen.line("→ in place, the old bytes kept: ", (f"{doctor} --fix{choice}", "cyan"))
+        screen.offer("→ beside it: ", f"{doctor} -o OUT{choice}")
+    screen.offer("→ in place, the old bytes kept: ", f"{doctor} --fix{choice}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.layouts import shown_path
+from holdfast.cli.path import shown_path
 from holdfast.clock import iso
 from holdfast.text import plural
 

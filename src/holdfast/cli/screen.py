@@ -70,6 +70,7 @@ class Screen:
         self._kept: list[str] | None = None
         self._aside: list[tuple[Part, ...]] = []
         self._is_within_line = False
+        self._is_progressing = False
 
     def settle(self, settings: Settings) -> None:
         """Take over what the settings say about colour and the pager."""
@@ -119,6 +120,10 @@ class Screen:
             more = [part for way in others for part in ((" · ", "dim"), (way, "cyan"))]
             self.done(("  " + lead, "dim"), (first, "cyan"), *more)
 
+    def offer(self, lead: str, line: str) -> None:
+        """A line to type that belongs to the answer: in a pipe too."""
+        self.line(lead, (self.as_typed(line), "cyan"))
+
     def as_typed(self, line: str) -> str:
         """A line to type next, with the options that were typed this time."""
         if not self.given:
@@ -164,6 +169,12 @@ class Screen:
             for line in _broken(parts, self.beside):
                 self.complain(*line)
 
+    def notice(self, line: str) -> None:
+        """What the engine has to say besides, with what one might type as it is from here."""
+        from holdfast.cli.path import told_from_here
+
+        self.aside(self.as_typed(told_from_here(line)))
+
     def complain(self, *parts: Part) -> None:
         """A line on the error stream that is always shown."""
         self.flush()
@@ -171,10 +182,10 @@ class Screen:
 
     def explain(self, lead: Part, text: str, style: str = "") -> None:
         """Prose on the error stream, broken between words where it does not fit a terminal."""
-        first, *rest = self._wrapped(_text_of(text), self.beside - _width(_text_of(lead)))
-        self.complain(lead, (first, style))
-        for line in rest:
-            self.complain("  ", (line, style))
+        for line in self._wrapped(_text_of(text), self.beside - _width(_text_of(lead))):
+            for parts in _broken((lead, (line, style)), self.beside):
+                self.complain(*parts)
+            lead = "  "
 
     def advise(self, text: str) -> None:
         """What one might type, on the error stream; several ways below each other, if need be.
@@ -189,7 +200,7 @@ class Screen:
     def end_line(self) -> None:
         """After Ctrl-C on a terminal, the next prompt gets a line of its own."""
         if _is_terminal(self.err):
-            _put(self.err, "\n")
+            _put(self.err, "\r\x1b[K" if self._is_progressing else "\n")
 
     def passed_on(self, data: bytes) -> bool:
         """Pass on what another program prints, as it is; False once nobody reads it.
@@ -213,6 +224,7 @@ class Screen:
     def progress(self, text: str = "") -> None:
         """How far long work has come, on a line that the next one replaces; empty clears it."""
         if _is_terminal(self.err) and not (self.quiet or self.json):
+            self._is_progressing = bool(text)
             shown = fit(_text_of(text), self._size()[0] - 1) if text else ""
             _put(self.err, f"\r\x1b[K{shown}\r")
             self.err.flush()
@@ -353,7 +365,8 @@ def _escaped(sign: str) -> str:
 def _broken(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
     """The parts of a line, by the lines they make where only so many columns are.
 
-    A word that fits no line stays where it is: the terminal breaks it, and it can still be copied.
+    A long path gets a line of its own, less indented if need be. A word that fits no line stays
+    where it is: the terminal breaks it, and it can still be copied.
     """
     if not columns or sum(_width(_text_of(part)) for part in parts) <= columns:
         return [parts]
@@ -363,9 +376,11 @@ def _broken(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
         long = sum(_width(text) for text, _ in word)
         if not used:
             indent = gap + 2
-        elif used + gap + long > columns >= indent + long:
+        elif used + gap + long > columns >= long:
             lines.append([])
             gap, used = indent, 0
+        if not used and long <= columns:
+            gap = min(gap, columns - long)
         _join(lines[-1], " " * gap, word)
         used += gap + long
     return lines

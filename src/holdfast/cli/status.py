@@ -136,6 +136,8 @@ def tell_status(shown: dict[str, Any], hf: Holdfast, screen: Screen) -> None:
             ("files", (_left_alone(shown), "yellow")),
         ]
     )
+    if shown.get("suspended"):
+        screen.hint("what helps: ", "holdfast doctor")
 
 
 def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
@@ -148,9 +150,13 @@ def _unpushed(shown: dict[str, Any], hf: Holdfast) -> str:
 
 
 def _left_alone(shown: dict[str, Any]) -> str:
+    if not shown.get("suspended"):
+        return ""
+    from holdfast.cli.path import told_from_here
+
     whose: dict[str, list[str]] = {}
-    for one in shown.get("suspended", []):
-        whose.setdefault(one["why"], []).append(one["layout"])
+    for one in shown["suspended"]:
+        whose.setdefault(told_from_here(one["why"]), []).append(one["layout"])
     return "; ".join(f"{', '.join(names)} left alone: {why}" for why, names in whose.items())
 
 

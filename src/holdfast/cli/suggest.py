@@ -35,6 +35,8 @@ def as_typed(line: str, given: dict[str, str]) -> str:
 
 
 def _applies(option: str, found: re.Match[str]) -> bool:
+    if option in found["rest"].split():
+        return False
     if option != "--session":
         return True
     verb, first = found["verb"], found["rest"].strip().partition(" ")[0]

@@ -604,7 +604,7 @@ class Mirror:
             act(job)
         except (Suspended, Unreadable) as error:
             self._suspend(job.binding, str(error))
-            job.said.append(f"{what} left alone: {error}")
+            job.said.append(f"{what} left alone: {error}; what helps: holdfast doctor")
             return False
         except HoldfastError as error:
             job.said.append(f"{what} not up to date: {error}")

@@ -1,0 +1,180 @@
+"""Paths and lines to type, as a person meets them: from here, whole, and working when pasted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.path import told_from_here
+from tests.layouts import CRAFT, MAIN, ORCHESTRATOR, STATE, fill
+from tests.surface.support import Answer, Cli
+
+ODD = ["plain", "with blank", "it's $HOME", "-dash", "日本 🎉", 'a"b', "#5"]
+
+
+@pytest.fixture(params=ODD)
+def odd(project: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A folder in the project whose name a shell would not leave alone."""
+    folder = project / str(request.param)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def lines_to_type(answer: Answer) -> list[str]:
+    """What one is told to type, unless something has to be put in for a word in capitals."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", f"{answer.out}\n{answer.err}")
+    found = re.findall(r"(?m)(?:→ |: |^ +)(holdfast [a-z].*?)(?= · |; |$)", plain)
+    return [line for line in found if not re.search(r"\b(OUT|NAME|PATH|GOAL)\b|…", line)]
+
+
+def test_paths_in_this_folder_are_told_from_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text, told in (
+        (f"{project}/a.json is missing", "a.json is missing"),
+        (f"ls '{project}/a b.json'", "ls 'a b.json'"),
+        (f"rm {project}/-f", "rm ./-f"),
+        (f"rm '{project}/- f'", "rm './- f'"),
+        (f"{project} is not one session", f"{project} is not one session"),
+        (f"/backup{project}/a.json", f"/backup{project}/a.json"),
+        (f"{project}-old/a.json", f"{project}-old/a.json"),
+    ):
+        assert told_from_here(text) == told
+    monkeypatch.chdir("/")
+    assert told_from_here(f"{project}/a.json") == f"{project}/a.json"
+
+
+@pytest.mark.parametrize("kind", MAIN)
+def test_nothing_that_is_said_of_damaged_files_names_this_folder(
+    cli: Cli, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    path.write_bytes(path.read_bytes()[:60])
+    for line in (f"doctor {MAIN[kind]}", "doctor", f"convert {MAIN[kind]} --to praxis", "adopt"):
+        said = cli(*line.split(), terminal=True)
+        assert str(project) not in said.out + said.err, said
+
+
+def test_programs_get_every_path_whole(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / ORCHESTRATOR).write_text("{")
+    case = cli("--json", "doctor", ORCHESTRATOR).json["case"]
+    assert case["path"] == str(project / ORCHESTRATOR) and case["what"].startswith(str(project))
+    refused = cli("--json", "convert", ORCHESTRATOR, "--to", "craft").json["error"]
+    assert refused["what"].startswith(str(project))
+
+
+@pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
+def test_every_line_to_type_works_as_it_stands_in_any_folder(
+    cli: Cli, odd: Path, kind: str
+) -> None:
+    fill(odd, kinds=[kind])
+    path = odd / MAIN[kind]
+    torn = path.read_bytes()[:200]
+    path.write_bytes(torn)
+    tried = 0
+    for argv in (["check", "."], ["doctor", MAIN[kind]], ["doctor"], ["adopt", "."]):
+        for line in lines_to_type(cli(*argv, terminal=True)):
+            said = cli(*shlex.split(line)[1:])
+            assert said.code in (0, 5), (line, said)
+            tried += 1
+            path.write_bytes(torn)  # else what is offered besides has nothing to do
+    assert tried >= 2
+
+
+@pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
+def test_what_a_session_of_ours_says_to_type_mends_its_files(
+    cli: Cli, odd: Path, kind: str
+) -> None:
+    id = ":add-login-2026-02-14" if kind == "ai-session" else ""
+    cli.start("Add login", "--layout", f"{kind}{id}")
+    path = Path(cli.json("layouts")["layouts"][0]["path"])
+    good = path.read_bytes()
+    path.write_bytes(good[:40])
+    for argv in (["status"], ["layouts"]):
+        assert lines_to_type(cli(*argv, terminal=True)) == ["holdfast doctor"]
+    (fix,) = set(lines_to_type(cli("doctor", str(path), terminal=True)))
+    cli.ok(*shlex.split(fix)[1:])
+    assert path.read_bytes() == good
+
+
+def test_a_note_of_files_that_are_left_alone_says_what_helps(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).write_text("{")
+    assert cli.ok("note", "hello").err.endswith("; what helps: holdfast doctor\n")
+
+
+def test_lines_to_type_keep_the_home_that_was_named(
+    cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    (project / CRAFT).write_bytes((project / CRAFT).read_bytes()[:200])
+    home = shlex.quote(str(tmp_path / "other home"))
+    for argv in (["check", "."], ["doctor", CRAFT], ["doctor"], ["adopt", "--dry-run"]):
+        for line in lines_to_type(cli("--home", str(tmp_path / "other home"), *argv)):
+            assert line.startswith(f"holdfast --home {home} "), line
+
+
+# -- check and doctor --------------------------------------------------------------------------
+
+
+def test_the_doctor_is_named_for_what_cannot_be_read_and_for_nothing_else(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    good = path.read_text()
+    path.write_text(good.replace('"status": "in_progress"', '"status": "odd"'))
+    told = cli("check", ".", terminal=True)
+    assert told.code == 5 and "holdfast doctor" not in told.out
+    assert "readable" in cli.ok("doctor", ORCHESTRATOR).out
+    path.write_text(good[:200])
+    assert "holdfast doctor" in cli("check", ".", terminal=True).out
+    (project / "other.json").write_text('{"a": 1}')
+    assert "holdfast doctor" not in cli("check", "other.json", terminal=True).out
+
+
+def test_the_doctor_does_not_say_that_it_did_what_it_would_do(cli: Cli, project: Path) -> None:
+    cli.start("Add login", "--layout", "orchestrator")
+    path = project / ORCHESTRATOR
+    path.write_text("{")
+    told = cli("doctor", ORCHESTRATOR)
+    assert told.code == 5 and "\nnot done yet: written anew from the journal" in told.out
+    assert path.read_text() == "{"
+    assert "not done yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
+
+
+def test_what_is_written_only_in_its_place_says_so(cli: Cli, project: Path) -> None:
+    session = cli.start("Add login", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).write_text("{")
+    refused = cli("doctor", ORCHESTRATOR, "-o", "out.json")
+    assert refused.code == 4 and not (project / "out.json").exists()
+    assert f"it belongs to session {session}, which writes it where it is" in refused.err
+    (way,) = lines_to_type(refused)
+    cli.ok(*shlex.split(way)[1:])
+
+
+def test_what_would_only_be_moved_away_is_not_written_elsewhere(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / ORCHESTRATOR).write_text("{")
+    refused = cli("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "fresh")
+    assert refused.code == 4 and "it would only be moved away" in refused.err
+    (way,) = lines_to_type(refused)
+    cli.ok(*shlex.split(way)[1:])
+    assert not (project / ORCHESTRATOR).exists()
+
+
+# -- cleanup -----------------------------------------------------------------------------------
+
+
+def test_a_pattern_for_all_of_them_is_one_that_was_given(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    told = cli.json("cleanup", "--pattern", "*", "--dry-run")["sessions"]
+    assert [one["kept"] for one in told] == ["it is active: complete or pause it first"]
+    assert cli.json("cleanup", "--dry-run")["sessions"] == []
+    assert (project / STATE).exists()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import found
+from holdfast import adopt, found
 from holdfast.adopt import Adopted
 from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
@@ -48,6 +48,49 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert all(one.events and one.bound and not one.problems for one in adopted), adopted
     assert snapshot(project) == before
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
+
+
+# -- what others do meanwhile ------------------------------------------------------------------
+
+
+def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_then(
+    hf: Holdfast, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    record = adopt._Taking._record
+
+    def too_late(self: Any, *given: Any) -> None:
+        with holdfast.open(str(tmp_path / "home"), trust_env=False) as other:
+            other.orchestrator_new("The next one")
+        record(self, *given)
+
+    with monkeypatch.context() as raced:
+        raced.setattr(adopt._Taking, "_record", too_late)
+        (one,) = hf.adopt()
+    assert one.session == "" and "was changed meanwhile" in one.problems[-1]
+    assert [row["goal"] for row in hf.list()] == ["The next one"]
+    told = {told.outcome: told for told in hf.adopt()}
+    assert told.keys() == {"adopted", "known"} and told["adopted"].bound
+    assert len(hf.list()) == 2
+
+
+def test_a_session_whose_adopter_died_is_found_where_its_file_was_put(
+    hf: Holdfast, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> bool:
+        raise RuntimeError("killed")
+
+    fill(project, kinds=["orchestrator"])
+    with monkeypatch.context() as killed:
+        killed.setattr(adopt, "_bind", die)
+        with pytest.raises(RuntimeError):
+            list(hf.adopt())
+    archive = project / ".claude/orchestrator-history"
+    archive.mkdir()
+    (project / ORCHESTRATOR).rename(archive / f"{IDS['orchestrator']}.json")
+    (one,) = hf.adopt()
+    assert (one.outcome, one.bound) == ("known", True)
+    assert [row["session"] for row in hf.list()] == [one.session]
 
 
 # -- what was converted ------------------------------------------------------------------------

@@ -14,6 +14,7 @@ it; others are only read. A template that nobody filled in is no session.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from holdfast import files, found
 from holdfast.convert import convert
-from holdfast.errors import HoldfastError
+from holdfast.errors import Busy, HoldfastError
 from holdfast.found import Find
 from holdfast.glance import adopted_as
 from holdfast.home import Holdfast
@@ -228,9 +229,11 @@ class _Taking:
         told.outcome = ADOPTED
         if self.manner.dry_run:
             return
-        told.events = _record(self.home, told.session, one, facts, _warning(told))
-        told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
-        told.bound = _bind(self.home, told.session, one, self.where(one))
+        with self.home.mirror.holding(os.path.dirname(one.path)):
+            _require_unmoved(one)
+            told.events = _record(self.home, told.session, one, facts, _warning(told))
+            told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
+            told.bound = _bind(self.home, told.session, one, self.where(one))
 
     def _take_up(self, told: Adopted) -> None:
         """Files that are bound: what changed in them is an edit like any other."""
@@ -244,7 +247,7 @@ class _Taking:
         """Files of a session that is here: the bytes are known, an edit, or a rival's."""
         told.outcome = KNOWN
         elsewhere = _bound_elsewhere(self.home, told.session, one)
-        if elsewhere or not _knows(state, one):
+        if elsewhere or not (_knows(state, one) or self._lost_sight(one, told.session, state)):
             if elsewhere or not _came_from_here(state, one):
                 same = _digest(one) in _digests(state)
                 told.outcome, said = _rivals(elsewhere or "another place", same=same)
@@ -254,6 +257,13 @@ class _Taking:
             self._edit(one, facts, told, state)
         if not self.manner.dry_run and not told.bound:
             told.bound = _bind(self.home, told.session, one, self.where(one))
+
+    def _lost_sight(self, one: Find, session: str, state: State) -> bool:
+        """Whether these are the bytes of a session that is bound to no file of the layout: whoever
+        adopted it died before, and they were put away since."""
+        known = self.home.store.bound.bindings(session)
+        is_free = not any(binding.layout == one.layout for binding in known)
+        return is_free and bool(_root(one)) and _digest(one) in _digests(state)
 
     def _edit(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
         edit = _edited(self.home, told.session, one, facts, self.where(one))
@@ -453,6 +463,14 @@ def _main_bytes(one: Find) -> bytes | None:
 
 
 # -- recording ---------------------------------------------------------------------------------
+
+
+def _require_unmoved(one: Find) -> None:
+    """Refuse what somebody put away, or changed, since it was read."""
+    data = _main_bytes(one)
+    if data is not None and data != files.read_optional(one.path, found.MAX_BYTES):
+        hint = f"holdfast adopt {shlex.quote(one.path)}"
+        raise Busy(f"{one.path} was changed meanwhile", hint=hint, file=one.path)
 
 
 def _record(home: Holdfast, session: str, one: Find, facts: Facts, warning: str) -> int:

@@ -741,6 +741,31 @@ def take_decision(world: World, file: File, value: Any) -> object:
     return text
 
 
+def reword_decision(world: World, file: File, value: Any) -> object:
+    """A decision in other words, most of them as they were: what is bare stays so."""
+    listed = value["decisions_made"]
+    able = [t for t in world.of("decision") if t.id and not t.chosen and len(t.kept) < 60]
+    able = [t for t in able if t.kept == t.text and t.text.isprintable()]
+    forms = {t.id: {t.text, t.kept} for t in able}
+    rows = [
+        (t, e) for t in able for e in listed if {*map(e.get, DECIDED)} & forms[t.id] and world.ticks
+    ]
+    if not rows:
+        return None
+    thing, entry = world.chance.choice(rows)
+    key = next(key for key in DECIDED if key in entry)
+    old, new = entry[key], f"{entry[key]} and m{next(world._numbers)}z"
+    if sum(1 for e in listed if old in e.values()) != 1 or "[redacted" in old:
+        return None
+    entry.update({k: new for k in (key, "chosen") if entry.get(k) == old})
+    if entry.get("options") == [old]:
+        entry["options"] = [new]
+    world.touched |= {thing.id, f"decision {new} #1"}
+    thing.id, thing.text, thing.kept = f"decision {new} #1", new, new
+    thing.file, thing.sure, thing.clean = file.layout, True, new
+    return f"{old!r} is {new!r}"
+
+
 def add_error(world: World, file: File, value: Any) -> object:
     text = world.words()
     entry = {"message": text, "category": "logical", "agent": "", "timestamp": stamp(world, "")}
@@ -918,6 +943,7 @@ _MORE: dict[str, list[Edit]] = {
         end_task,
         take_task,
         take_decision,
+        reword_decision,
         end_agent,
         set_goal,
         set_progress,
@@ -929,6 +955,7 @@ _MORE: dict[str, list[Edit]] = {
         end_task,
         take_task,
         take_decision,
+        reword_decision,
         end_agent,
         set_goal,
         set_status,
@@ -1095,9 +1122,13 @@ def again(world: World, session: Session) -> str:
 
 
 def undone(world: World, session: Session) -> str:
-    """A verb that is taken back at once: what it said is gone, and all else as it was."""
+    """A verb that is taken back at once: what it said is gone, and all else as it was.
+
+    Within one second, who then ends a task writes what we had written before that.
+    """
     before = deepcopy((world.things, world.goal, world.status))
-    told = world.chance.choice(UNDONE)(world, session)
+    able = [verb for verb in UNDONE if world.ticks or verb is not task_done]
+    told = world.chance.choice(able)(world, session)
     session.undo()
     world.things, world.goal, world.status = before
     return f"undone: {told}"

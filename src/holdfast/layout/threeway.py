@@ -81,15 +81,20 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     _go_on(merged, after, today)
     _begin_again(before, after, merged)
     residue += [_astray(before, after, today, merged)]
-    contested = [".".join(map(str, path)) for path in conflicts if not _is_beside(path, merged)]
+    said = [path for path in conflicts if not _is_beside(path, after, today)]
+    contested = [".".join(map(str, path)) for path in said]
     return merged, contested, residue
 
 
-def _is_beside(path: trees.Path, merged: Plain) -> bool:
+def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Whether it is no contradiction that two say something else: whoever writes a file, stops or
-    goes on notes when and how often, and why it was paused matters as long as it is."""
-    of_pause = path[0] in _OF_PAUSE and merged.get("status") != "paused"
-    return of_pause or path[0] in ("updated_at", "paused_at", "resumed_at", "resumes")
+    goes on notes when and how often, and why matters only if both have stopped."""
+    words = {side.get("status", "active") for side in (after, today)}
+    if path[0] in ("pause_reason", "pause_context"):
+        return words != {"paused"}
+    if path[0] == "because":
+        return not words <= set(_OVER)
+    return path[0] in ("updated_at", "paused_at", "resumed_at", "resumes")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:

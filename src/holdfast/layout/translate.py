@@ -76,7 +76,7 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_described(base, new),
         *_planned(base, new),
         # First: what is begun after that is no second attempt, which would count from the first.
-        *_taken_back(base, new),
+        *(Move(ev.CheckpointRolledBack(step=step)) for step in _taken_back(base, new)),
         *_step_moves(steps),
         *_agent_moves(base, new),
         *_verdicts(base, new),
@@ -313,7 +313,8 @@ def _so_far(old: AgentFact, new: AgentFact) -> Iterator[Move]:
 
 
 def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
-    known = {c.step: c for c in base.checkpoints}
+    gone = _taken_back(base, new)
+    known = {c.step: c for c in base.checkpoints if c.step not in gone}
     kinds: dict[str, type[ev.Verdict]] = {
         "passed": ev.CheckpointPassed,
         "failed": ev.CheckpointFailed,
@@ -335,12 +336,17 @@ def _is_other(old: CheckpointFact, check: CheckpointFact) -> bool:
     return later or (old.verdict, old.evidence) != (check.verdict, check.evidence)
 
 
-def _taken_back(base: Facts, new: Facts) -> Iterator[Move]:
-    """Verdicts on steps of which nothing is said any more while they are open."""
+def _taken_back(base: Facts, new: Facts) -> list[str]:
+    """The steps with a verdict that were begun anew, or of which nothing is said any more while
+    they are open."""
     judged = {check.step for check in new.checkpoints}
+    began = {step.id: step.started_at for step in base.steps}
+    again = {
+        s.id for s in new.steps if s.started_at is not None and s.started_at != began.get(s.id)
+    }
     open_ = {step.id for step in new.steps if step.status in ("pending", "running")}
     said = (check.step for check in base.checkpoints if check.verdict != "pending")
-    return (Move(ev.CheckpointRolledBack(step=step)) for step in said if step in open_ - judged)
+    return [step for step in said if step in again or step in open_ - judged]
 
 
 def _decided(base: Facts, new: Facts) -> Iterator[Move]:
@@ -595,7 +601,7 @@ def _attributes(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
-    if new.status == base.status == "paused" and _went_on(base, new):
+    if new.status == base.status in ("paused", "failed") and _went_on(base, new):
         yield Move(ev.SessionResumed(), new.resumed_at)
         base = replace(base, status="active")
     if new.status == base.status:
@@ -621,7 +627,7 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _went_on(base: Facts, new: Facts) -> bool:
-    """Whether a session was resumed and paused again since it was paused."""
+    """Whether a session was resumed and stopped again since it had stopped."""
     if base.paused_at is None or new.resumed_at is None or new.paused_at is None:
         return False
     return base.paused_at <= new.resumed_at <= new.paused_at != base.paused_at

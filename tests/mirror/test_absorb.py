@@ -115,6 +115,20 @@ def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make
     assert everything(project.folder) == before
 
 
+def test_a_key_that_was_taken_out_does_not_come_back_with_a_stale_copy(make: Make) -> None:
+    project = make("praxis")
+    project.edit(lambda doc: doc["metadata"].update(x_hers="first"))
+    project.session.note("taken up")
+    stale = project.read()
+    project.edit(lambda doc: doc["metadata"].pop("x_hers"))
+    project.session.note("gone")
+    stale["metadata"]["x_his"] = 1
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    told = {key: value for key, value in project.read()["metadata"].items() if key[:2] == "x_"}
+    assert told == {"x_his": 1} and project.disputes() == []
+
+
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("layout", ["craft", "orchestrator", "praxis"])
 def test_a_key_that_its_owner_takes_out_again_stays_out(

@@ -76,7 +76,8 @@ def changes(
 def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
     """What an edit changed and what changed here in one, what is contested, and what lost there."""
     _lift(before, after)
-    merged, conflicts = trees.merge(before, after, today)
+    merged, conflicts = trees.merge(*_filled(before, after, today))
+    merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     _go_on(merged, after, today)
     _begin_again(before, after, merged)
@@ -84,6 +85,14 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     said = [path for path in conflicts if not _is_beside(path, after, today)]
     contested = [".".join(map(str, path)) for path in said]
     return merged, contested, residue
+
+
+def _filled(*sides: Plain) -> list[Plain]:
+    """Each side with the lists and maps that another has: an empty one is not told, and what is
+    missing on one side would be contested as a whole."""
+    kinds = {key: type(each) for side in sides for key, each in side.items()}
+    empty: Plain = {key: kind() for key, kind in kinds.items() if kind in (list, dict)}
+    return [empty | side for side in sides]
 
 
 def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:

@@ -198,15 +198,7 @@ def _only_orchestrator(folder: Path) -> None:
     assert (folder / ORCHESTRATOR).is_file()
 
 
-def _new(opened: holdfast.Holdfast) -> None:
-    current = opened.list(all=True)
-    if not any(row["goal"] == "Another" for row in current):
-        opened.orchestrator_new("Another")
-    else:
-        opened.session(next(r["session"] for r in current if r["goal"] == "Another")).note("on")
-
-
-NEW = _commanded(_new, True)
+NEW = _commanded(lambda opened: opened.orchestrator_new("Another"), True)
 CONTINUED = _commanded(lambda opened: opened.orchestrator_continue(), True)
 ABORTED = _commanded(lambda opened: opened.orchestrator_abort(), False)
 

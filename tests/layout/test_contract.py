@@ -139,6 +139,16 @@ def test_a_second_block_of_the_same_agent_goes() -> None:
     assert [each.agent for each in contract.parse(made)] == ["ann", "bob"]
 
 
+@pytest.mark.req("X0-9")
+def test_a_damaged_block_of_another_agent_stays_and_is_not_taken_for_ours() -> None:
+    torn = acknowledged("ann").replace("Agent:", "Age\ufffdnt:").replace("1.0", "0.9")
+    text = torn
+    for moment in (1, 2):
+        text = contract.put(text, "bob", moment, SPEC)
+        assert text.startswith(torn) and text.count(f"{contract._HEADING}\n") == 2
+    assert codes(text, "bob") == (True, [])
+
+
 def test_a_file_without_a_final_newline_can_be_joined() -> None:
     text = contract.put(acknowledged("ann").rstrip("\n"), "bob", NOON, SPEC)
     assert [each.pledged for each in contract.parse(text)] == [True, True]

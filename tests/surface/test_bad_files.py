@@ -141,11 +141,11 @@ def sane(cli: Cli, *words: str) -> Answer:
 
 def _is_kept(bad: object, now: Iterable[object]) -> bool:
     """Whether it is there, or a part of what is: an agent's block may follow others."""
-    return any(bad == each or _has(each, bad) for each in now)
+    return bad == b"" or any(bad == each or _has(each, bad) for each in now)
 
 
 def _has(whole: object, part: object) -> bool:
-    return isinstance(whole, bytes) and isinstance(part, bytes) and bool(part) and part in whole
+    return isinstance(whole, bytes) and isinstance(part, bytes) and part in whole
 
 
 def of_essay(cli: Cli) -> Iterator[tuple[str, ...]]:

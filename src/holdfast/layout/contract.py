@@ -113,7 +113,8 @@ def parse(text: str) -> list[Acknowledgment]:
             found.append(_made(said, pledged, begin, end))
             heading, said, pledged = -1, {}, False
         if bare == _HEADING:
-            heading = start
+            # What came before without an agent's name is nobody's, and no part of this block.
+            heading, said = start, {}
         elif match:
             if not said:
                 begin = start if heading < 0 else heading

@@ -109,7 +109,7 @@ ALLOWED = {
     " store.bound",
     "essay": "errors adopt files found home layout.* model.* place recover session"
     " store.bound text verb",
-    "orchestrator": "errors adopt beginning files found home layout.* recover session text",
+    "orchestrator": "errors adopt beginning choice files found home layout.* recover session text",
     "evidence": "errors files journal layout.document layout.guarded model.* sha",
     "phase": "errors clock evidence prove touch verb model.*",
     "pipeline": "errors choice chore clock essay files layout.essay.* model.* text touch verb",

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast import adopt, beginning, files, found, recover
+from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, Outdated, Refused
 from holdfast.found import MAX_BYTES, Find
 from holdfast.home import Holdfast
@@ -62,6 +63,7 @@ def load(home: Holdfast) -> Loaded:
 
 def take(home: Holdfast) -> Session:
     """The current session, made one of ours if it is not yet."""
+    _end_what_is_over(home)
     loaded = load(home)
     if loaded.kind == NONE:
         raise NoSession(NOTHING, hint='holdfast orchestrator new "GOAL"')
@@ -88,6 +90,13 @@ def kept(home: Holdfast) -> Session:
         what = f"session {meant.id} has no files of {ID}"
         raise NoSession(what, hint="keep some: holdfast layouts add orchestrator")
     return home.session(owner.session)
+
+
+def _end_what_is_over(home: Holdfast) -> None:
+    """Put away what is current only because whoever ended its session died before he did so."""
+    owner = home.store.bound.owner(os.path.realpath(os.path.join(folder(home), layout.CURRENT)))
+    if owner is not None and home.session(owner.session).status()["status"] in FINISHED:
+        home.reflect(owner.session, force=True)
 
 
 def _require_usable(loaded: Loaded) -> None:

@@ -440,8 +440,7 @@ def mend(home: Holdfast) -> list[str]:
     """Write anew what is damaged or missing, and end what was cut off; says what was done and what
     could not be."""
     # What kept us from files may be gone, and a session that is over has no event any more.
-    for session in dict.fromkeys(b.session for b in home.mirror.standing() if b.suspended):
-        home.mirror.write(session)
+    home.mirror.try_again()
     # One after the other: what mended one session may have mended the index of the next.
     said = [line for case in _each_case(home) for line in _mended(home, case)]
     left = list(leftover.everywhere(home))

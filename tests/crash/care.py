@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import holdfast
+from holdfast import recover
 from holdfast.errors import HoldfastError, InvalidInput
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
@@ -173,14 +174,15 @@ def _check_orchestrator(
             except HoldfastError as error:
                 if is_current:
                     return [f"not the second time: {error}"]
-        for row in opened.list(all=True):
-            opened.session(row["session"]).verify()
+        recover.mend(opened)
+        left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]
     history = folder / ".claude" / "orchestrator-history"
     kept = [path.read_text() for path in history.glob("*.json")]
     current = folder / ORCHESTRATOR
     there = kept + ([current.read_text()] if current.exists() else [])
     whole = sum("2026-02-14-abc123" in text for text in there)
     problems = [] if whole == 1 else [f"the session of before is there {whole} times"]
+    problems += [f"still left: {why}" for why in left]
     problems += [] if current.exists() == is_current else [f"current: {current.exists()}"]
     return [*problems, *_leftovers(folder)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import files, recover
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError, NoSession, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
@@ -367,3 +367,42 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
     assert recover.mend(project.home) == []
     assert not current(project).exists() and len(archived(project)) == 1
     assert before.layouts_list()[0].suspended == ""
+
+
+# -- cut off at the end ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["ai-session", "praxis", "craft", "orchestrator", "essay"])
+def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
+    make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make()
+    root = str(project.folder / "essay") if layout == "essay" else ""
+    place = Path(project.session.layouts_add(layout, root=root).place)
+    before = place.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        project.session.complete()
+    project.again()
+    assert place.read_bytes() == before and "not written to the end" in project.suspended
+    assert [a.code for a in recover.advice(project.home)] == ["layout-suspended"]
+    recover.mend(project.home)
+    assert not project.suspended and recover.advice(project.home) == []
+    (binding,) = project.session.layouts_list()
+    parts = [Path(binding.place), *place.parent.parent.glob("active-features.yaml")]
+    assert any("complete" in path.read_text() for path in parts)
+    assert place.exists() == (layout != "orchestrator")
+
+
+def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("orchestrator")
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        project.home.orchestrator_abort()
+    project.again()
+    with pytest.raises(NoSession):
+        project.home.orchestrator_abort()
+    assert not current(project).exists()
+    assert json.loads(archived(project)[0].read_text())["status"] == "aborted"

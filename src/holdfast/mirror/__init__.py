@@ -59,6 +59,7 @@ _TRIES = 5
 _PATIENCE = 10.0
 _SOON = 0.1
 """How long what was found before an event is relied on, in seconds, without another look."""
+_UNENDED = "they were not written to the end, which is done by: holdfast doctor --fix"
 _LOUD = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
@@ -133,13 +134,28 @@ class Mirror:
         for folder in folders_of(binding):
             require_inside(binding.root, folder)
         _own_lock(binding)
+        looks: list[Look] = []
         if not self._looker.unchanged(binding):
-            self._looker.looks(binding)
-        elif self._is_up_to_date(binding):
+            looks = self._looker.looks(binding)
+        elif self._is_up_to_date(binding) and not self._archive.is_owed(binding):
             # As we left them they are written again, unless something else stands in the way.
             return binding.suspended
-        # They are written with the next event, if they can be.
-        return next(filter(None, _obstacles(binding)), "")
+        is_edit = any(look.verdict == "edited" for look in looks)
+        # They are written with the next event, if they can be, and if there is one.
+        return next(filter(None, _obstacles(binding)), "") or self._unended(binding, is_edit)
+
+    def _unended(self, binding: Binding, is_edit: bool) -> str:
+        """What is told of files of a session that is over, if whoever wrote them died."""
+        if is_edit or binding.quiet or not self._archive.is_over(binding):
+            return ""
+        if self._archive.is_owed(binding):
+            self._archive.require_room(binding)
+        return _UNENDED
+
+    def try_again(self) -> None:
+        """Bring files up to date that something kept us from, as far as that is gone."""
+        for binding in [each for each in self.standing() if each.suspended]:
+            self.write(binding.session, force=self._archive.is_over(binding))
 
     def _is_up_to_date(self, binding: Binding) -> bool:
         with self._desk.store.view(binding.session) as view:

@@ -43,6 +43,16 @@ class Archive:
             files.move(binding.place, target)
         self._bound.move(binding, target)
 
+    def is_over(self, binding: Binding) -> bool:
+        """Whether a session has ended, by what is listed of it."""
+        with self._desk.store.view(binding.session) as view:
+            return view.listing().get("status") in FINISHED
+
+    def is_owed(self, binding: Binding) -> bool:
+        """Whether the file of a session that has ended is not yet where its layout keeps it."""
+        has_archive = bool(custom(binding.layout).archive) and not self.is_away(binding)
+        return has_archive and self.is_over(binding)
+
     def require_room(self, binding: Binding) -> None:
         """Refuse to put away what cannot go where its layout keeps older ones."""
         target = _archived(binding)

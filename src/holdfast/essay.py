@@ -36,6 +36,8 @@ from holdfast.verb import Recorder
 
 MAX_PARTIAL = 4 * 1024 * 1024
 _LIMIT = 16 * 1024 * 1024
+_LONGEST_NUMBER = 3
+"""Digits of a number of the list; more are part of a name, which is made of a date and a time."""
 
 
 class Listed(Struct):
@@ -128,8 +130,8 @@ def abandoned_for(home: Holdfast, one: Listed) -> int:
 def chosen(home: Holdfast, text: str) -> Listed:
     """The essay that a number of the list, a name, or the beginning of one means."""
     essays = listed(home)
-    if text.isascii() and text.isdigit() and len(text) < 7 and 0 < int(text) <= len(essays):
-        return essays[int(text) - 1]
+    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER:
+        return _numbered(essays, int(text))
     near = [one for one in essays if one.name == text] or [
         one for one in essays if text and text in one.name
     ]
@@ -137,6 +139,13 @@ def chosen(home: Holdfast, text: str) -> Listed:
         called = f"{len(near)} essays are called like {text}"
         raise NoSession(called if near else f"there is no essay {text}", hint="holdfast essay list")
     return near[0]
+
+
+def _numbered(essays: list[Listed], number: int) -> Listed:
+    if 0 < number <= len(essays):
+        return essays[number - 1]
+    why = f"there are {len(essays)} in the list"
+    raise NoSession(f"there is no essay {number}", why=why, hint="holdfast essay list")
 
 
 def faults(home: Holdfast, one: Listed) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from holdfast.choice import MODES
 from holdfast.cli.acting import confirm
 from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
@@ -61,15 +63,24 @@ def run_history(options: Namespace, hf: Holdfast, screen: Screen) -> int | None:
     screen.answer({"history": rows})
     screen.table([(str(n), *_told(row)) for n, row in enumerate(rows, 1)], right="0")
     if not rows:
-        screen.line("no session is archived here")
+        screen.line("no session is archived here" if options.limit else "--limit 0 shows none")
+    # In the table they would be cut off where the terminal ends.
+    for row in filter(_is_damaged, rows):
+        screen.offer(f"what can be made of {row['id']}: ", _doctor_of(row))
     screen.hint("one of them: ", "holdfast orchestrator history 1" if rows else "")
     return None
 
 
 def _told(row: dict[str, str]) -> tuple[str, str, str]:
-    if row["status"] or row["goal"]:
-        return row["id"], row["status"], row["goal"]
-    return row["id"], "damaged", f"holdfast doctor {typed_path(row['path'])}"
+    return row["id"], row["status"] or ("damaged" if _is_damaged(row) else ""), row["goal"]
+
+
+def _is_damaged(row: dict[str, str]) -> bool:
+    return not (row["status"] or row["goal"])
+
+
+def _doctor_of(row: dict[str, str]) -> str:
+    return f"holdfast doctor {typed_path(row['path'])}"
 
 
 def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
@@ -78,6 +89,10 @@ def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
     screen.answer({**row, "complete": report.reading.complete, "progress": report.reading.progress})
     told = [(key, row[key]) for key in ("id", "goal", "status", "created")]
     screen.fields([*told, ("file", shown_path(row["path"]))])
+    if report.is_torn:
+        screen.line(("damaged   ", "red"), report.findings[0].message)
+        screen.offer("→ what can be made of it: ", _doctor_of(row))
+        return DAMAGED
     screen.hint("make it a session of yours: ", f"holdfast adopt {typed_path(row['path'])}")
     return 0
 
@@ -161,7 +176,8 @@ def _tell_abandoned(one: Listed, days: int, screen: Screen) -> None:
     if not days:
         return
     screen.aside((f"nobody worked on {one.name} for ", "yellow"), plural(days, "day"))
-    screen.aside("  go on with it: ", (f"holdfast essay resume {one.name}", "cyan"))
+    go_on = screen.as_typed(f"holdfast essay resume {shlex.quote(one.name)}")
+    screen.aside("  go on with it: ", (go_on, "cyan"))
     screen.aside("  clean it up: move its folder away, ", shown_path(one.folder))
 
 
@@ -186,12 +202,12 @@ def run_essay_resume(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 def _tell_faults(error: Faulty, screen: Screen) -> int:
     """The state contradicts the files: how to proceed is the user's to say."""
-    anyway = f"holdfast essay resume {error.name} --anyway"
+    anyway = f"holdfast essay resume {shlex.quote(error.name)} --anyway"
     screen.answer({"kind": "invalid", "faults": error.faults, "choices": {"continue": anyway}})
     for fault in error.faults:
         screen.line(("error    ", "red"), fault)
     screen.line("How do you want to proceed?")
-    screen.line("continue as the session file says → ", anyway)
+    screen.offer("continue as the session file says → ", anyway)
     screen.line("or put right what is wrong first, and try again")
     return DAMAGED
 

@@ -96,7 +96,7 @@ ALLOWED = {
     "hooks.spool": "errors files sha",
     "found": "errors files layout.*",
     "convert": "errors files found layout.*",
-    "contract": "amend clock exchange files layout.*",
+    "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
     "cleanup": "errors amend choice exchange files found home layout.*",
     "definition": "errors layout.* model.* text",

@@ -15,6 +15,7 @@ from holdfast.amend import amend
 from holdfast.clock import Clock
 from holdfast.layout import contract as form
 from holdfast.layout.contract import Acknowledgment, Verdict
+from holdfast.text import ID_LIMIT, clean_input
 
 _MAX_BYTES = 1024 * 1024
 
@@ -53,7 +54,9 @@ class Contract:
 
     def acknowledge(self, agent: str) -> str:
         """Write the agent's block, durably; returns the file."""
-        form.block(agent, 0, self.specification)  # a name that cannot be written makes no folder
+        # A name that cannot be written, or recorded afterwards, makes no folder and no file.
+        form.block(agent, 0, self.specification)
+        clean_input(agent, "agent", limit=ID_LIMIT, lines=False)
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
         now = self._clock.now()

@@ -226,7 +226,8 @@ def clean_input(text: str, what: str, *, limit: int, lines: bool) -> str:
     text = text.replace("\r\n", "\n").strip(" \t\r\n")
     if len(text) > limit:
         why = f"{len(text)} characters; at most {limit} can be recorded"
-        raise InvalidInput(f"{what} is too long", why=why, hint=_IN_A_FILE)
+        hint = _IN_A_FILE if limit > ID_LIMIT else ""
+        raise InvalidInput(f"{what} is too long", why=why, hint=hint)
     if not (text.isascii() and text.isprintable()):
         _refuse_characters(text, what, lines=lines)
     if not terminal(text).strip():

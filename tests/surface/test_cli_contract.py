@@ -128,9 +128,11 @@ def test_block_that_an_agent_adds_in_any_step_of_an_acknowledgment_stays(
     assert [path.name for path in FILE.parent.iterdir()] == [FILE.name]
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\nAgent: b", "\x1b[31m"])
-def test_name_that_would_break_the_file_is_refused(cli: Cli, name: str) -> None:
-    assert cli("contract", "ack", f"--agent={name}").code == 2
+@pytest.mark.parametrize("name", ["", "  ", "a\nAgent: b", "\x1b[31m", "x" * 65])
+def test_name_that_would_break_the_file_or_the_record_is_refused(cli: Cli, name: str) -> None:
+    cli.start()
+    refused = cli("contract", "ack", f"--agent={name}")
+    assert refused.code == 2 and "holdfast artifact" not in refused.err
     assert not FILE.parent.exists()
 
 
@@ -145,6 +147,13 @@ def test_other_folders_are_used_when_asked_for(
     assert (tmp_path / "sessions" / FILE.name).is_file() and not FILE.exists()
 
 
+def test_the_checksum_of_a_contract_is_not_broken_by_the_terminal(cli: Cli) -> None:
+    cli.ok("contract", "ack", "--agent", "an agent with a name of some length")
+    for line in ("contract", "contract ack --agent two", "contract verify"):
+        told = cli.ok(*line.split(), "--no-color", terminal=True).out
+        assert all(len(line) <= 80 for line in told.splitlines()), told
+
+
 def test_missing_specification_is_told(cli: Cli) -> None:
     assert cli("contract", "verify", "--spec", "none.md").code == 2
 
@@ -152,7 +161,9 @@ def test_missing_specification_is_told(cli: Cli) -> None:
 def test_who_did_not_acknowledge_is_not_called_current(cli: Cli) -> None:
     cli.ok("contract", "ack", "--agent", "one")
     assert cli.ok("contract", "verify", "--agent", "one").out == "current  one\n"
-    assert cli.ok("contract", "verify", "--agent", "two").out.startswith("doubtful two\n")
+    doubtful = cli.ok("contract", "verify", "--agent", "two", "--no-color", terminal=True).out
+    assert doubtful.startswith("doubtful two\n  warning acknowledged by one, not by two")
+    assert doubtful.endswith("  acknowledge it: holdfast contract ack --agent two\n")
 
 
 def test_what_a_failed_verify_advises_makes_it_pass(

@@ -36,7 +36,9 @@ def _show_arguments(parser: Parser) -> None:
 
 def _verify_arguments(parser: Parser) -> None:
     _arguments(parser)
-    parser.add_argument("--agent", default="", metavar="NAME", help="this one; else all of them")
+    parser.add_argument(
+        "--agent", default="", metavar="NAME", help="this one; that only others did is a warning"
+    )
 
 
 def _ack_arguments(parser: Parser) -> None:
@@ -59,7 +61,11 @@ def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     ]
     text = contract.specification.decode("utf-8", "replace")
     screen.answer({**_values(contract), "agents": agents, "text": text})
-    screen.block(text if options.text else contract.summary())
+    if options.text:
+        screen.block(text)
+    else:
+        for line in contract.summary().splitlines():
+            screen.line(line)
 
 
 def _values(contract: Contract) -> dict[str, Any]:
@@ -86,16 +92,16 @@ def run_verify(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     screen.answer({"ok": ok, **_values(contract), "agents": told})
     for name, verdict in verdicts.items():
         _tell(name, verdict, screen)
-    if not ok:
-        screen.hint("acknowledge it: ", _ack_command(options))
+    for name in [name for name, verdict in verdicts.items() if verdict.findings][:1]:
+        screen.hint("acknowledge it: ", _ack_command(options, name))
     return 0 if ok else DAMAGED
 
 
-def _ack_command(options: Namespace) -> str:
+def _ack_command(options: Namespace, agent: str) -> str:
     """What acknowledges the very contract that was looked at."""
     import shlex
 
-    words = ["holdfast", "contract", "ack", "--agent", options.agent.strip() or "NAME"]
+    words = ["holdfast", "contract", "ack", "--agent", agent or "NAME"]
     given = (("--spec", options.spec), ("--root", options.root))
     return shlex.join([*words, *(word for pair in given if pair[1] for word in pair)])
 

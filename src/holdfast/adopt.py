@@ -166,7 +166,8 @@ class _Taking:
         """Whether another file was met on the way that claims to be the same session."""
         mine = (one.path, _digest(one))
         path, digest = self.claimed.setdefault((one.layout, native), mine)
-        return None if path == one.path or not native else _rivals(path, same=digest == mine[1])
+        same = digest == mine[1]
+        return None if path == one.path or not native else _rivals(path, one, same=same)
 
     def _source(self, one: Find) -> tuple[str, str] | None:
         """The file that others were converted from, if it is still there, and its session."""
@@ -202,7 +203,7 @@ class _Taking:
                 return self._take_up(told)
             # Else a stale copy would bring back what was ended here.
             same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
-            told.outcome, said = _rivals(twin.place, same=same)
+            told.outcome, said = _rivals(twin.place, one, same=same)
             told.session = twin.session if same else ""
             told.problems.append(said)
             return
@@ -250,7 +251,7 @@ class _Taking:
         if elsewhere or not (_knows(state, one) or self._lost_sight(one, told.session, state)):
             if elsewhere or not _came_from_here(state, one):
                 same = _digest(one) in _digests(state)
-                told.outcome, said = _rivals(elsewhere or "another place", same=same)
+                told.outcome, said = _rivals(elsewhere, one, same=same, session=told.session)
                 told.problems.append(said)
                 told.session = told.session if same else ""
                 return
@@ -282,11 +283,19 @@ def _in_place_of(owner: Binding) -> str:
     return f"{what}; if it is the one that counts: {let_go}, then adopt again"
 
 
-def _rivals(path: str, *, same: bool) -> tuple[str, str]:
+def _rivals(path: str, one: Find, *, same: bool, session: str = "") -> tuple[str, str]:
+    """What to say of files that claim to be a session which is here, from a path or, if nobody
+    knows any more from which, as a session of ours."""
+    who = path or f"session {session}, from another place,"
     if same:
-        return COPY, f"the same as {path}"
-    what = f"{path} claims the same id and says something else; this one was left alone"
-    return RIVAL, f"{what}; if it is the one that counts, move that one away and adopt again"
+        return COPY, f"the same as {who.rstrip(',')}"
+    what = f"{who} claims the same id and says something else; this one was left alone"
+    if not path:
+        new = f"holdfast convert {shlex.quote(one.path)} --to {one.layout} --id ID -o OUT"
+        return RIVAL, f"{what}; to have both: {new}, then: holdfast adopt OUT"
+    # Only what is where its layout has it is followed to another folder.
+    way = "move that one away" if _root(one) else "put it in the place of that one"
+    return RIVAL, f"{what}; if it is the one that counts, {way} and adopt again"
 
 
 def _converted(source: str) -> str:

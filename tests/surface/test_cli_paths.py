@@ -169,6 +169,60 @@ def test_what_would_only_be_moved_away_is_not_written_elsewhere(cli: Cli, projec
     assert not (project / ORCHESTRATOR).exists()
 
 
+# -- adopt -------------------------------------------------------------------------------------
+
+
+def rival(project: Path, path: Path) -> Path:
+    """Another file with the id of the session in the project, that says something else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (project / ORCHESTRATOR).read_text()
+    path.write_text(text.replace("Add login", "Add logout"))
+    return path
+
+
+def test_what_is_said_of_a_loose_rival_makes_it_the_one_that_counts(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("adopt", ORCHESTRATOR)
+    path = rival(project, project / "loose.json")
+    told = cli("adopt", "loose.json")
+    assert told.code == 5 and f"{ORCHESTRATOR} claims the same id" in told.out
+    assert "put it in the place of that one and adopt again" in told.out
+    path.rename(project / ORCHESTRATOR)
+    cli.ok("adopt", ORCHESTRATOR)
+    assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
+
+
+def test_what_is_said_of_a_rival_in_a_place_makes_it_the_one_that_counts(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    cli.ok("adopt", ORCHESTRATOR)
+    path = rival(project, project / "other" / ORCHESTRATOR)
+    assert "move that one away and adopt again" in cli("adopt", str(path)).out
+    (project / ".claude").rename(project / "away")
+    cli.ok("adopt", str(path))
+    assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
+
+
+def test_a_rival_of_what_came_from_a_file_that_is_gone_can_be_had_beside_it(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = rival(project, project / "a b.json")
+    (project / ORCHESTRATOR).rename(project / "first.json")
+    cli.ok("adopt", "first.json")
+    (project / "first.json").unlink()
+    told = cli("adopt", "a b.json")
+    assert told.code == 5 and "session 2026-02-14-abc123, from another place, claims" in told.out
+    convert, adopt = re.findall(r"holdfast (convert .*?|adopt OUT)(?=, then|$)", told.out, re.M)
+    for line in (convert, adopt):
+        cli.ok(*shlex.split(line.replace(" ID ", " 2026-02-15-abc123 ").replace("OUT", "out.json")))
+    assert {one["goal"] for one in cli.json("list")["sessions"]} == {"Add login", "Add logout"}
+    assert path.exists()
+
+
 # -- cleanup -----------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from holdfast import exchange, files, found
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
-from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
+from holdfast.errors import HoldfastError, InvalidInput, NoSession, ReadOnly, Refused
 from holdfast.found import Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
@@ -78,9 +78,9 @@ def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
     """The status report of one session below a root, or of all that can be read."""
     finds = [one for one in _finds(root) if one.native and feature in ("", one.native)]
     if feature and not finds:
-        raise InvalidInput(
-            f"no session {feature} is in {root}", hint=f"holdfast check {shlex.quote(root)}"
-        )
+        there = f"what is there: holdfast layouts report --root {shlex.quote(root)}"
+        hint = there if os.path.isdir(root) else ""
+        raise NoSession(f"no session {feature} is in {root}", hint=hint)
     return [form.report(one.tree, _with_artifacts(hf, one)) for one in finds if one.documents]
 
 

@@ -185,13 +185,13 @@ def archived(home: Holdfast, text: str) -> dict[str, str]:
         if 0 < int(text) <= len(rows):
             return rows[int(text) - 1]
         why = f"there are {len(rows)} in the list"
-        raise InvalidInput(f"no archived session is number {text}", why=why, hint=_LIST)
+        raise NoSession(f"no archived session is number {text}", why=why, hint=_LIST)
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]
     ]
     if len(near) != 1:
         what = f"several archived sessions are {text}" if near else f"no archived session is {text}"
-        raise InvalidInput(what, hint=_LIST)
+        raise NoSession(what, hint=_LIST)
     return near[0]
 
 

@@ -353,7 +353,7 @@ def test_report_counts_the_artifacts_in_the_folder_by_their_kind(cli: Cli) -> No
 
 
 def test_report_of_what_is_not_there_is_an_error(cli: Cli) -> None:
-    assert cli("layouts", "report", "nothing-2025-01-09").code == 2
+    assert cli("layouts", "report", "nothing-2025-01-09").code == 3
     assert cli.json("layouts", "report")["reports"] == []
     assert cli("layouts", "report", "--root", "nowhere").code == 2
 
@@ -422,7 +422,7 @@ def test_update_refuses_what_the_layout_does_not_know_and_records_nothing(
 
 def test_update_of_nothing_or_of_a_stranger_is_an_error(cli: Cli) -> None:
     feature("one", "active")
-    assert cli("layouts", "update", "one-2025-01-09", "--status=paused").code == 2
+    assert cli("layouts", "update", "one-2025-01-09", "--status=paused").code == 3
     cli.start()
     assert cli("layouts", "update").code == 2
 

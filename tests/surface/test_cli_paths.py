@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.path import told_from_here
+from holdfast.cli.screen import Screen
 from tests.layouts import CRAFT, MAIN, ORCHESTRATOR, STATE, fill
-from tests.surface.support import Answer, Cli
+from tests.surface.support import Answer, Cli, Terminal
 
 ODD = ["plain", "with blank", "it's $HOME", "-dash", "日本 🎉", 'a"b', "#5"]
 
@@ -221,6 +222,53 @@ def test_a_rival_of_what_came_from_a_file_that_is_gone_can_be_had_beside_it(
         cli.ok(*shlex.split(line.replace(" ID ", " 2026-02-15-abc123 ").replace("OUT", "out.json")))
     assert {one["goal"] for one in cli.json("list")["sessions"]} == {"Add login", "Add logout"}
     assert path.exists()
+
+
+# -- long work ---------------------------------------------------------------------------------
+
+
+def test_how_far_a_check_has_come_is_shown_and_gone_at_the_end(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["craft", "orchestrator"])
+    told = cli("check", ".", terminal=True)
+    assert "\r\x1b[K2 checked: .claude/orchestrator-session.json " in told.err
+    assert told.err.endswith("\r\x1b[K\r") and "checked" not in told.out
+    assert cli("check", ".").err == ""
+
+
+def test_an_interrupt_leaves_no_half_line_of_progress_behind() -> None:
+    for begun, left in ((True, "\r\x1b[K"), (False, "\n")):
+        err = Terminal()
+        screen = Screen(Terminal(), err, None)
+        screen.progress("3 looked at")
+        if not begun:
+            screen.progress()
+        shown = err.getvalue()
+        screen.end_line()
+        assert err.getvalue().removeprefix(shown) == left
+
+
+# -- words that are wrong ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", ["adopt", "doctor", "doctor --fix", "cleanup --yes", "layouts live"]
+)
+def test_an_empty_path_is_not_taken_for_none(cli: Cli, project: Path, line: str) -> None:
+    fill(project, kinds=["ai-session"])
+    refused = cli(*line.split(), "")
+    assert refused.code == 2 and "is empty\n  an empty variable, perhaps" in refused.err
+
+
+NO_SUCH = [
+    *("orchestrator history 7", "orchestrator history nope", "essay resume 7", "essay resume nope"),
+    *("layouts report no-2026-01-31", "layouts update no-2026-01-31 --status=paused"),
+    *("resume nope", "layouts --session nope", "orchestrator continue", "orchestrator abort"),
+]
+
+
+@pytest.mark.parametrize("line", NO_SUCH)
+def test_a_session_that_is_not_there_is_exit_3_whatever_lists_it(cli: Cli, line: str) -> None:
+    assert cli(*line.split()).code == 3
 
 
 # -- cleanup -----------------------------------------------------------------------------------

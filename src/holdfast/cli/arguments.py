@@ -120,6 +120,12 @@ class Parser(argparse.ArgumentParser):
             return [f"{option}={value}"]
         return [option, value]
 
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        """An empty word is not taken for one that was left out: it would mean another place."""
+        if words == [""] and action.nargs == "?" and not action.option_strings:
+            raise InvalidInput(f"{action.metavar} is empty", why="an empty variable, perhaps")
+        return super()._get_values(action, words)
+
     def error(self, message: str) -> NoReturn:
         kind, _, words = message.partition(": ")
         if kind == "unrecognized arguments":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.path import shown_path, told_from_here
-from holdfast.errors import InvalidInput, Refused
+from holdfast.errors import InvalidInput, NoSession, Refused
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ def _session_of(feature: str, hf: Holdfast) -> Session:
     for binding in hf.store.bound.bindings():
         if binding.layout == "ai-session" and binding.native == feature:
             return hf.session(binding.session)
-    raise InvalidInput(
+    raise NoSession(
         f"no session here keeps the files of {feature}",
         hint="take it in first: holdfast adopt",
         session=feature,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 
 from holdfast.choice import FINISHED
 from holdfast.cli.arguments import Command, Parser
@@ -46,7 +47,14 @@ def _workflows_argument(parser: Parser) -> None:
 
 
 def run_check(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    reports = hf.check(options.path, strict=options.strict, workflows=options.workflows)
+    done = count(1)
+    reports = hf.check(
+        options.path,
+        strict=options.strict,
+        workflows=options.workflows,
+        on_report=lambda one: screen.progress(f"{next(done)} checked: {shown_path(one.path)}"),
+    )
+    screen.progress()
     values = [_report_values(report) for report in reports]
     every = {"findings": [finding for value in values for finding in value["findings"]]}
     first = values[0] if len(values) == 1 else every

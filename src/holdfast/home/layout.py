@@ -10,7 +10,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from holdfast.adopt import Adopted
@@ -44,15 +44,28 @@ class LayoutVerbs:
         @property
         def _home(self) -> Holdfast: ...
 
-    def check(self, path: str, *, strict: bool = False, workflows: str = "") -> list[FileReport]:
+    def check(
+        self,
+        path: str,
+        *,
+        strict: bool = False,
+        workflows: str = "",
+        on_report: Callable[[FileReport], None] | None = None,
+    ) -> list[FileReport]:
         """What is wrong with the session files at a path, in any of the five layouts.
 
-        `workflows` is a folder of workflow definitions, which say how many phases there are.
+        `workflows` is a folder of workflow definitions, which say how many phases there are;
+        `on_report` is called with each report as soon as it is made.
         """
         from holdfast import found
 
         around = found.Surroundings(self._home.mirror.where, workflows)
-        return [found.check(one, around.of(one), strict=strict) for one in found.walk(path)]
+        reports = []
+        for one in found.walk(path):
+            reports.append(found.check(one, around.of(one), strict=strict))
+            if on_report is not None:
+                on_report(reports[-1])
+        return reports
 
     def adopt(
         self,

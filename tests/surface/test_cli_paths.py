@@ -145,9 +145,11 @@ def test_the_doctor_does_not_say_that_it_did_what_it_would_do(cli: Cli, project:
     path = project / ORCHESTRATOR
     path.write_text("{")
     told = cli("doctor", ORCHESTRATOR)
-    assert told.code == 5 and "\nnot done yet: written anew from the journal" in told.out
+    assert (
+        told.code == 5 and "\nnothing is changed yet; afterwards: written anew from the" in told.out
+    )
     assert path.read_text() == "{"
-    assert "not done yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
+    assert "nothing is changed yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
 
 
 def test_what_is_written_only_in_its_place_says_so(cli: Cli, project: Path) -> None:
@@ -257,6 +259,66 @@ def test_an_empty_path_is_not_taken_for_none(cli: Cli, project: Path, line: str)
     fill(project, kinds=["ai-session"])
     refused = cli(*line.split(), "")
     assert refused.code == 2 and "is empty\n  an empty variable, perhaps" in refused.err
+
+
+CODES = {
+    "check good.json": 0,
+    "check good.json --strict": 0,
+    "check torn.json": 5,
+    "check note.txt": 5,
+    "check empty": 3,
+    "check nowhere": 2,
+    "check": 2,
+    "check --srtict good.json": 2,
+    "adopt good.json": 0,
+    "adopt torn.json": 0,
+    "adopt empty": 0,
+    "adopt note.txt": 5,
+    "adopt nowhere": 2,
+    "convert good.json --to craft -o out.json": 0,
+    "convert good.json --to craft -o torn.json": 2,
+    "convert good.json": 2,
+    "convert torn.json --to craft": 5,
+    "convert note.txt --to craft": 2,
+    "convert empty --to craft": 2,
+    "doctor good.json": 0,
+    "doctor torn.json": 5,
+    "doctor torn.json --fix": 4,
+    "doctor torn.json --fix --choose fresh": 0,
+    "doctor torn.json --choose nope": 2,
+    "doctor note.txt": 2,
+    "doctor nowhere": 2,
+    "layouts": 3,
+    "layouts add craft": 3,
+    "layouts nope": 2,
+    "contract show": 0,
+    "contract verify": 5,
+    "contract ack": 2,
+    "contract verify --spec nowhere": 2,
+    "cleanup": 0,
+    "cleanup note.txt": 2,
+    "cleanup --days x": 2,
+    "orchestrator history": 0,
+    "orchestrator continue": 3,
+    "orchestrator": 2,
+    "essay list": 0,
+}
+
+
+@pytest.mark.parametrize("line", CODES)
+def test_every_command_on_files_ends_as_the_exit_codes_say(
+    cli: Cli, project: Path, line: str
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / ORCHESTRATOR
+    (project / "empty").mkdir()
+    (project / "note.txt").write_text("hello")
+    (project / "torn.json").write_bytes(path.read_bytes()[:200])
+    path.rename(project / "good.json")
+    answer = cli("--json", *line.split())
+    assert answer.code == CODES[line], answer
+    if "error" in answer.json:
+        assert answer.json["error"]["code"] == answer.code
 
 
 NO_SUCH = [

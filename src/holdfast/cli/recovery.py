@@ -117,7 +117,7 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
 def _offer(case: Case, screen: Screen, chosen: str) -> None:
     doctor = f"holdfast doctor {typed_path(case.path)}"
     choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
-    screen.line(("not done yet: ", "dim"), case.message)
+    screen.line(("nothing is changed yet; afterwards: ", "dim"), case.message)
     if case.rung != "journal":
         screen.offer("→ beside it: ", f"{doctor} -o OUT{choice}")
     screen.offer("→ in place, the old bytes kept: ", f"{doctor} --fix{choice}")

@@ -226,6 +226,17 @@ def test_a_rival_of_what_came_from_a_file_that_is_gone_can_be_had_beside_it(
     assert path.exists()
 
 
+def test_an_archived_session_of_ours_is_not_offered_to_be_adopted(cli: Cli, project: Path) -> None:
+    ours = str(cli.json("orchestrator", "new", "One")["session"])
+    cli.ok("orchestrator", "new", "Two")
+    told = cli.ok("orchestrator", "history", "1", terminal=True)
+    assert lines_to_type(told) == [f"holdfast brief {ours}"]
+    fill(project / "other", kinds=["orchestrator"])
+    (project / "other" / ORCHESTRATOR).rename(project / ".claude/orchestrator-history/a.json")
+    (line,) = lines_to_type(cli.ok("orchestrator", "history", "1", terminal=True))
+    assert line == "holdfast adopt .claude/orchestrator-history/a.json"
+
+
 # -- long work ---------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from holdfast.choice import MODES
@@ -93,7 +94,10 @@ def _tell_archived(row: dict[str, str], hf: Holdfast, screen: Screen) -> int:
         screen.line(("damaged   ", "red"), report.findings[0].message)
         screen.offer("→ what can be made of it: ", _doctor_of(row))
         return DAMAGED
-    screen.hint("make it a session of yours: ", f"holdfast adopt {typed_path(row['path'])}")
+    if owner := hf.store.bound.owner(os.path.realpath(row["path"])):
+        screen.hint("it is a session of yours: ", f"holdfast brief {owner.session}")
+    else:
+        screen.hint("make it a session of yours: ", f"holdfast adopt {typed_path(row['path'])}")
     return 0
 
 

@@ -49,14 +49,18 @@ def test_paths_in_this_folder_are_told_from_here(
     assert told_from_here(f"{project}/a.json") == f"{project}/a.json"
 
 
+@pytest.mark.parametrize("below", ["", "sub"])
 @pytest.mark.parametrize("kind", MAIN)
 def test_nothing_that_is_said_of_damaged_files_names_this_folder(
-    cli: Cli, project: Path, kind: str
+    cli: Cli, project: Path, kind: str, below: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=[kind])
+    (project / "sub").mkdir()
+    monkeypatch.chdir(project / below)
+    main = f"../{MAIN[kind]}" if below else MAIN[kind]
     path = project / MAIN[kind]
     path.write_bytes(path.read_bytes()[:60])
-    for line in (f"doctor {MAIN[kind]}", "doctor", f"convert {MAIN[kind]} --to praxis", "adopt"):
+    for line in (f"doctor {main}", "doctor", f"convert {main} --to praxis"):
         said = cli(*line.split(), terminal=True)
         assert str(project) not in said.out + said.err, said
 

@@ -123,11 +123,11 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 def _tell_advice(advice: Advice, screen: Screen) -> None:
     colour = {"error": "red", "warning": "yellow"}.get(advice.severity, "dim")
-    screen.prose((f"{advice.severity:<9}", colour), told_from_here(advice.what))
+    screen.prose((f"{advice.severity:<9}", colour), told_from_here(advice.what, advice.file))
     if advice.why:
-        screen.prose(" " * 9, told_from_here(advice.why), "dim")
+        screen.prose(" " * 9, told_from_here(advice.why, advice.file), "dim")
     if advice.fix:
-        screen.offer("         → ", told_from_here(advice.fix))
+        screen.offer("         → ", told_from_here(advice.fix, advice.file))
 
 
 def _always(options: Namespace) -> bool:

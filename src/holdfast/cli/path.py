@@ -23,8 +23,9 @@ def typed_path(path: str) -> str:
     return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 
-def told_from_here(text: str) -> str:
-    """A sentence or a command with the paths in this folder as they are from here."""
+def told_from_here(text: str, *known: str) -> str:
+    """A sentence or a command with the paths in this folder, and those that are known to be in
+    it, as they are from here."""
     try:
         here = os.getcwd()
     except OSError:  # it is gone
@@ -34,7 +35,11 @@ def told_from_here(text: str) -> str:
     import shlex
 
     text = _shortened(text, here, "")
-    return _shortened(text, shlex.quote(here)[:-1], "'") if "'" in here else text
+    text = _shortened(text, shlex.quote(here)[:-1], "'") if "'" in here else text
+    for path in filter(os.path.isabs, known):
+        if path != here:
+            text = text.replace(shlex.quote(path), typed_path(path)).replace(path, shown_path(path))
+    return text
 
 
 def _shortened(text: str, lead: str, instead: str) -> str:

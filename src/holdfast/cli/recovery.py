@@ -74,7 +74,7 @@ def _question_values(question: Question) -> dict[str, Any]:
 
 def tell_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> None:
     word = ("recovered ", "green") if acted else ("damaged   ", "red")
-    screen.line(word, case.message if acted else told_from_here(case.what))
+    screen.line(word, case.message if acted else _told(case.what, case))
     if not acted:
         screen.line("          ", (f"can be recovered {_RUNGS[case.rung]}", "dim"))
     _tell_some("inferred", case.inferred, screen)
@@ -87,6 +87,10 @@ def tell_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> N
         _ask(case, case.question, screen)
     elif not acted:
         _offer(case, screen, chosen)
+
+
+def _told(text: str, case: Case) -> str:
+    return told_from_here(text, *dict.fromkeys([case.path, *case.damaged, *case.missing]))
 
 
 def _tell_some(word: str, lines: list[str], screen: Screen) -> None:
@@ -111,7 +115,7 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
         says = "" if question.menu or not choice.says else f": {choice.says}"
         screen.line((f"{choice.id:<9} ", "cyan"), choice.title, says, best)
         if choice.command:
-            screen.offer("          → ", told_from_here(choice.command))
+            screen.offer("          → ", _told(choice.command, case))
 
 
 def _offer(case: Case, screen: Screen, chosen: str) -> None:

@@ -55,6 +55,22 @@ print(msgspec.json.encode(s).decode())
     assert run(script) == '{"a":1,"b":["x"],"c":"2026-01-02","d":"a","e":null}'
 
 
+def test_an_interrupt_while_msgspec_starts_comes_when_it_has() -> None:
+    script = """
+import signal
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "msgspec._core":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+try:
+    pack_msgspec()
+except KeyboardInterrupt:
+    print("interrupted", hasattr(sys.modules.get("msgspec"), "Struct"))
+"""
+    assert run(script) == "interrupted True"
+
+
 def test_a_module_that_cannot_do_without_is_loaded_whole(tmp_path: Path) -> None:
     (tmp_path / "needy.py").write_text("from decimal import Decimal\nHALF = Decimal(1) / 2\n")
     script = f"sys.path.insert(0, {str(tmp_path)!r})\n"

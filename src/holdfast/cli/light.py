@@ -50,9 +50,14 @@ def pack_msgspec() -> None:
         "decimal": {"Decimal": _Foreign},
     }
     unused = ("msgspec.inspect", "msgspec.toml", "msgspec.yaml", "textwrap")
+    import _signal  # type: ignore[import-not-found]  # `signal` loads much to give them names
+
+    # An interrupt while it starts is lost in it, and kills the process at the first type it meets.
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     try:
         _load("msgspec", {**types, **{name: {} for name in unused}})
     finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
         if sys.modules["typing_extensions"] is None:
             del sys.modules["typing_extensions"]  # others, such as drivers, cannot do without
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import resource
 import socket
@@ -154,6 +155,28 @@ def test_interrupted_replace_leaves_no_temporary(
     with pytest.raises(KeyboardInterrupt):
         files.replace(str(tmp_path / "x"), b"new")
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")], ids=repr)
+@pytest.mark.parametrize("fail_at", range(1, 4))
+def test_files_that_belong_together_are_created_all_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int, error: BaseException
+) -> None:
+    (tmp_path / "there").mkdir()
+    made, link = {"a": b"1", "sub/b": b"2", "sub/deep/c": b"3"}, os.link
+    calls = itertools.count(1)
+
+    def fail(old: str, new: str) -> None:
+        if next(calls) == fail_at:
+            raise error
+        link(old, new)
+
+    monkeypatch.setattr(os, "link", fail)
+    for out in ("there", "new/folder"):
+        with pytest.raises((KeyboardInterrupt, StoreFailed)):
+            files.create_all(str(tmp_path / out), made)
+        assert names(tmp_path) == ["there"] and names(tmp_path / "there") == []
+        calls = itertools.count(1)
 
 
 def test_replace_refuses_a_symbolic_link_and_leaves_its_target(tmp_path: Path) -> None:

@@ -339,7 +339,8 @@ def create(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
 def create_all(out: str, made: dict[str, bytes]) -> list[str]:
     """Create files of the user's, one as `out`, several in it; one in it too, if it is a folder.
 
-    Nothing is written if a name is taken. Says where they are.
+    Nothing is written if a name is taken, and nothing stays if not all of them can be, or after
+    an interrupt: half of a session would be taken for one. Says where they are.
     """
     if out == "-":
         raise InvalidInput(
@@ -350,10 +351,38 @@ def create_all(out: str, made: dict[str, bytes]) -> list[str]:
     for target in targets:
         if os.path.lexists(target):
             raise InvalidInput(f"{target} is there already", hint="choose another -o", file=target)
-    for target, data in targets.items():
-        make_folder(folder_of(target))
-        create(target, data, mode=0o644)
-    return list(targets)
+    new_folders, begun = _not_there_yet(targets), list[str]()
+    try:
+        for target, data in targets.items():
+            make_folder(folder_of(target))
+            begun.append(target)
+            create(target, data, mode=0o644)
+    except BaseException as error:
+        # Whose name was taken meanwhile is not ours.
+        _take_back(begun[:-1] if isinstance(error, InvalidInput) else begun, new_folders)
+        raise
+    return begun
+
+
+def _not_there_yet(paths: Iterable[str]) -> list[str]:
+    """The folders that have to be made for files, those within others first."""
+    missing = set()
+    for path in paths:
+        folder = os.path.dirname(os.path.abspath(path))
+        while not os.path.lexists(folder):
+            missing.add(folder)
+            folder = os.path.dirname(folder)
+    return sorted(missing, key=len, reverse=True)
+
+
+def _take_back(begun: list[str], folders: list[str]) -> None:
+    for path in begun:
+        remove(path)
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass  # it was not made, or somebody put something in it
 
 
 def append_line(path: str, data: bytes, mode: int = 0o600) -> None:

@@ -60,7 +60,7 @@ def test_nothing_that_is_said_of_damaged_files_names_this_folder(
     main = f"../{MAIN[kind]}" if below else MAIN[kind]
     path = project / MAIN[kind]
     path.write_bytes(path.read_bytes()[:60])
-    for line in (f"doctor {main}", "doctor", f"convert {main} --to praxis"):
+    for line in (f"doctor {main}", "doctor", *([] if below else [f"convert {main} --to praxis"])):
         said = cli(*line.split(), terminal=True)
         assert str(project) not in said.out + said.err, said
 
@@ -123,6 +123,25 @@ def test_lines_to_type_keep_the_home_that_was_named(
     for argv in (["check", "."], ["doctor", CRAFT], ["doctor"], ["adopt", "--dry-run"]):
         for line in lines_to_type(cli("--home", str(tmp_path / "other home"), *argv)):
             assert line.startswith(f"holdfast --home {home} "), line
+
+
+def test_who_has_a_place_is_gone_on_with_by_what_is_said_to_type(cli: Cli) -> None:
+    first = cli.start("One", "--layout", "ai-session:pay-2026-01-31")
+    cli.start("Two")
+    refused = cli("layouts", "add", "ai-session:pay-2026-01-31")
+    (line,) = lines_to_type(refused)
+    assert refused.code == 4 and f"Session {first}: active" in cli.ok(*shlex.split(line)[1:]).out
+
+
+def test_what_is_said_of_files_in_the_way_works_as_it_stands(cli: Cli, odd: Path) -> None:
+    fill(odd, kinds=["orchestrator"])
+    (adopt,) = lines_to_type(cli("start", "One", "--layout", "orchestrator"))
+    good = (odd / ORCHESTRATOR).read_bytes()
+    (odd / ORCHESTRATOR).write_bytes(good[:200])
+    (doctor,) = lines_to_type(cli("start", "One", "--layout", "orchestrator"))
+    assert cli(*shlex.split(doctor)[1:]).code == 5 and doctor.startswith("holdfast doctor ")
+    (odd / ORCHESTRATOR).write_bytes(good)
+    cli.ok(*shlex.split(adopt)[1:])
 
 
 # -- check and doctor --------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_a_backup_that_was_there_before_is_not_written_over(cli: Cli, project: P
 def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     cli.ok("orchestrator", "new", "Add logout")
-    assert cli("orchestrator", "history", "000001999").code == 2
+    assert cli("orchestrator", "history", "000001999").code == 3
     assert cli("essay", "resume", "000001999").code == 3
 
 

@@ -100,16 +100,16 @@ def _settle(screen: Screen) -> None:
 def tell_people(error: HoldfastError, screen: Screen, *, where: str = "") -> None:
     """What is wrong, why, and what helps, on the error stream."""
     # Document 0's companions give some refusals word by word, with the capital.
-    said = told_from_here(f"{where}{error.what}", error.file)
+    said = told_from_here(f"{where}{error.what}")
     lead = _CAPITAL if said.startswith(_CAPITAL) else "error: "
     screen.explain((lead, "red"), said.removeprefix(_CAPITAL))
     if error.why:
-        screen.explain("  ", told_from_here(error.why, error.file), "dim")
+        screen.explain("  ", told_from_here(error.why), "dim")
     choices = error.choices if isinstance(error, NoSession) else []
     if choices:
         _tell_choices(choices, screen)
     elif hint := _hint(error):
-        screen.advise(told_from_here(hint, error.file))
+        screen.advise(told_from_here(hint))
 
 
 def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:

@@ -230,7 +230,7 @@ def _what_helps(place: str) -> str:
     try:
         parsed(place, read(place))
     except HoldfastError:
-        return f"it cannot be read; what can be made of it: holdfast doctor {shlex.quote(place)}"
+        return f"what can be made of it: holdfast doctor {shlex.quote(place)}"
     return f"make it one of ours: holdfast adopt {shlex.quote(place)}"
 
 

@@ -170,6 +170,57 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
     assert report.findings == [] and len(list(folder.iterdir())) == 5
 
 
+@pytest.mark.req("S0-53", "S0-57", "S0-77", "S0-86")
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("folders", ["", "artifacts"])
+def test_a_session_of_which_only_the_folder_was_made_is_told_and_made_anew(
+    hf: Holdfast, project: Path, folders: str, listed: bool
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    shutil.rmtree(folder)
+    (folder / folders).mkdir(parents=True)
+    if not listed:
+        (project / INDEX).unlink()
+    (report,) = hf.check(str(project / ".ai-session"))
+    assert [(f.code, f.requirement) for f in report.findings] == [("not-created", "S0-77")]
+    (one,) = hf.adopt()
+    assert (one.session, one.outcome) == ("", "unreadable") and one.problems
+    assert any(advice.file == str(project / STATE) for advice in hf.doctor().left)
+    hf.recover(str(project / STATE), fix=True)
+    (report,) = hf.check(str(project / ".ai-session"))
+    assert report.findings == []
+    (one,) = hf.adopt()
+    assert (one.native, one.outcome, one.bound) == (folder.name, "adopted", True)
+
+
+def test_what_a_session_generated_may_be_left_when_it_is_put_away(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    index.write_text(index.read_text().replace('"active"', '"completed"'))
+    shutil.rmtree(folder)
+    (folder / "artifacts").mkdir(parents=True)
+    (report,) = hf.check(str(project / ".ai-session"))
+    assert report.findings == [] and list(hf.adopt()) == []
+
+
+@pytest.mark.req("S0-79")
+def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_other(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    lost = index.read_text().replace(folder.name, "lost-2026-02-14").partition("\n")[2]
+    index.write_text(index.read_text() + lost)
+    (report,) = hf.check(str(project / ".ai-session"))
+    assert [(f.code, f.requirement) for f in report.findings] == [("listed-but-gone", "S0-79")]
+    (one,) = hf.adopt()
+    assert (one.native, one.bound) == (folder.name, True)
+    assert "lost-2026-02-14 is listed, and its files are not there" in one.problems[0]
+
+
 def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
     hf: Holdfast, project: Path
 ) -> None:

@@ -133,7 +133,7 @@ class _Taking:
         if not self.manner.templates and _is_template(one, where):
             told.outcome = TEMPLATE
         elif one.is_index:
-            told.problems += _gone(one)
+            told.problems = told.problems or _gone(one)
         elif owner is None and (rival := self._rival_here(one, told.native)):
             told.outcome, said = rival
             told.problems.append(said)
@@ -317,7 +317,7 @@ def _is_conversion(home: Holdfast, one: Find, source: str) -> bool:
 
 def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
     """What a session's files say; or what can be saved of them, and what has to be said of that."""
-    if not one.layout:
+    if not one.layout or one.is_bare:
         return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
         return one.facts(where), []

@@ -39,7 +39,7 @@ from holdfast.layout import (
     layout,
 )
 from holdfast.layout.ai_session import conflicts
-from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE
+from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, entries_of, entry_of
 from holdfast.layout.craft import REGISTRY_FILE
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
@@ -47,11 +47,14 @@ from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.orchestrator import CURRENT
+from holdfast.layout.value import text
+from holdfast.layout.words import session_status
 
 MAX_BYTES = 16 * 1024 * 1024
 _FIRST_BYTES = 2 * 1024 * 1024
 """How much of a longer log is looked at: what takes less than a second."""
 LONG_LOG, BAD_LINE = "long-log", "bad-line"
+NOT_CREATED, GONE = "not-created", "listed-but-gone"
 NO_ACCESS, READ_FAILED = "no-access", "read-failed"
 NOT_READ = frozenset({NO_ACCESS, READ_FAILED})
 """The system did not let us read a file, which says nothing of its bytes."""
@@ -138,10 +141,15 @@ class Find(Struct):
         return list(self.paths) == [INDEX]
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it is the folder of a session without any of its files."""
+        return any(fault.code == NOT_CREATED for fault in self.faults)
+
+    @property
     def damage(self) -> list[Finding]:
         """Its faults but for lines of a log that are no JSON: nobody may change those, and all
-        else can be read and written beside them."""
-        return [fault for fault in self.faults if fault.code != BAD_LINE]
+        else can be read and written beside them; and but for what other sessions lack."""
+        return [fault for fault in self.faults if fault.code not in (BAD_LINE, GONE)]
 
     @property
     def is_torn(self) -> bool:
@@ -155,6 +163,8 @@ class Find(Struct):
     def salvage(self, where: Where) -> Salvaged | None:
         """What can be saved of files that cannot be read."""
         bundle = essay_files(self) if self.layout == "essay" else self.bundle
+        if self.is_bare:
+            bundle = {next(iter(self.paths)): b"", **bundle}
         return self.lens.salvage(bundle, where) if bundle else None
 
 
@@ -574,11 +584,10 @@ def _is_home(folder: str) -> bool:
 
 def _is_ai_session(folder: str) -> bool:
     """Whether the folder itself is that of one session of the `ai-session` layout."""
-    there = [part for part in (STATE, PLAN, LOG) if _is_file(folder, part)]
     if _is_root(os.path.dirname(folder)):
-        return bool(there)
+        return _is_started(folder)
     # Elsewhere the state has to say so itself: others call their files that, too.
-    said = _look(os.path.join(folder, STATE)) if STATE in there else None
+    said = _look(os.path.join(folder, STATE)) if _is_file(folder, STATE) else None
     return said is not None and said.layout == "ai-session"
 
 
@@ -589,13 +598,30 @@ def _is_root(folder: str) -> bool:
 
 def ai_sessions(root: str) -> Iterator[Find]:
     """The sessions in a folder of the `ai-session` layout; the index alone, if it has none."""
-    names = started_in(root)
-    for name in names:
-        yield _ai_session(root, name)
+    there = (one for n in started_in(root) if not _is_put_away(one := _ai_session(root, n)))
+    index = os.path.join(root, INDEX)
+    first = next(there, None)
+    if first is None and os.path.lexists(index):
+        first = _of_plain_file(index)
+    if first is not None:
+        yield replace(first, faults=[*first.faults, *_gone(first, root)])
+    yield from there
     below = [os.path.join(root, name) for name in _listed(root)]
     yield from (_not_ours(path, "ai-session") for path in below if _is_closed(path))
-    if not names and os.path.lexists(os.path.join(root, INDEX)):
-        yield _of_plain_file(os.path.join(root, INDEX))
+
+
+def _gone(one: Find, root: str) -> Iterator[Finding]:
+    """The sessions of which the index alone says that they are not over."""
+    for number, entry in enumerate(entries_of(one.tree)):
+        id, word = text(entry.get("feature_id")), text(entry.get("status"))
+        is_over = session_status("ai-session", word) == "completed"
+        if not is_over and _is_id(id) and not os.path.lexists(os.path.join(root, id)):
+            message = f"{id} is listed, and its files are not there"
+            yield Finding(GONE, WARNING, message, INDEX, f"active_features[{number}]", "S0-79")
+
+
+def _is_id(name: str) -> bool:
+    return not layout("ai-session").valid_id(name)
 
 
 def started_in(root: str) -> list[str]:
@@ -604,11 +630,23 @@ def started_in(root: str) -> list[str]:
 
 
 def _is_started(folder: str) -> bool:
-    """Whether a session's folder is there; half of its files make one too."""
+    """Whether a session's folder is there; half of its files make one too, or its name alone."""
     parts = (STATE, PLAN, LOG, ARTIFACTS)
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
-    return any(os.path.lexists(os.path.join(folder, part)) for part in parts)
+    return any(os.path.lexists(os.path.join(folder, part)) for part in parts) or _is_empty(folder)
+
+
+def _is_empty(folder: str) -> bool:
+    """Whether nothing followed after the folder of a session was made."""
+    is_session = _is_id(os.path.basename(folder)) and os.path.isdir(folder)
+    return is_session and not (_listed(folder) or _is_closed(folder))
+
+
+def _is_put_away(one: Find) -> bool:
+    """Whether a session is over, and only what it generated was left in its place."""
+    word = text(entry_of(one.tree, one.native).get("status"))
+    return one.is_bare and session_status(one.layout, word) == "completed"
 
 
 def _ai_session(root: str, name: str) -> Find:
@@ -631,9 +669,15 @@ def _ai_session(root: str, name: str) -> Find:
             fault = Finding(code, ERROR, what, key, "", "S0-78", line)
             faults.append(_with_sides(fault, bundle.get(key, b"")))
     there = {key: path for key, path in paths.items() if os.path.lexists(path)}
-    there = there or {f"{name}/{STATE}": parts[f"{name}/{STATE}"]}
+    if not there.keys() & parts.keys():
+        main = f"{name}/{STATE}"
+        there = {main: parts[main], **there}
+        faults.append(Finding(NOT_CREATED, ERROR, _BROKEN_OFF, main, "", "S0-77"))
     made = _made("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+_BROKEN_OFF = "none of the session's files is there: it was never created to the end, or lost"
 
 
 def _with_sides(fault: Finding, data: bytes) -> Finding:

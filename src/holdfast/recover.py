@@ -31,10 +31,10 @@ from holdfast import exchange, files, found, leftover
 from holdfast.clock import Clock
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
-from holdfast.found import MAX_BYTES, NO_ACCESS, NOT_READ, Find
+from holdfast.found import BAD_LINE, MAX_BYTES, NO_ACCESS, NOT_CREATED, NOT_READ, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, Bundle, Finding, Tree, Where, layout
+from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
@@ -539,7 +539,7 @@ def _of_ours(home: Holdfast, owner: Binding, choose: str) -> Case | None:
 
 
 def _of_nobody(one: Find) -> Case | None:
-    bad = [f for f in one.faults if f.severity == "error" and f.code != "bad-line"]
+    bad = [f for f in one.faults if f.severity == "error" and f.code not in (BAD_LINE, NOT_CREATED)]
     damaged = [one.paths.get(fault.file, one.path) for fault in bad]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
     if not bad and not missing:
@@ -569,14 +569,14 @@ def _missing(one: Find) -> list[str]:
     if one.layout != "ai-session" or one.is_loose or one.lens.valid_id(one.native):
         return []
     names = one.lens.files(one.native)
-    is_begun = any(name in one.bundle for name in names if name != INDEX)
+    is_begun = one.is_bare or any(name in one.bundle for name in names if name != INDEX)
     if not is_begun or not one.lens.reading(one.tree, Where()).writable:
         return []
     return [name for name in names if not os.path.lexists(os.path.join(one.root, name))]
 
 
 def _one(path: str) -> Find:
-    if os.path.basename(path) == STATE and not os.path.lexists(path):
+    if os.path.basename(path) in (STATE, AI_STATE) and not os.path.lexists(path):
         # It is gone, and named by what we said of its folder.
         path = os.path.dirname(path)
     finds = [one for one in found.sessions(path) if one.layout]
@@ -640,6 +640,8 @@ def _backed_up(one: Find, case: Case) -> Case | None:
 
 def _salvaged(home: Holdfast, one: Find, case: Case, where: Where) -> Case | None:
     saved = one.salvage(where)
+    if saved is None and one.is_bare:
+        saved = Salvaged(Facts(), message="Made anew from the specification")
     if saved is None:
         return None
     tree, made = _rebuilt(home, one, saved.facts, where)

@@ -360,7 +360,8 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_update(
         self, *, task: str = "", model: str = "", status: str = "", key: str = ""
     ) -> Event:
-        """Set the task at work, the model or the status (active, paused, completed), together.
+        """Set the task at work (`none`: no task is), the model or the status (active, paused,
+        completed), together.
 
         Where the session has files of the ai-session layout, only its models are allowed.
         """
@@ -392,6 +393,8 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         if not task:
             return []
         rows = {getattr(row, "id", ""): row for row in self.state().rows.select("step")}
+        if task == "none" and task not in rows:
+            return [AttributeSet(key="position", value=None)]
         if task not in rows:
             raise InvalidInput(
                 f"there is no task {task}", hint=f'holdfast task add "…" --id {task}'

@@ -49,7 +49,7 @@ def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
 
 
 @pytest.mark.req("S0-6")
-@pytest.mark.parametrize("task, taken", [("t9", False), (None, False), ("t2", True)])
+@pytest.mark.parametrize("task, taken", [("t9", False), (None, True), ("t2", True)])
 def test_work_on_a_task_that_is_none_is_told_not_passed_over(
     make: Make, task: str | None, taken: bool
 ) -> None:
@@ -60,6 +60,24 @@ def test_work_on_a_task_that_is_none_is_told_not_passed_over(
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
     project.session.note("next")
-    told = [line for line in project.notices if f"not taken up: position: {task or 'none'}" in line]
+    told = [line for line in project.notices if f"not taken up: position: {task}" in line]
     assert bool(told) is not taken
     assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")
+
+
+@pytest.mark.req("S0-6")
+def test_a_file_that_names_no_active_task_goes_on_naming_none(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.task_add("One", id="t1")
+    project.session.task_start("t1")
+    project.session.layouts_remove("ai-session")
+    state = project.ai("state.yaml")
+    project.edit(lambda value: value["current_state"].update(active_task=None), state)
+    home = project.opened("another")
+    (one,) = home.adopt()
+    session = home.session(one.session)
+    session.note("nothing to do with it")
+    assert project.read(state)["current_state"]["active_task"] is None
+    session.task_add("Two", id="t2")
+    session.task_start("t2")
+    assert project.read(state)["current_state"]["active_task"] == "t2"

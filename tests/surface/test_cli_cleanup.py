@@ -377,8 +377,9 @@ def test_update_sets_task_model_and_status_in_the_files(cli: Cli) -> None:
     assert state["current_state"]["active_task"] == "t1"
     assert state["current_state"]["model_in_use"] == "opus"
     assert _entry()["status"] == "paused" and _entry()["last_active"] >= before
-    cli.ok("layouts", "update", "--status=active")
-    assert _entry()["status"] == "active"
+    cli.ok("layouts", "update", "--status=active", "--task=none")
+    state = yaml.safe_load((ROOT / "login-2026-01-31" / "state.yaml").read_text())
+    assert _entry()["status"] == "active" and state["current_state"]["active_task"] is None
 
 
 UPDATES = {

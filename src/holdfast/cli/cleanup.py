@@ -30,7 +30,7 @@ def _update_arguments(parser: Parser) -> None:
     parser.add_argument(
         "feature", nargs="?", default="", metavar="FEATURE", help="its id; else the current session"
     )
-    parser.add_argument("--task", default="", metavar="ID", help="the task that is worked on")
+    parser.add_argument("--task", default="", metavar="ID", help="the task at work, or none")
     parser.add_argument("--model", default="", metavar="NAME", help="gemini, opus or sonnet")
     parser.add_argument("--status", default="", metavar="WORD", help="active, paused or completed")
 

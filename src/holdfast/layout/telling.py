@@ -207,13 +207,16 @@ def _text(value: Scalar) -> str:
 
 
 def _position(state: st.State, facts: Facts) -> str:
-    """What is being worked on: what someone said last, while it is open; else what began last.
+    """What is being worked on: what someone said last, nothing too, while it is open; else what
+    began last.
 
     Of the phases of a plan that is the current one alone, whatever was left open before.
     """
     core, began = state.core, (s for s in reversed(facts.steps) if s.status == "running")
     running = [s for s in began if core.phase_of(s.id) in (None, core.phase)]
     latest = max(running, key=lambda s: s.started_at or 0, default=StepFact(""))
+    if state.is_at_nothing(latest.started_at or 0):
+        return ""
     chosen = state.chosen(latest.started_at or 0)
     return latest.id if chosen is None else chosen.id
 

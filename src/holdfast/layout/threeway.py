@@ -290,12 +290,11 @@ def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
     """Where an edit says the work is, if no step is open there: the file will not say it again."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
-    if place == was or (place and steps.get(place, "done") not in _CLOSED):
+    if place == was or steps.get(place or was, "done") not in _CLOSED:
         return ""
     merged["position"] = today.get("position", "")
     # Of what is completed all steps are closed, and the work is in the last one.
-    still = merged.get("status") != "completed" and (place or steps.get(was) == "running")
-    return f"position: {place or 'none'}" if still else ""
+    return f"position: {place}" if place and merged.get("status") != "completed" else ""
 
 
 def _lift(before: Plain, after: Plain) -> None:

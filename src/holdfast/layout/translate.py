@@ -97,8 +97,9 @@ def _placed(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="model", value=new.model))
     # Another plan begins at its first phase, whatever phase the work has reached.
     begins = base.workflow and new.workflow and new.workflow != base.workflow
-    if new.position and (begins or new.position != base.position or _left_there(base, new)):
-        yield Move(ev.AttributeSet(key="position", value=new.position))
+    moved = begins or new.position != base.position or _left_there(base, new)
+    if (new.position and moved) or _left_alone(base, new):
+        yield Move(ev.AttributeSet(key="position", value=new.position or None))
 
 
 def _left_there(base: Facts, new: Facts) -> bool:
@@ -106,6 +107,12 @@ def _left_there(base: Facts, new: Facts) -> bool:
     ran = {step.id for step in base.steps if step.status == "running"}
     runs = {step.id for step in new.steps if step.status == "running"}
     return bool(runs - ran - {new.position})
+
+
+def _left_alone(base: Facts, new: Facts) -> bool:
+    """Whether the files say that nothing is worked on, where it would seem otherwise."""
+    begun = any(step.status == "running" for step in new.steps)
+    return not new.position and bool(base.position or (begun and not base.steps))
 
 
 def _in_time(made: list[Move]) -> list[Move]:

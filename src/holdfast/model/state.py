@@ -460,6 +460,11 @@ class State:
         is_left = self.core.phase_of(step.id) not in (None, self.core.phase)
         return None if is_left else step
 
+    def is_at_nothing(self, since: int) -> bool:
+        """Whether someone said that nothing is being worked on, and nothing began after that."""
+        row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
+        return isinstance(row, Attribute) and row.at >= since and row.value is None
+
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""
         if row.device != self.writer:

@@ -36,6 +36,7 @@ FINDINGS = {
     ],
     COMPANION: [
         "missing-key error schema_version",
+        f"{MISSING} $schema",
         f"{MISSING} decisions_made",
         "bad-session-id error session_id",
         f"{STYLE} created_at",

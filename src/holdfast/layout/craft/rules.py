@@ -217,7 +217,7 @@ RULES = Rule(
         **_numbered("S2-92", "files_modified context_usage"),
         **_numbered("S2-93", "teleportation"),
     },
-    want={"decisions_made": "S2-47"},
+    want={"$schema": "S2-6", "decisions_made": "S2-47"},
     keys={
         "$schema": _text(
             "S2-6",

@@ -22,7 +22,7 @@ SEED, AITERM = "seed-example.json", "aiterm__dogfood-persistence-test.json"
 # File → how surely, generation, version, complete, status, progress, writable.
 READINGS = {
     SEED: (1.0, "document", "1.0", False, "active", 0.6, True),
-    AITERM: (0.5, "aiterm", "", True, "completed", 1.0, False),
+    AITERM: (0.7, "aiterm", "", True, "completed", 1.0, False),
 }
 # File → every finding, in order: code, severity, where.
 FINDINGS = {

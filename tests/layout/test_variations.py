@@ -76,6 +76,12 @@ ROWS: dict[str, Row] = {
     "a loose file that is over": (
         LOOSE, {"status": "done"}, ("aiterm", True, "completed"), {"foreign-word"},
     ),
+    "the fewest keys of a loose file": (
+        LOOSE,
+        dict.fromkeys("project_path pending_tasks files_modified paused_at".split(), GONE),
+        ("aiterm", False, "active"),
+        set(),
+    ),
     "a pause for no known reason": (
         REDESIGN,
         {"lifecycle.paused": True, "lifecycle.paused_reason": "bored"},

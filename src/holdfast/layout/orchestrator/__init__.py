@@ -503,6 +503,7 @@ def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
 
 # --- the layout --------------------------------------------------------------------------------
 
+_LOOSE_TIMES = frozenset(("started_at", "paused_at", "resumed_at", "completed_at"))
 _STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
 
 
@@ -519,6 +520,9 @@ def _signs(value: Node) -> int:
         isinstance(value.get("errors"), list),
         "completed_work" in value and "pending_tasks" in value,
         isinstance(value.get("project_path"), str),
+        # Times that only real files have: no other document with a goal calls them so.
+        "goal" in value and "started_at" in value,
+        "completed_work" in value and not _LOOSE_TIMES.isdisjoint(value),
     )
     theirs = (
         "$schema" in value,

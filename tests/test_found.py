@@ -63,6 +63,30 @@ def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Pat
     assert found.find(str(folder)) == []
 
 
+@pytest.mark.parametrize("name", ["state.yaml", "implementation-plan.yaml", "history.jsonl"])
+def test_a_part_of_a_session_in_its_place_lacks_nothing(
+    hf: Holdfast, project: Path, name: str
+) -> None:
+    fill(project, kinds=["ai-session"])
+    part = (project / STATE).with_name(name)
+    (report,) = hf.check(str(part))
+    assert report.findings == []
+    part.parent.rename(part.parent.with_name("other-2026-02-14"))
+    (report,) = hf.check(str(part.parent.with_name("other-2026-02-14") / name))
+    codes = [finding.code for finding in report.findings]
+    assert codes == ([] if name == "history.jsonl" else ["id-mismatch"])
+
+
+def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / "saved").mkdir()
+    shutil.copy((project / STATE).with_name("implementation-plan.yaml"), project / "saved/p.yaml")
+    (report,) = hf.check(str(project / "saved" / "p.yaml"))
+    assert report.findings == []
+
+
 @pytest.mark.req("X2-1")
 def test_the_list_of_other_programs_beside_their_sessions_is_no_session(project: Path) -> None:
     fill(project, kinds=["craft"])

@@ -39,7 +39,7 @@ from holdfast.layout import (
     layout,
 )
 from holdfast.layout.ai_session import conflicts
-from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, entries_of, entry_of
+from holdfast.layout.ai_session.read import INDEX, LOG, OWN, PLAN, STATE, entries_of, entry_of
 from holdfast.layout.craft import REGISTRY_FILE
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
@@ -47,7 +47,7 @@ from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.orchestrator import CURRENT
-from holdfast.layout.value import text
+from holdfast.layout.value import mapping, text
 from holdfast.layout.words import session_status
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -504,8 +504,12 @@ def _without_lists(value: object) -> object:
 
 
 def _feature(path: str, value: object) -> str:
-    said = value.get("feature_id") if isinstance(value, dict) else ""
-    return said if isinstance(said, str) and said else os.path.basename(os.path.dirname(path))
+    """Whose a file is: its folder's in its place, else as it says itself."""
+    folder, of = os.path.dirname(path), mapping(value)
+    if os.path.basename(path) in OWN and _is_root(os.path.dirname(folder)):
+        return os.path.basename(folder)
+    said = text(of.get("feature_id")) or text(mapping(of.get("feature")).get("id"))
+    return said or os.path.basename(folder)
 
 
 def _named_role(id: str, path: str, data: bytes) -> str:
@@ -825,7 +829,9 @@ class Surroundings:
         where = replace(self._where(one.root), total=phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
-        return replace(where, names=self._names(os.path.dirname(one.path)).union(one.paths))
+        shared = (name for name in custom(one.layout).shared if _is_file(one.root, name))
+        names = self._names(os.path.dirname(one.path)).union(one.paths, shared)
+        return replace(where, names=names)
 
 
 def phases(one: Find, folder: str = "") -> int | None:

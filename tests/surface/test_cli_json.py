@@ -58,10 +58,18 @@ ANSWERS = {
     "settle": "settle --session apart",
     "forget": "forget login --yes",
     "check": "check .ai-session",
+    "convert": "convert .ai-session/login-2026-01-31 --to craft -o made.json",
+    "layouts list": "layouts",
+    "layouts add": "layouts add craft",
+    "layouts remove": "layouts remove ai-session",
+    "layouts restore": "layouts restore",
     "adopt": "adopt",
     "adopt --transcripts": "adopt --transcripts claude-code agents",
     "doctor PATH": "doctor torn.json -o whole.json",
     "orchestrator history": "orchestrator history",
+    "orchestrator history N": "orchestrator history 1",
+    "orchestrator new": "orchestrator new Again",
+    "orchestrator save": "--session login orchestrator save",
     "essay list": "essay list",
     "contract show": "contract",
     "contract ack": "contract ack --agent claude",
@@ -160,6 +168,10 @@ def _make(cli: Cli, project: Path) -> None:
     cli.ok("layouts", "add", "ai-session:login-2026-01-31")
     cli.ok("contract", "ack", "--agent", "gemini")
     (project / "torn.json").write_bytes(bundle("craft")[f"{IDS['craft']}.json"][:-9])
+    history = project / ".claude" / "orchestrator-history"
+    history.mkdir(parents=True)
+    (archived,) = bundle("orchestrator").values()
+    (history / f"{IDS['orchestrator']}.json").write_bytes(archived)
     (project / "odd.yaml").write_text("{workflow: odd, phases: [{name: One, strict: true}]}")
     (project / "agents").mkdir()
     said = {"type": "user", "sessionId": "n1", "cwd": "/w", "message": {"content": "go"}}

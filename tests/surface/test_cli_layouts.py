@@ -860,7 +860,7 @@ def test_new_archives_the_current_one(cli: Cli, project: Path, ours: bool) -> No
         cli.ok("adopt")
     said = cli.json("orchestrator", "new", "Another goal")
     archive = project / ".claude/orchestrator-history/2026-02-14-abc123.json"
-    assert said["archived"] == str(archive)
+    assert (said["archive"], said["archived"]) == (str(archive), False)
     assert archive.read_bytes() == before
     assert json.loads((project / ORCHESTRATOR).read_text())["goal"] == "Another goal"
 

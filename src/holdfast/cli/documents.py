@@ -116,7 +116,7 @@ def run_new(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         session, archived = hf.orchestrator_new(goal, mode=options.mode)
     except Unusable as error:
         return _tell_unusable(error, screen)
-    screen.answer({**session.status(), "archived": archived or None})
+    screen.answer({**session.status(), "archive": archived or None})
     screen.done(("Started session ", "green"), session.id, " – ", shorten(goal, 44))
     if archived:
         screen.done(("  the one before is archived: ", "dim"), shown_path(archived))

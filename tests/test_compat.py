@@ -577,6 +577,7 @@ def test_resumption_context_counts_and_estimates() -> None:
     assert told.avg_phase_duration == 2400 and told.estimated_remaining == 7200
     assert told.time_in_phase == 2700 and told.is_stalled is False
     assert compat.resumption_context(state, START + timedelta(days=1)).is_stalled is True
+    assert compat.resumption_context(state).is_stalled is True, "as it is now"
 
 
 @pytest.mark.req("S1-93", "S1-94", "S1-95", "S1-97")

@@ -32,8 +32,9 @@ from holdfast.layout.document import Document, fresh
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.orchestrator import rules
+from holdfast.layout.praxis import context as resumption
 from holdfast.layout.praxis import state as phases
-from holdfast.layout.praxis.context import ResumptionContext, resumption_context
+from holdfast.layout.praxis.context import ResumptionContext
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
 from holdfast.layout.praxis.write import LIFECYCLE, scheme
 from holdfast.layout.words import unit_status, unit_word
@@ -454,3 +455,10 @@ def create_session(
         lifecycle=dict(LIFECYCLE),
         phase_timing={first: {"started_at": phases.stamp(now)}},
     )
+
+
+def resumption_context(
+    state: WorkflowState, now: datetime | None = None, total: int | None = None
+) -> ResumptionContext:
+    """What the state says now; `total` is what the workflow's definition says, if at hand."""
+    return resumption.resumption_context(state, now or datetime.now(UTC), total)

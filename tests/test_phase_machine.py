@@ -88,8 +88,14 @@ class Oracle:
         self.spent = {n: ms for n, ms in self.spent.items() if n < number} | {number: 0}
 
     def may_have(self, total: int) -> bool:
-        reached = self.base + total - 1 >= self.current
+        # The next one begins as soon as one has passed, which may have been the last.
+        only_begun = self.current - 1 in self.done and self.current not in self.verdicts
+        reached = self.base + total - 1 >= self.current - only_begun
         return self.total is None and total >= 1 and reached and self.status != "completed"
+
+    def have(self, total: int) -> None:
+        self.total = total
+        self.current = min(self.current, self.base + total - 1)
 
     @property
     def may_complete(self) -> bool:
@@ -197,7 +203,7 @@ class Phases(RuleBasedStateMachine):
     def say_how_many(self, total: int) -> None:
         oracle = self.oracle
         if self.attempt(oracle.may_have(total), lambda: self.session.phase_total(total)):
-            oracle.total = total
+            oracle.have(total)
 
     @rule()
     def pause(self) -> None:

@@ -511,6 +511,24 @@ def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> No
     assert recorded(log) == ["note.added"]
 
 
+@pytest.mark.parametrize("ours", ["adopted", "begun"])
+def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make, ours: str) -> None:
+    project = make() if ours == "begun" else make(AI_SESSION)
+    project.session.task_add("First", id="t1")
+    project.session.task_start("t1")
+    if ours == "begun":
+        project.session.layouts_add(AI_SESSION)
+    log, here, there = (project.ai("history.jsonl"), project.session, project.opened("there"))
+    log.write_bytes(b"")
+    if ours == "adopted":
+        here.layouts_remove("ai-session")
+        here = project.opened("here").session(next(project.opened("here").adopt()).session)
+    other = there.session(next(there.adopt()).session)
+    other.note("theirs")
+    here.note("ours")
+    assert recorded(log) == ["note.added", "note.added"]
+
+
 def test_a_line_that_somebodys_old_copy_cost_the_log_comes_back_once(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")

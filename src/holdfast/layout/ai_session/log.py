@@ -91,9 +91,8 @@ def _untold(tree: Tree, was: Facts, facts: Facts, where: Where) -> list[UpdateFa
     tells, or all if it is gone."""
     if where.brief or (read.key_of(tree, STATE) and not read.key_of(tree, LOG)):
         return facts.updates
-    if lines := _update_lines(tree):
-        told = _told_updates(lines, facts.updates, where)
-        since = min(told, default=0)
+    if told := _told_updates(_update_lines(tree), facts.updates, where):
+        since = min(told)
         return [each for at, each in enumerate(facts.updates) if at >= since and at not in told]
     return _unshown(facts.updates, stamps.first(was.updated_at, 0))
 

@@ -1532,6 +1532,7 @@ DAMAGED = {
     "implementation-plan.yaml": "phases:\n- tasks:\n  - task_id: t1\n" + "    - a\n" * 200_000,
     "state.yaml": "feature_id: login-2026-01-31\n" + "".join(f"k{i}: 1\n" for i in range(900_000)),
     "history.jsonl": '{"command": "a", "arguments": "b\nc"}\n' * 300_000,
+    "active-features.yaml": "active_features:\n- feature_id: login-2026-01-31\n" + "\n" * 4_000_000,
 }
 
 

@@ -30,6 +30,7 @@ from holdfast.layout.value import mapping, text
 
 _MOST = 16 * 1024 * 1024
 _MOST_YAML = 4 * 1024 * 1024
+_MOST_LINES = 200_000
 _LONGEST = 1024 * 1024
 _FEW = 20
 _PIECES = 10_000
@@ -74,11 +75,15 @@ def _sound(file: str, data: bytes) -> Any:
 
 
 def _scanned(file: str, of: Callable[[str, Report], Any], data: bytes, report: Report) -> Any:
-    if file != LOG and len(data) > _MOST_YAML:
+    if file == LOG:
+        return of(_decoded(data), report)
+    content = _decoded(data[:_MOST_YAML])
+    lines = content.split("\n", _MOST_LINES)
+    if len(data) > _MOST_YAML or len(lines) > _MOST_LINES:
         # Nobody waits for one of millions of lines.
-        report.lost.append(f"{file}: only the first megabytes were read")
-        data = data[:_MOST_YAML]
-    return of(_decoded(data), report)
+        report.lost.append(f"{file}: only its beginning was read")
+        content = "\n".join(lines[:_MOST_LINES])
+    return of(content, report)
 
 
 def _tells(tree: Tree, file: str) -> bool:

@@ -397,11 +397,8 @@ class Edit:
 
     def _timing(self, phase: int, step: StepFact, had: StepFact | None) -> None:
         had = had or StepFact("")
-        if step.started_at is None and step.status == "done" and step.ended_at is not None:
-            began = self.begun[phase]
-            known = began is not None and began <= step.ended_at
-            step = replace(step, started_at=began if known else None)
-        if _clock(step) == _clock(had):
+        # What the file says in its way, an odd beginning too, is not told anew.
+        if _clock(had) in (_clock(step), _clock(step := self._with_beginning(phase, step))):
             return
         entry = self.entry(self.view.timing_key, phase)
         if step.status == "pending":
@@ -413,6 +410,14 @@ class Edit:
                 return  # an entry without a start stops other readers
             entry = self.part(self.view.timing_key)[str(phase)] = self._new_timing(phase)
         self._clock(phase, entry, step, had)
+
+    def _with_beginning(self, phase: int, step: StepFact) -> StepFact:
+        """A phase that ended began when the one before it was over, if nobody says otherwise."""
+        if step.started_at is not None or step.status != "done" or step.ended_at is None:
+            return step
+        began = self.begun[phase]
+        known = began is not None and began <= step.ended_at
+        return replace(step, started_at=began if known else None)
 
     def _new_timing(self, phase: int) -> dict[str, Any]:
         return {}

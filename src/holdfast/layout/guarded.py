@@ -569,9 +569,16 @@ def number_of_base(word: str) -> int:
     if len(word) > DIGITS:
         raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
     value = int(word[2:], 8 if word[1] == "o" else 16)
-    if value.bit_length() > DIGITS * 3:
+    if is_huge(value):
         raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
     return value
+
+
+def is_huge(value: int) -> bool:
+    """Whether a number, in decimal, is longer than what is read."""
+    bits = value.bit_length()
+    # That it is short, or far too long for Python to spell, is seen at once.
+    return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
 
 
 _NODES = frozenset(

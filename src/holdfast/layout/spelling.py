@@ -87,7 +87,7 @@ def _demand(value: Any, said: Any) -> list[tuple[Any, Any]]:
         if not math.isfinite(value):
             _refuse(value)
     elif isinstance(value, int):
-        if abs(value).bit_length() > guarded.DIGITS * 3:
+        if guarded.is_huge(value):
             _refuse("a number")
     elif value is not None:
         _refuse(value)

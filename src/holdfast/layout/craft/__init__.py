@@ -440,7 +440,7 @@ def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     before = times(made, where)
     fact = form.as_far(fact, _get_agent(old, where))
     form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
-    if _written_status(fact) != _agent_status(made):
+    if _agent_status(made) not in (fact.status, _written_status(fact)):
         form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)
         form.insert(made, "result", RESULT_OF.get(fact.status), AGENT_ORDER)
     if times(made, where) != before:

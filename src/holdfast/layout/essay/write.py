@@ -142,7 +142,7 @@ class Edit:
         if self.want.native_id and not self.was.native_id:
             self.doc["pipeline_id"] = self.want.native_id
         word = words.session_word(ID, self.want.status)
-        if session_status(word) != self.was.status:
+        if self.was.status not in (self.want.status, session_status(word)):
             self.doc["status"] = word
 
     def _times(self) -> None:
@@ -189,12 +189,11 @@ class Edit:
 
     def _differs(self, step: StepFact) -> bool:
         had = self.had.get(step.id)
-        means = unit_status(words.unit_word(ID, step.status))
-        return had is None or (had.status, had.ended_at) != (means, step.ended_at)
+        return had is None or not _says(had, step) or had.ended_at != step.ended_at
 
     def _unit(self, part: dict[str, Any], step: StepFact) -> None:
         word, had = words.unit_word(ID, step.status), self.had.get(step.id)
-        if had is None or unit_status(word) != had.status:
+        if had is None or not _says(had, step):
             part["status"] = word
         if step.id.startswith("stage-4/") or step.ended_at == (had and had.ended_at):
             return
@@ -208,7 +207,8 @@ class Edit:
             place[1]: step
             for step in self.steps.values()
             if (place := place_of(step.id)) and place[0] == stage and place[1]
-            if step.status != "skipped"
+            # The document has no word for it; whoever has one keeps his section.
+            if step.status != "skipped" or _is_skipped(self.had.get(step.id))
         }
         found = sections(self.doc, stage)
         if gone := set(found) - set(wanted):
@@ -363,6 +363,15 @@ class Edit:
             stage, at = place and place[0], self.where.now if one.at is None else one.at
             values = [stage, one.impact, one.because, list(one.archived), stamps.write(at)]
             self._log("revision_history", values)
+
+
+def _is_skipped(step: StepFact | None) -> bool:
+    return step is not None and step.status == "skipped"
+
+
+def _says(had: StepFact, step: StepFact) -> bool:
+    """Whether a file tells the status of a step, in whatever word it uses for it."""
+    return had.status in (step.status, unit_status(words.unit_word(ID, step.status)))
 
 
 def defer_reason(reason: str) -> str:

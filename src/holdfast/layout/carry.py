@@ -259,9 +259,10 @@ def _in_parts(decisions: list[DecisionFact], said: list[DecisionFact]) -> list[D
 
 
 def _called(layout: Layout, files: Tree, native_id: str) -> str:
-    """The id of a session, or what its files are named by if they do not tell."""
-    stems = (name.rpartition(".")[0] for name in files)
-    return native_id or next((stem for stem in stems if layout.files(stem)[0] in files), "")
+    """The id that a session's files are named by, or its own: they may name another inside."""
+    stems = (stem for name in files for stem in (name.partition("/")[0], name.rpartition(".")[0]))
+    ids = (id for id in (native_id, *stems) if id and layout.files(id)[0] in files)
+    return next(ids, native_id)
 
 
 def _goal_in(change: tree.Delta) -> dict[str, Any]:

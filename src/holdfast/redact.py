@@ -332,10 +332,11 @@ def _matching(text: str) -> list[int]:
 def _cut(text: str, spans: Spans, name: str) -> str:
     """Replace the spans; one that cuts into a token takes all of it, one inside it is left."""
     tokens = [m.span() for m in _compiled(_TOKEN).finditer(text)] if _OPENING in text else []
+    starts = [start for start, _ in tokens]
     out: list[str] = []
     at = 0
     for span in sorted(spans):
-        start, end = _widen(*span, tokens)
+        start, end = _widen(*span, tokens, starts) if tokens else span
         start = max(start, at)
         if start < end:
             out += (text[at:start], _OPENING, name, "]")
@@ -343,12 +344,14 @@ def _cut(text: str, spans: Spans, name: str) -> str:
     return "".join([*out, text[at:]]) if out else text
 
 
-def _widen(start: int, end: int, tokens: list[tuple[int, int]]) -> tuple[int, int]:
+def _widen(
+    start: int, end: int, tokens: list[tuple[int, int]], starts: list[int]
+) -> tuple[int, int]:
     """The span with every token it cuts into; empty if it takes nothing but one token."""
     from bisect import bisect_right
 
-    first = tokens[bisect_right(tokens, start, key=_first) - 1] if tokens else (0, 0)
-    last = tokens[bisect_right(tokens, end - 1, key=_first) - 1] if tokens else (0, 0)
+    first = tokens[bisect_right(starts, start) - 1]
+    last = tokens[bisect_right(starts, end - 1) - 1]
     if start == end:
         return start, end
     if first[0] <= start < first[1]:
@@ -356,10 +359,6 @@ def _widen(start: int, end: int, tokens: list[tuple[int, int]]) -> tuple[int, in
     if last[0] < end < last[1]:
         end = last[1]
     return (start, start) if (start, end) in (first, last) else (start, end)
-
-
-def _first(span: tuple[int, int]) -> int:
-    return span[0]
 
 
 def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> tuple[str, list[str]]:

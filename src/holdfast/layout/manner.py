@@ -114,17 +114,32 @@ def take(kind: str, text: str, root: Node, style: Style) -> Manner:
         return {}
     manner: Manner = {"style": _habits(style, Style())}
     manner["inline"] = list(_inline(text, root, "", style, kind))
-    if _written(kind, root.value, manner) == text:
+    plain = _written(kind, root.value, manner)
+    if plain == text:
         return {name: part for name, part in manner.items() if part}
     theirs = tokens_of(text, root)
     aliases = frozenset(token.path for token in theirs if token.node.style == "*")
-    plain, ours = _undressed(kind, root.value, manner, aliases)
+    ours = _tokens(kind, plain, aliases)
     if [(t.path, t.is_key) for t in ours] == [(t.path, t.is_key) for t in theirs]:
         manner |= _differences(kind, (plain, ours), (text, theirs), style)
     manner = {name: part for name, part in manner.items() if part}
-    if dress(kind, root.value, manner) == text.encode():
+    if _dresses(
+        kind, root.value, manner, (plain, ours) if _whole(manner) == aliases else None, text
+    ):
         return manner
     return {"diff": [tree.digest(root.value), script(fresh(kind, root.value).decode(), text)]}
+
+
+def _dresses(
+    kind: str, value: Any, manner: Manner, plain: tuple[str, list[Token]] | None, text: str
+) -> bool:
+    """Whether a manner makes this text of a value; what is known `plain` need not be read again."""
+    if plain is None:
+        return dress(kind, value, manner) == text.encode()
+    try:
+        return _put_on(*plain, manner, "") == text
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+        return False
 
 
 def _habits(style: Style, base: Style) -> dict[str, Any]:
@@ -164,8 +179,12 @@ def _undressed(
 ) -> tuple[str, list[Token]]:
     """The value in the style of the manner, and the tokens of that text."""
     text = _written(kind, value, manner)
+    return text, _tokens(kind, text, whole)
+
+
+def _tokens(kind: str, text: str, whole: frozenset[str]) -> list[Token]:
     root = guarded.read_json(text) if kind == JSON else guarded.read_yaml(text)[0]
-    return text, tokens_of(text, root, whole)
+    return tokens_of(text, root, whole)
 
 
 def _collections(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -348,9 +367,17 @@ def _dressed(kind: str, value: Any, manner: Manner, leave_out: str) -> str:
         if known != tree.digest(value):
             raise ValueError("another value")
         return played(steps, fresh(kind, value).decode())
-    at = manner.get("at", {})
-    whole = frozenset(p for p, entry in at.items() if "r" in entry and "r" not in leave_out)
-    text, tokens = _undressed(kind, value, manner, whole)
+    whole = frozenset() if "r" in leave_out else _whole(manner)
+    return _put_on(*_undressed(kind, value, manner, whole), manner, leave_out)
+
+
+def _whole(manner: Manner) -> frozenset[str]:
+    """The paths of values for which an alias stands."""
+    return frozenset(path for path, entry in manner.get("at", {}).items() if "r" in entry)
+
+
+def _put_on(text: str, tokens: list[Token], manner: Manner, leave_out: str) -> str:
+    _require_modest(manner.get("style", {}))
     style = changed(Style(), **manner.get("style", {}))
     end = "" if "g" in leave_out else manner.get("end", "")
     return _assembled(text, tokens, {**manner, "end": end}, leave_out, style)

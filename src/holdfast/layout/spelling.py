@@ -44,6 +44,9 @@ class Style(Struct, omit_defaults=True):
     inline: frozenset[int] = frozenset()
 
 
+_USUAL = 1 << 63
+
+
 COMPACT = Style(unit=None, comma=",", colon=":")
 
 
@@ -60,12 +63,19 @@ def demand_plain(value: Any, said: Any = None, known: Known | None = None) -> No
     for _ in range(guarded.DEPTH + 1):
         inside: list[tuple[Any, Any]] = []
         for new, old in level:
-            if type(new) is not str or not new.isascii():  # most are plain words
+            if not _is_usual(new):
                 inside += _demand(new, old) if id(new) not in seen else ()
         if not inside:
             return
         level = inside
     raise InvalidInput("The value is too deep", why=f"more than {guarded.DEPTH} levels")
+
+
+def _is_usual(value: Any) -> bool:
+    """Whether it is a plain word or number, as most values are."""
+    if type(value) is int:
+        return -_USUAL < value < _USUAL
+    return type(value) is str and value.isascii()
 
 
 def _demand(value: Any, said: Any) -> list[tuple[Any, Any]]:
@@ -125,7 +135,7 @@ def changed(style: Style, **changes: Any) -> Style:
 def json_scalar(value: Any, style: Style) -> str:
     if isinstance(value, str):
         return quoted_ascii(value) if style.ascii else quoted(value)
-    return json.dumps(value, allow_nan=False)
+    return repr(value) if type(value) is int else json.dumps(value, allow_nan=False)
 
 
 def json_text(value: Any, style: Style, prefix: str = "") -> str:
@@ -158,23 +168,34 @@ _WORDS = re.compile(r"[^\W\d][\w./@+-]*(?: [\w./@+()-]+)*\Z")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:\d\d)?)?\Z", re.ASCII)
 _SAID = set("y n yes no on off true false null".split())
-_HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_HIDDEN = (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)
 _LONG_KEY = 1000
+
+
+class _Escapes(dict[int, str]):
+    """Code of a character → how it is spelled where only ASCII may stand."""
+
+    def __missing__(self, code: int) -> str:
+        if code < _HIDDEN[0]:
+            raise LookupError
+        self[code] = _escaped(code)
+        return self[code]
+
+
+def _escaped(code: int) -> str:
+    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
+
+
+# Tables, because a text may be nothing but such characters, millions of them.
+_ASCII = _Escapes()
+_SHOWN = {code: _escaped(code) for code in _HIDDEN}
 
 
 def yaml_double(value: str, style: Style) -> str:
     text = quoted(value)
     if style.ascii:
-        return _NOT_ASCII.sub(_escape, text)
-    return text if value.isprintable() else _HIDDEN.sub(_escape, text)
-
-
-_NOT_ASCII = re.compile("[^\x00-\x7e]")
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
+        return text.translate(_ASCII)
+    return text if value.isprintable() else text.translate(_SHOWN)
 
 
 def is_plain(value: str) -> bool:
@@ -199,7 +220,7 @@ def yaml_scalar(value: Any, style: Style, quote: str | None = None) -> str:
 def yaml_string(value: str, style: Style, quote: str) -> str:
     if quote == "" and is_plain(value):
         return value
-    if quote == "'" and value.isprintable() and not _HIDDEN.search(value):
+    if quote == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
     return yaml_double(value, style)
 

@@ -111,21 +111,21 @@ def digest(value: Any, length: int = 12) -> str:
 
 def identity(*lists: Sequence[Any]) -> str:
     """The first key that tells the maps in each of the lists apart, or an empty string."""
-    for key in STRONG + WEAK:
-        if all(_tells_apart(key, elements) for elements in lists):
+    maps = [[each for each in elements if isinstance(each, dict)] for elements in lists]
+    for key in STRONG + WEAK if all(maps) else ():
+        if all(_tells_apart(key, each) for each in maps):
             return key
     return ""
 
 
-def _tells_apart(key: str, elements: Sequence[Any]) -> bool:
+def _tells_apart(key: str, maps: Sequence[dict[str, Any]]) -> bool:
     seen: set[Hashable] = set()
-    for element in elements:
-        if isinstance(element, dict):
-            value = element.get(key)
-            if not isinstance(value, (str, int)) or value in ("", None) or value in seen:
-                return False
-            seen.add(value)
-    return bool(seen)
+    for each in maps:
+        value = each.get(key)
+        if not isinstance(value, (str, int)) or value in ("", None) or value in seen:
+            return False
+        seen.add(value)
+    return True
 
 
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:

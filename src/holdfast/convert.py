@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_id
+from holdfast.layout.document import Document
+from holdfast.layout.guarded import Unreadable
 from holdfast.layout.manner import dress
+
+_SURELY_READ = 100_000
+"""So few bytes break no bound of what is read."""
 
 
 class Converted(Struct):
@@ -43,7 +49,17 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
         if value is not None
     }
     id = lens.get(tree, where).native_id
-    return Converted(to, one.layout, id, made, loss.carried, loss.lost)
+    return Converted(to, one.layout, id, made, loss.carried, [*loss.lost, *_too_much(made)])
+
+
+def _too_much(made: dict[str, bytes]) -> Iterator[str]:
+    """Of what is read in one layout, another may need more than anybody reads there."""
+    for name, data in made.items():
+        try:
+            if len(data) > _SURELY_READ:
+                Document.parse(data, _kind(name))
+        except Unreadable as error:
+            yield f"the way back: {name} cannot be read again, {error.message}"
 
 
 def _require_inside(tree: Tree) -> None:

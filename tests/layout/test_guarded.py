@@ -189,6 +189,12 @@ def test_an_alias_bomb_is_refused_before_it_unfolds() -> None:
     assert refusal(merge, "yaml").code == "alias-bomb"
 
 
+def test_what_aliases_repeat_counts_with_the_values_that_stand_there() -> None:
+    repeated = "a: &a [" + "1, " * 500 + "]\nb: [" + "*a, " * 30 + "]\n"
+    assert len(read_yaml(repeated + "c: [" + "1, " * 50_000 + "]")[0].value["c"]) == 50_000
+    assert refusal(repeated + "c: [" + "1, " * 70_000 + "]", "yaml").code == "too-many-nodes"
+
+
 def test_too_many_values_are_refused() -> None:
     assert refusal("[" + "0," * guarded.NODES + "0]", "json").code == "too-many-nodes"
     assert refusal("[" + "[]," * (guarded.NODES * 3) + "0]", "json").code == "too-many-nodes"

@@ -485,6 +485,23 @@ def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a
     assert (project / "back.yaml").read_bytes() == essay.read_bytes()
 
 
+@pytest.mark.parametrize("strange", [[0] * 80_000, "é " * 1_100_000], ids=["many", "long"])
+def test_convert_says_when_what_it_makes_cannot_be_read_again(
+    cli: Cli, project: Path, strange: object
+) -> None:
+    fill(project, kinds=["craft"])
+    told = json.loads((project / CRAFT).read_text())
+    large = json.dumps({**told, "mine": strange}, ensure_ascii=False)
+    (project / CRAFT).write_text(large)
+    said = cli.ok("convert", CRAFT, "--to", "essay", "-o", "made.yaml").out
+    assert "lost    the way back: session-state.yaml cannot be read again, " in said
+    assert cli("check", "made.yaml").code == 5
+    said = cli.ok("convert", CRAFT, "--to", "praxis", "-o", "made.json").out
+    assert "lost" not in said
+    cli.ok("convert", "made.json", "--to", "craft", "-o", "back.json")
+    assert (project / "back.json").read_text() == large
+
+
 def test_what_travels_fits_a_terminal_of_80_columns(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     command = ("convert", ESSAY, "--to", "craft", "-o", "made.json", "--no-color")

@@ -627,7 +627,8 @@ class _Yaml:
         nodes = 0
         for event in _events(self.text):
             nodes += type(event) in _NODES
-            if nodes > YAML_NODES:
+            # What aliases repeat counts too: it is written out wherever else the values go.
+            if nodes + self.expanded > YAML_NODES:
                 raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
             act = handle.get(type(event))
             if act is not None:

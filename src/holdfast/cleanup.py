@@ -120,7 +120,7 @@ def _closed(one: Find) -> Put:
 
 
 def _where(hf: Holdfast, one: Find) -> Where:
-    return hf.mirror.where(one.root)
+    return hf.mirror.where(one.root, names=False)
 
 
 # -- which -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -491,3 +492,15 @@ def test_what_cannot_be_read_is_put_back_by_a_cleanup(
         _mark_completed(str(index), over.name)
     assert index.read_text() == "active_features: [\n"
     assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
+
+
+def test_hundreds_of_sessions_are_looked_at_each_for_itself(cli: Cli) -> None:
+    feature("one", "completed")
+    state = (ROOT / "one-2025-01-09" / "state.yaml").read_text()
+    for number in range(400):
+        folder = ROOT / f"s{number}-2025-01-09"
+        folder.mkdir()
+        (folder / "state.yaml").write_text(state.replace("one-2025-01-09", folder.name))
+    began = time.process_time()
+    assert len(cli.json("cleanup", "--stale", "--dry-run")["sessions"]) == 401
+    assert time.process_time() - began < 2

@@ -98,6 +98,14 @@ def test_thousands_of_steps_are_written_in_a_moment(kind: str, steps: str) -> No
     assert seconds(lambda: made(kind, listed)) < 2
 
 
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_thousands_of_agents_are_checked_in_a_moment(kind: str) -> None:
+    facts, _ = made(kind, [])
+    facts.agents = [AgentFact(f"a{n}", "dev", f"Do {n}") for n in range(4 * MANY)]
+    tree = layout(kind).put(None, facts, WHERE)
+    assert seconds(lambda: layout(kind).check(tree, WHERE)) < 2
+
+
 def test_thousands_of_phases_that_are_taken_back_take_a_moment() -> None:
     facts, tree = made("praxis", phases())
     open_again = replace(facts, steps=[replace(step, status="pending") for step in facts.steps])

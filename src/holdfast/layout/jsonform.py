@@ -21,11 +21,10 @@ from msgspec.structs import replace
 from holdfast.layout import Salvaged, Where, stamps, tree
 from holdfast.layout.facts import AgentFact, Facts, StepFact
 from holdfast.layout.torn import recover
-from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
 from holdfast.sha import digest_of
 
-Node = dict[str, Any]
 LARGEST = 2**53 - 1
 """The largest whole number that every reader of JSON keeps exact."""
 

@@ -11,12 +11,13 @@ Patterns are in the part of the language that Python and ECMAScript share.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout import ERROR, EXTRA, INFO, WARNING, Finding, stamps
+from holdfast.layout import ERROR, EXTRA, INFO, WARNING, Finding, Where, stamps
+from holdfast.layout.value import Node, sequence, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -111,6 +112,32 @@ def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
 def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
     """A finding that no rule for one value can say."""
     return Finding(code, severity, message, where=at, requirement=req)
+
+
+def nodes(root: Node, key: str) -> list[tuple[str, Node]]:
+    """The objects of a list, each with its path."""
+    listed = enumerate(sequence(root.get(key)))
+    return [(f"{key}[{place}]", each) for place, each in listed if isinstance(each, dict)]
+
+
+def look_at_order(
+    of: Node, keys: tuple[str, str], at: str, req: str, where: Where
+) -> Iterator[Finding]:
+    """Whether the second of two times lies before the first."""
+    first, last = (stamps.read(of.get(key), where.naive) for key in keys)
+    if first is not None and last is not None and last < first:
+        path = _join(at, keys[1])
+        yield warn("time-runs-back", f"{path} lies before {keys[0]}", path, req)
+
+
+def look_at_names(agents: Iterable[tuple[str, Node]], req: str) -> Iterator[Finding]:
+    """Whether two agents have one id."""
+    met: set[str] = set()
+    for at, agent in agents:
+        id = text(agent.get("id"))
+        if id and id in met:
+            yield warn("duplicate-agent", f"two agents are called {id[:60]!r}", f"{at}.id", req)
+        met.add(id)
 
 
 def _mild(strict: bool) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+Node = dict[str, Any]
+
 
 def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

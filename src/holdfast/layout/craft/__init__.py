@@ -59,9 +59,9 @@ from holdfast.layout.craft.rules import (
     times,
 )
 from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
-from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Node, Text
+from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
 from holdfast.layout.jsonrule import Rule, look
-from holdfast.layout.value import mapping, text
+from holdfast.layout.value import Node, mapping, text
 from holdfast.layout.whole import whole
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.layout import INFO, Finding, Where, stamps
-from holdfast.layout.jsonform import COUNT, LARGEST, NAMES, Node
+from holdfast.layout.jsonform import COUNT, LARGEST, NAMES
 from holdfast.layout.jsonrule import (
     DIALECT,
     END,
@@ -21,10 +21,13 @@ from holdfast.layout.jsonrule import (
     MILLISECOND,
     MOMENT,
     Rule,
+    look_at_names,
+    look_at_order,
+    nodes,
     schema,
     warn,
 )
-from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.words import unit_status
 
 ID = "craft"
@@ -310,35 +313,20 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 
 def look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no schema can say; never an error, since every reader copes with it."""
-    yield from _look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
+    yield from look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
     yield from _look_at_name(root, where)
-    for at, agent in _nodes(root, "agents"):
+    for at, agent in nodes(root, "agents"):
         yield from _look_at_agent(agent, at, where)
     yield from _look_at_ids(root)
-    for at, choice in _nodes(root, "decisions_made"):
+    for at, choice in nodes(root, "decisions_made"):
         offered = NAMES.read(choice.get("options"), where)
         if text(choice.get("chosen")) and offered and choice["chosen"] not in offered:
             says = f"{at}.chosen is none of the options"
             yield warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
-    for at, change in _nodes(root, "files_modified"):
+    for at, change in nodes(root, "files_modified"):
         yield from _look_at_change(change, at)
     yield from _look_at_tokens(root)
     yield from _look_at_rest(root)
-
-
-def _nodes(root: Node, key: str) -> Iterator[tuple[str, Node]]:
-    for place, element in enumerate(sequence(root.get(key))):
-        if isinstance(element, dict):
-            yield f"{key}[{place}]", element
-
-
-def _look_at_order(
-    of: Node, keys: tuple[str, str], at: str, req: str, where: Where
-) -> Iterator[Finding]:
-    first, last = (stamps.read(of.get(key), where.naive) for key in keys)
-    if first is not None and last is not None and last < first:
-        path = f"{at}.{keys[1]}" if at else keys[1]
-        yield warn("time-runs-back", f"{path} lies before {keys[0]}", path, req)
 
 
 def _look_at_name(root: Node, where: Where) -> Iterator[Finding]:
@@ -350,7 +338,7 @@ def _look_at_name(root: Node, where: Where) -> Iterator[Finding]:
 
 
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
-    yield from _look_at_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
+    yield from look_at_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
     lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
     if lasted is not None and said is not None and abs(lasted - said) > 1:
         says = f"{at}.duration_seconds is {said}, but completed − started is {lasted}"
@@ -368,21 +356,18 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
 
 
 def _look_at_ids(root: Node) -> Iterator[Finding]:
-    agents = [text(agent.get("id")) for _, agent in _nodes(root, "agents")]
-    for place, id in enumerate(agents):
-        if id in agents[:place]:
-            says = f"two agents are called {id[:60]!r}"
-            yield warn("duplicate-agent", says, f"agents[{place}].id", "S2-21")
-    known = {*agents, "", NOBODY}
+    agents = nodes(root, "agents")
+    yield from look_at_names(agents, "S2-21")
+    known = {*(text(agent.get("id")) for _, agent in agents), "", NOBODY}
     for at, id in _named_agents(root):
         if id not in known:
             yield warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
 
 
 def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
-    for at, agent in _nodes(root, "agents"):
+    for at, agent in nodes(root, "agents"):
         yield f"{at}.blocking_on", text(agent.get("blocking_on"))
-    for at, change in _nodes(root, "files_modified"):
+    for at, change in nodes(root, "files_modified"):
         yield f"{at}.agent_id", text(change.get("agent_id"))
     for id in mapping(mapping(root.get("context_usage")).get("by_agent")):
         yield f"context_usage.by_agent.{id}", id

@@ -53,7 +53,6 @@ from holdfast.layout.jsonform import (
     SECONDS,
     TEXT,
     Field,
-    Node,
     Text,
 )
 from holdfast.layout.jsonrule import look
@@ -73,7 +72,7 @@ from holdfast.layout.orchestrator.rules import (
     percentage,
     wrong_id,
 )
-from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.whole import whole
 from holdfast.layout.words import (
     session_status,

@@ -14,10 +14,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.layout import INFO, WARNING, Finding, Where, stamps
-from holdfast.layout.jsonform import COUNT, LARGEST, Node
-from holdfast.layout.jsonrule import END, EXTRA_RULE, MOMENT, SECOND, Rule, warn
-from holdfast.layout.value import mapping, sequence, text
+from holdfast.layout import INFO, WARNING, Finding, Where
+from holdfast.layout.jsonform import COUNT, LARGEST
+from holdfast.layout.jsonrule import (
+    END,
+    EXTRA_RULE,
+    MOMENT,
+    SECOND,
+    Rule,
+    look_at_names,
+    look_at_order,
+    nodes,
+    warn,
+)
+from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.words import ALSO_SESSION, ALSO_UNIT, unit_status
 
 ID = "orchestrator"
@@ -268,14 +278,11 @@ def known_as(finding: Finding) -> Finding:
 def look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no rule for one value can say; never an error."""
     yield from _look_at_id(text(root.get("session_id")))
-    yield from _look_at_time(root, "created", "updated", "", where)
-    ids: set[str] = set()
-    for place, agent in enumerate(map(mapping, sequence(root.get("agents")))):
-        yield from _look_at_agent(agent, f"agents[{place}]", where)
-        if (id := text(agent.get("id"))) and id in ids:
-            at = f"agents[{place}].id"
-            yield warn("duplicate-agent", f"two agents are called {id[:60]!r}", at, "S4-17")
-        ids.add(id)
+    yield from look_at_order(root, ("created", "updated"), "", "S4-10", where)
+    agents = nodes(root, "agents")
+    for at, agent in agents:
+        yield from _look_at_agent(agent, at, where)
+    yield from look_at_names(agents, "S4-17")
     yield from _look_at_usage(root, where)
     yield from _look_at_mode(root, where)
     for at, words in _texts(root):
@@ -290,15 +297,8 @@ def _look_at_id(id: str) -> Iterator[Finding]:
         yield warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 
 
-def _look_at_time(of: Node, first: str, last: str, at: str, where: Where) -> Iterator[Finding]:
-    began, ended = (stamps.read(of.get(key), where.naive) for key in (first, last))
-    if began is not None and ended is not None and ended < began:
-        path = f"{at}.{last}" if at else last
-        yield warn("time-runs-back", f"{path} lies before {first}", path, "S4-10")
-
-
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
-    yield from _look_at_time(agent, "started", "completed", at, where)
+    yield from look_at_order(agent, ("started", "completed"), at, "S4-10", where)
     status = unit_status(ID, text(agent.get("status")))
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
     for key, req in ends.items():

@@ -820,6 +820,13 @@ def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, 
     assert (code, req) in [(f.code, f.requirement) for f in findings]
 
 
+@pytest.mark.req("S2-21")
+def test_an_agent_of_another_ones_id_is_named_by_its_place_in_the_list() -> None:
+    agent = DOCUMENT["agents"][0]
+    findings = LAYOUT.check(tree(agents=["no agent", agent, {"id": ""}, {"id": ""}, agent]), HERE)
+    assert [f.where for f in findings if f.code == "duplicate-agent"] == ["agents[4].id"]
+
+
 @pytest.mark.req("S2-10", "S2-11")
 def test_versions_that_are_not_known_are_shown_but_not_written() -> None:
     for version, writable in (

@@ -144,10 +144,6 @@ def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
     assert LAYOUT.check({CURRENT: made}, HERE, strict=True) == []
 
 
-def test_the_file_is_written_with_an_indent_of_two() -> None:
-    assert LAYOUT.indent == 2
-
-
 @pytest.mark.req("S4-8")
 def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> None:
     facts = Facts(goal="g", began_at=1_766_831_400_000)

@@ -381,6 +381,18 @@ def titled(steps: Iterable[StepFact]) -> list[StepFact]:
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]
 
 
+def get_task(value: Any, status: str = "pending") -> StepFact | None:
+    """A step of which there is a sentence; an object may have it as its task."""
+    title = text(value.get("task") if isinstance(value, dict) else value)
+    return StepFact(title, status=status) if title else None
+
+
+def _put_task(old: Any, step: StepFact) -> Any:
+    return step.title if old is None else old
+
+
+TASK = Entry(get_task, _put_task, by_name("title"))
+
 DONE = ("done", "skipped")
 """Statuses of steps that count as completed work; all others are still to do."""
 

@@ -192,11 +192,6 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
     return agent
 
 
-def _get_step(value: Any, status: str) -> StepFact | None:
-    title = text(mapping(value).get("task")) if isinstance(value, dict) else text(value)
-    return StepFact(title, status=status) if title else None
-
-
 def _get_decision(value: Any, where: Where) -> DecisionFact | None:
     of = mapping(value) if isinstance(value, dict) else {"context": value}
     what, chosen = text(of.get("context")), text(of.get("chosen"))
@@ -236,8 +231,8 @@ def _get(name: str, root: Node, where: Where) -> Facts:
         native_id=text(root.get("session_id")) or name.removesuffix(".json"),
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
-            *form.seen(root.get("completed_work"), partial(_get_step, status="done")),
-            *form.seen(root.get("pending_tasks"), partial(_get_step, status="pending")),
+            *form.seen(root.get("completed_work"), partial(form.get_task, status="done")),
+            *form.seen(root.get("pending_tasks"), form.get_task),
         ],
         agents=[replace(agent, tokens=spent.get(agent.id)) for agent in agents],
         decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
@@ -362,19 +357,14 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
 
 def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
     now, last = form.steps_apart(was, facts)
-    entry = form.Entry(partial(_get_step, status=""), _put_sentence, form.by_name("title"))
     for key, are_done in (("completed_work", True), ("pending_tasks", False)):
         steps = _titled(now, are_done)
         before = None if last is None else _titled(last, are_done)
-        form.put_list(root, key, ROOT, steps, entry, was=before)
+        form.put_list(root, key, ROOT, steps, form.TASK, was=before)
 
 
 def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
     return form.titled([s for s in steps if (s.status in form.DONE) is are_done])
-
-
-def _put_sentence(old: Any, step: StepFact) -> Any:
-    return step.title if old is None else old
 
 
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
@@ -577,7 +567,6 @@ class Craft(Layout):
     id = ID
     document = "S2"
     says = frozenset({"pending", "done"})
-    indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)

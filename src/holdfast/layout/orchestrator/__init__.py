@@ -214,11 +214,6 @@ def _get_done(value: Any, where: Where) -> StepFact | None:
     return StepFact(title, status="done", **form.get_fields(of, _WORK, where)) if title else None
 
 
-def _get_task(value: Any) -> StepFact | None:
-    title = text(mapping(value).get("task")) if isinstance(value, dict) else text(value)
-    return StepFact(title) if title else None
-
-
 def _get_decision(value: Any, where: Where) -> DecisionFact | None:
     of = value if isinstance(value, dict) else {"decision": value}
     what = text(of.get("decision"))
@@ -248,7 +243,7 @@ def _get(root: Node, where: Where) -> Facts:
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
             *form.seen(root.get("completed_work"), partial(_get_done, where=where)),
-            *form.seen(root.get("pending_tasks"), _get_task),
+            *form.seen(root.get("pending_tasks"), form.get_task),
         ],
         agents=_with_errors(agents, errors),
         errors=errors,
@@ -370,11 +365,10 @@ def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
     steps, known = form.steps_apart(last, facts)
     done, rest = _work(root, steps, facts.agents)
     before = (None, None) if known is None else _work(root, known, facts.agents)
-    by_title = form.by_name("title")
     read, write = partial(_get_done, where=where), partial(_put_done, where=where)
-    of_work, of_task = form.Entry(read, write, by_title), form.Entry(_get_task, _put_task, by_title)
-    form.put_list(root, "completed_work", ROOT, done, of_work, was=before[0])
-    form.put_list(root, "pending_tasks", ROOT, rest, of_task, was=before[1])
+    work = form.Entry(read, write, form.by_name("title"))
+    form.put_list(root, "completed_work", ROOT, done, work, was=before[0])
+    form.put_list(root, "pending_tasks", ROOT, rest, form.TASK, was=before[1])
 
 
 def _work(
@@ -392,10 +386,6 @@ def _waiting(root: Node, agents: list[AgentFact], titles: set[str]) -> list[Step
     known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
     agents = [a for a in agents if a.status == "pending" and a.id not in known]
     return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
-
-
-def _put_task(old: Any, step: StepFact) -> Any:
-    return step.title if old is None else old
 
 
 def _put_done(old: Any, step: StepFact, where: Where) -> Any:
@@ -553,7 +543,6 @@ class Orchestrator(Layout):
     id = ID
     document = "S4"
     says = frozenset({"pending", "done"})
-    indent = 2
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)

@@ -195,7 +195,7 @@ ALLOWED = {
 
 # Third-party package → who may import it.
 THIRD_PARTY = {
-    "msgspec": "model.* layout.* adopt child cleanup compat conversation convert derived"
+    "msgspec": "model.* layout.* adopt beginning child cleanup compat conversation convert derived"
     " arrival erasure essay evidence expiry ingest verb.settle"
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from holdfast import clock as clocks
 from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
@@ -31,43 +33,40 @@ class _AlreadyOpen(Exception):
         self.session = session
 
 
-def begin(
-    home: Holdfast,
-    goal: str,
-    *,
-    mode: str,
-    id: str,
-    from_session: str,
-    layouts: Sequence[str],
-    workflow: str,
-    target: str,
-    pushback: str,
-    key: str,
-) -> Session:
-    """Record that a session begins, and keep its files in these layouts; see `Holdfast.start`."""
-    goal = require(goal, mode)
-    session = _checked(home, id) if id else _new_id(home, key)
-    if target and not workflow:
-        raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
-    origin = home.session(from_session).id if from_session else ""
-    plan, blobs = _plan(home, workflow, target) if workflow else ((), ())
-    plan = plan or _stages(layouts)
-    plan = [*plan, *_pushback(plan, pushback)]
-    body = _started(home, goal, mode, origin)
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a session is to begin with; see `Holdfast.start`."""
+
+    goal: str
+    mode: str
+    id: str
+    from_session: str
+    layouts: Sequence[str]
+    workflow: str
+    target: str
+    pushback: str
+    key: str
+
+
+def begin(home: Holdfast, wanted: Wanted) -> Session:
+    """Record that a session begins, and keep its files in the layouts; see `Holdfast.start`."""
+    goal = require(wanted.goal, wanted.mode)
+    session = _checked(home, wanted.id) if wanted.id else _new_id(home, wanted.key)
+    plan, blobs = _planned(home, wanted)
+    body = _started(home, wanted, goal)
     begun = Session(home, session)
     spot = home.workspace.spot()
 
     def look() -> None:
-        if plan and not id:
+        if plan and not wanted.id:
             _yield_to_open(home, plan, session)
 
     try:
         look()
-        with _places(home, session, layouts) as chores:
+        with _places(home, session, wanted.layouts) as chores:
             begun.record(
                 body,
                 *plan,
-                key=key,
+                key=wanted.key,
                 create=True,
                 spot=spot,
                 blobs=blobs,
@@ -76,7 +75,7 @@ def begin(
                 first=look,
             )
     except _AlreadyOpen as other:
-        return _take_up_again(home, other.session, layouts)
+        return _take_up_again(home, other.session, wanted.layouts)
     return begun
 
 
@@ -140,17 +139,26 @@ def _new_id(home: Holdfast, key: str) -> str:
     return f"k{clocks.derived_id('start', *where, key)[:15]}"
 
 
-def _started(home: Holdfast, goal: str, mode: str, origin: str) -> Body:
+def _started(home: Holdfast, wanted: Wanted, goal: str) -> Body:
     branch, commit = home.git()
     return SessionStarted(
         goal=goal,
-        mode=mode,
-        from_session=origin,
+        mode=wanted.mode,
+        from_session=home.session(wanted.from_session).id if wanted.from_session else "",
         # A folder may have any bytes for a name; what is recorded is text.
         project=terminal(os.path.basename(home.workspace.tree.main)),
         git_branch=branch,
         git_commit=commit,
     )
+
+
+def _planned(home: Holdfast, wanted: Wanted) -> tuple[Sequence[Body], Blobs]:
+    """What the session is to do, and what it keeps for that."""
+    if wanted.target and not wanted.workflow:
+        raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
+    plan, blobs = _plan(home, wanted.workflow, wanted.target) if wanted.workflow else ((), ())
+    plan = plan or _stages(wanted.layouts)
+    return [*plan, *_pushback(plan, wanted.pushback)], blobs
 
 
 def _plan(home: Holdfast, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:

@@ -295,11 +295,10 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         unless an `id` is given; `taken_up` tells. `pushback` is how hard the author of an essay
         wants to be questioned: full, unless it is light or minimal.
         """
-        from holdfast.beginning import begin
+        from holdfast.beginning import Wanted, begin
 
-        return begin(
-            self,
-            goal,
+        wanted = Wanted(
+            goal=goal,
             mode=mode,
             id=id,
             from_session=from_session,
@@ -309,6 +308,7 @@ class Holdfast(LayoutVerbs, TravelVerbs):
             pushback=pushback,
             key=key,
         )
+        return begin(self, wanted)
 
     def session(self, text: str) -> Session:
         """The session an id means; it may be shortened while it is unique."""

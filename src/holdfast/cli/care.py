@@ -6,6 +6,7 @@ import os
 
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.path import told_from_here
+from holdfast.cli.screen import SEVERITIES
 from holdfast.errors import DAMAGED, Damaged, InvalidInput
 from holdfast.text import plural
 
@@ -122,8 +123,8 @@ def run_doctor(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 
 
 def _tell_advice(advice: Advice, screen: Screen) -> None:
-    colour = {"error": "red", "warning": "yellow"}.get(advice.severity, "dim")
-    screen.prose((f"{advice.severity:<9}", colour), told_from_here(advice.what, advice.file))
+    severity = (f"{advice.severity:<9}", SEVERITIES[advice.severity])
+    screen.prose(severity, told_from_here(advice.what, advice.file))
     if advice.why:
         screen.prose(" " * 9, told_from_here(advice.why, advice.file), "dim")
     if advice.fix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.path import shown_path, told_from_here
-from holdfast.errors import InvalidInput, NoSession, Refused
+from holdfast.errors import REFUSED, InvalidInput, NoSession, Refused
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from holdfast.layout.ai_session import Report
     from holdfast.live import Live
     from holdfast.session import Session
-
-REFUSED = 4
 
 
 # -- update ------------------------------------------------------------------------------------

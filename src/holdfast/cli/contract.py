@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser
 from holdfast.cli.path import shown_path
+from holdfast.cli.screen import SEVERITIES
+from holdfast.errors import DAMAGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.layout import Finding
     from holdfast.layout.contract import Verdict
-
-DAMAGED = 5
-_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
 def _arguments(parser: Parser) -> None:
@@ -124,7 +123,7 @@ def _tell(name: str, verdict: Verdict, screen: Screen) -> None:
     good = ("doubtful ", "yellow") if verdict.findings else ("current  ", "green")
     screen.line(good if verdict.ok else ("failed   ", "red"), name or "nobody")
     for finding in verdict.findings:
-        severity = (f"{finding.severity:<8}", _COLOURS[finding.severity])
+        severity = (f"{finding.severity:<8}", SEVERITIES[finding.severity])
         screen.line("  ", severity, finding.message, (f"  [{finding.requirement}]", "dim"))
 
 

@@ -7,7 +7,7 @@ import shlex
 
 from holdfast.choice import MODES
 from holdfast.cli.acting import confirm
-from holdfast.cli.arguments import Command, Parser, count, spoken, with_key
+from holdfast.cli.arguments import Command, Parser, count, nothing, spoken, with_key
 from holdfast.cli.brief import resume_arguments, run_resume
 from holdfast.cli.path import shown_path, typed_path
 from holdfast.errors import DAMAGED, NoSession
@@ -140,10 +140,6 @@ def run_abort(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     return 0
 
 
-def _no_arguments(parser: Parser) -> None:
-    pass
-
-
 def run_save(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     bindings = hf.orchestrator_save()
     left = [b.suspended for b in bindings if b.suspended]
@@ -230,7 +226,7 @@ COMMANDS = {
         _new_arguments, run_new, 'holdfast orchestrator new "Fix the login"'
     ),
     "orchestrator abort": Command(_abort_arguments, run_abort, "holdfast orchestrator abort"),
-    "orchestrator save": Command(_no_arguments, run_save, "holdfast orchestrator save"),
-    "essay list": Command(_no_arguments, run_essays, "holdfast essay list"),
+    "orchestrator save": Command(nothing, run_save, "holdfast orchestrator save"),
+    "essay list": Command(nothing, run_essays, "holdfast essay list"),
     "essay resume": Command(_essay_arguments, run_essay_resume, "holdfast essay resume 1"),
 }

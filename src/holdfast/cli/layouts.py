@@ -6,8 +6,9 @@ import os
 from itertools import count
 
 from holdfast.choice import FINISHED
-from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.arguments import Command, Parser, nothing
 from holdfast.cli.path import shown_path, told_from_here, typed_path
+from holdfast.cli.screen import SEVERITIES
 from holdfast.errors import DAMAGED, NO_SESSION
 from holdfast.text import plural
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.layout import Finding
     from holdfast.store.bound import Binding
-_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _SHOWN = 3
 _PROBLEMS = 6
 _MOST_SHOWN = 40
@@ -137,7 +137,7 @@ def _alike(findings: list[Finding]) -> list[list[Finding]]:
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.severity, finding.code), []).append(finding)
-    return sorted(groups.values(), key=lambda group: list(_COLOURS).index(group[0].severity))
+    return sorted(groups.values(), key=lambda group: list(SEVERITIES).index(group[0].severity))
 
 
 def _percent(fraction: float | None) -> str:
@@ -148,7 +148,7 @@ def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
     place = "" if finding.file == report.path else os.path.basename(finding.file)
     line = f"line {finding.line}" if finding.line else ""
     at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))
-    severity = (f"  {finding.severity:<8} ", _COLOURS[finding.severity])
+    severity = (f"  {finding.severity:<8} ", SEVERITIES[finding.severity])
     screen.prose(severity, finding.message)
     screen.prose(" " * 11, at, "dim")
 
@@ -222,7 +222,7 @@ def _tell_all_adopted(
         screen.prose(("nothing  ", "yellow"), f"no session file is in {where}")
     elif len(adopted) > 1:
         counts = {word: sum(one.outcome == word for one in adopted) for word in _OUTCOMES}
-        said = ", ".join(f"{n} {_verb(w, options)}" for w, n in counts.items() if n)
+        said = ", ".join(f"{n} {_verb(w, options.dry_run)}" for w, n in counts.items() if n)
         screen.done(f"{_how_many(adopted)}: {said}")
     _tell_warnings(adopted, screen)
     new = [one.session for one in adopted if one.outcome == "adopted" and _is_open(one)]
@@ -250,8 +250,8 @@ def _tell_warnings(adopted: list[Adopted], screen: Screen) -> None:
         )
 
 
-def _verb(outcome: str, options: Namespace) -> str:
-    return f"would be {outcome}" if options.dry_run and outcome in _ACTS else outcome
+def _verb(outcome: str, dry_run: bool) -> str:
+    return f"would be {outcome}" if dry_run and outcome in _ACTS else outcome
 
 
 def _adopted_values(one: Adopted) -> dict[str, Any]:
@@ -290,8 +290,7 @@ _ACTS = ("adopted", "edited", "moved")
 
 
 def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
-    verb = f"would be {one.outcome}" if dry_run and one.outcome in _ACTS else one.outcome
-    wide = " " * (18 if dry_run else 11)
+    verb, wide = _verb(one.outcome, dry_run), " " * (18 if dry_run else 11)
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
     about = ", ".join(filter(None, [one.layout, *counts]))
@@ -366,10 +365,6 @@ def _layout_arguments(parser: Parser) -> None:
 def _add_arguments(parser: Parser) -> None:
     _layout_arguments(parser)
     parser.add_argument("--root", default="", metavar="DIR", help="where, if not in its own place")
-
-
-def _no_arguments(parser: Parser) -> None:
-    pass
 
 
 def run_layouts(options: Namespace, hf: Holdfast, screen: Screen) -> None:
@@ -460,7 +455,7 @@ COMMANDS = {
     "convert": Command(
         _convert_arguments, run_convert, "holdfast convert session.json --to craft -o craft.json"
     ),
-    "layouts list": Command(_no_arguments, run_layouts, "holdfast layouts"),
+    "layouts list": Command(nothing, run_layouts, "holdfast layouts"),
     "layouts add": Command(
         _add_arguments,
         run_add,

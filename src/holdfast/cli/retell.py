@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.path import shown_path
 from holdfast.clock import iso
+from holdfast.errors import DAMAGED
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast.retell import Retold
     from holdfast.transcript import Transcript
 
-DAMAGED = 5
 _MOST_SHOWN = 40
 _KINDS = 6
 _OUTCOMES = {

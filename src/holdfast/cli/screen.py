@@ -38,6 +38,8 @@ _STYLES = {
     "cyan": "36",
     "title": "1",
 }
+SEVERITIES = {"error": "red", "warning": "yellow", "info": "dim"}
+"""Worst first, with the style of each."""
 _LAST = 16
 """What a column that is cut keeps at least."""
 _PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-", "█": "#"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from holdfast.cli.arguments import Command, Parser, nothing
+from holdfast.cli.screen import SEVERITIES
+from holdfast.errors import DAMAGED
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from holdfast.model.plan import Gate, Phase, Workflow
     from holdfast.workflow import Checked, Listed
 
-DAMAGED = 5
-_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _FAULTY = "faulty"
 
 
@@ -179,7 +179,7 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
 
 def _tell_finding(finding: Finding, screen: Screen) -> None:
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    severity = (finding.severity, _COLOURS[finding.severity])
+    severity = (finding.severity, SEVERITIES[finding.severity])
     screen.line(place, ": ", severity, f": {finding.message}  ", (f"[{finding.code}]", "dim"))
 
 

@@ -76,6 +76,8 @@ def begin(home: Holdfast, wanted: Wanted) -> Session:
             )
     except _AlreadyOpen as other:
         return _take_up_again(home, other.session, wanted.layouts)
+    if begun.repeated and wanted.layouts:
+        _add(begun, wanted.layouts)  # whoever began it may have named none
     return begun
 
 
@@ -243,10 +245,15 @@ def _open_like(home: Holdfast, plan: Sequence[Body]) -> str:
 
 def _take_up_again(home: Holdfast, session: str, layouts: Sequence[str]) -> Session:
     found = Session(home, session)
-    bound = {binding.layout for binding in found.layouts_list()}
-    for chosen in layouts:
-        if chosen.partition(":")[0] not in bound:
-            found.layouts_add(chosen)
+    _add(found, layouts)
     found.resume()
     found.taken_up = True
     return found
+
+
+def _add(session: Session, layouts: Sequence[str]) -> None:
+    """Keep the files of a session that was begun before in these layouts too."""
+    bound = {binding.layout for binding in session.layouts_list()}
+    for chosen in layouts:
+        if chosen.partition(":")[0] not in bound:
+            session.layouts_add(chosen)

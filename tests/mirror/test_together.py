@@ -213,3 +213,14 @@ def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
     with pytest.raises(Refused, match="already exists"):
         home.start("again", workflow="feature", target="a.py", layouts=[f"craft:{UUID}"])
     assert begun.status()["status"] == "paused"
+
+
+def test_who_begins_again_by_the_same_key_has_the_files_that_it_names(
+    seen: Callable[..., Holdfast],
+) -> None:
+    seen().start("Add login page", key="k")
+    for _ in range(2):
+        again = seen().start("Add login page", key="k", layouts=["craft", "orchestrator"])
+        bound = again.layouts_list()
+        assert again.repeated and [each.layout for each in bound] == ["craft", "orchestrator"]
+        assert all(map(has_its_file, bound))

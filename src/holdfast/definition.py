@@ -32,7 +32,6 @@ from holdfast.layout.document import Document, fresh
 from holdfast.layout.guarded import Unreadable
 from holdfast.model.expression import LARGEST, BadExpression, is_number, parsed, same
 from holdfast.model.gate import is_of_type
-from holdfast.model.number import UNITS
 from holdfast.model.pattern import BadPattern, compiled
 from holdfast.model.plan import (
     TYPES,
@@ -44,6 +43,7 @@ from holdfast.model.plan import (
     Task,
     Workflow,
 )
+from holdfast.model.state import UNITS
 from holdfast.text import clean_id, clean_input, one_line, shorten
 
 FORMAT = 1

@@ -22,10 +22,9 @@ from holdfast.model import phase as moves
 from holdfast.model.essay_move import is_essay
 from holdfast.model.essay_outlook import next_command
 from holdfast.model.gate import PERMISSIVE, Judgment, judge
-from holdfast.model.number import number_of
 from holdfast.model.plan import Gate, Workflow
 from holdfast.model.rules import check_current, check_reach, decide
-from holdfast.model.state import Checkpoint, Rows, State, Step
+from holdfast.model.state import Checkpoint, Rows, State, Step, number_of
 from holdfast.touch import Made, outputs
 
 TYPE_CHECKING = False

@@ -27,8 +27,7 @@ from holdfast.config import child_environment, user_environment
 from holdfast.errors import Busy, HoldfastError, InvalidInput, Refused
 from holdfast.home import Holdfast
 from holdfast.model.event import Event, EvidenceObserved
-from holdfast.model.number import UNITS, number_of
-from holdfast.model.state import Proof, State, Step
+from holdfast.model.state import UNITS, Proof, State, Step, number_of
 from holdfast.sha import digest_of
 from holdfast.text import ID_LIMIT, clean_id, shorten, tame, terminal
 from holdfast.verb import Recorder

@@ -28,7 +28,6 @@ from holdfast.model import event as ev
 from holdfast.model.essay_move import is_essay
 from holdfast.model.event import Body, Event
 from holdfast.model.merge import in_order, retracted
-from holdfast.model.number import number_of
 from holdfast.model.revisit import (
     IMPACTS,
     Assessment,
@@ -40,7 +39,7 @@ from holdfast.model.revisit import (
     likeness,
     verdicts_of,
 )
-from holdfast.model.state import POSITION, Artifact, State, Step
+from holdfast.model.state import POSITION, Artifact, State, Step, number_of
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 from holdfast.verb import Recorder

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from holdfast.model import event as ev
 from holdfast.model.event import Body
 from holdfast.model.fold import extend, fold, follows
-from holdfast.model.number import last_number, number_of
-from holdfast.model.state import State, Step
+from holdfast.model.state import State, Step, last_number, number_of
 from holdfast.testing import histories
 from holdfast.testing.histories import World, image
 

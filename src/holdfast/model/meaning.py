@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from holdfast.choice import ROLES, STATUSES
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
-from holdfast.model.number import last_number
 from holdfast.model.state import (
     CHECKOUT,
     Acknowledgment,
@@ -37,6 +36,7 @@ from holdfast.model.state import (
     State,
     Step,
     Unit,
+    last_number,
     proof_key,
 )
 

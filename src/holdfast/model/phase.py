@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from holdfast.errors import InvalidInput, Refused
 from holdfast.model import event as ev
 from holdfast.model.event import Body
-from holdfast.model.number import last_number
 from holdfast.model.plan import Phase, Workflow
 from holdfast.model.rules import check_reach
-from holdfast.model.state import Checkpoint, State, Step
+from holdfast.model.state import Checkpoint, State, Step, last_number
 from holdfast.text import clean_id
 
 MOST = 1_000

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from holdfast.model.number import number_of
-from holdfast.model.state import Checkpoint, State, Step
+from holdfast.model.state import Checkpoint, State, Step, number_of
 
 IMPACTS = ("minor", "moderate", "major")
 REWORDED, REWRITTEN = 0.8, 0.4

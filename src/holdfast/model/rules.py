@@ -29,8 +29,17 @@ from holdfast.model import tombstone
 from holdfast.model.event import KIND_OF, Body, Event
 from holdfast.model.meaning import EDIT, SETTLED
 from holdfast.model.merge import KEPT, SESSION, stances_of
-from holdfast.model.number import last_number, number_of
-from holdfast.model.state import Agent, Checkpoint, Core, Dispute, State, Step, Unit
+from holdfast.model.state import (
+    Agent,
+    Checkpoint,
+    Core,
+    Dispute,
+    State,
+    Step,
+    Unit,
+    last_number,
+    number_of,
+)
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),

@@ -17,13 +17,27 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.model.number import last_number, number_of
-
 CLOSED_UNITS = frozenset({"done", "skipped"})
 POSITION = "position"
 """The attribute that says which step is being worked on."""
 CHECKOUT = "checkout"
 """The attribute that says which branch and commit are checked out: `BRANCH COMMIT`."""
+UNITS = ("phase", "stage")
+"""What the steps of a plan are called, in their ids before the number of the phase: `phase-3`."""
+_MOST_DIGITS = 6
+
+
+def number_of(step_id: str) -> int | None:
+    """The phase that a step's id names."""
+    unit, _, digits = step_id.partition("-")
+    if unit not in UNITS or not 0 < len(digits) <= _MOST_DIGITS or not digits.isascii():
+        return None
+    return int(digits) if digits.isdecimal() and str(int(digits)) == digits else None
+
+
+def last_number(base: int, total: int | None) -> int | None:
+    """The number of the last phase, or None while the total is not known."""
+    return None if total is None else base + total - 1
 
 
 class Chain(Struct, array_like=True):

@@ -98,6 +98,19 @@ def test_thousands_of_steps_are_written_in_a_moment(kind: str, steps: str) -> No
     assert seconds(lambda: made(kind, listed)) < 2
 
 
+def test_an_essay_of_thousands_of_sections_is_checked_in_a_moment() -> None:
+    section = {"status": "completed", "argument_map_file": "map.md"}
+    sections = [{"section_index": n + 1, **section} for n in range(MANY)]
+    tree = {"session-state.yaml": {"stages": {"stage_3": {"sections": sections}}}}
+    assert seconds(lambda: layout("essay").check(tree, WHERE)) < 2
+
+
+def test_an_index_that_lists_thousands_twice_is_checked_in_a_moment() -> None:
+    listed = [{"feature_id": f"add-login{n % MANY}-2026-01-01"} for n in range(2 * MANY)]
+    tree = {"active-features.yaml": {"active_features": listed}}
+    assert seconds(lambda: layout("ai-session").check(tree, WHERE)) < 2
+
+
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
 def test_thousands_of_agents_are_checked_in_a_moment(kind: str) -> None:
     facts, _ = made(kind, [])

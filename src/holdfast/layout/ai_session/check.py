@@ -506,11 +506,14 @@ def _look_at_index(tree: Tree, where: Where) -> Iterator[Finding]:
 
 def _diverged(tree: Tree) -> Iterator[Finding]:
     """Entries of one id, all of them told: which one holds is for people to say."""
-    for id in _repeated(text(entry.get("feature_id")) for entry in read.entries_of(tree)):
-        sides = [entry for entry in read.entries_of(tree) if entry.get("feature_id") == id]
-        told = "; ".join(_told(side) for side in sides)
-        message = f"{_short(id)!r} is listed {len(sides)} times: {told}"
-        yield Finding("duplicate-entry", ERROR, message, "", "active_features", "S0-69")
+    listed: dict[str, list[Node]] = defaultdict(list)
+    for entry in read.entries_of(tree):
+        listed[text(entry.get("feature_id"))].append(entry)
+    for id, sides in listed.items():
+        if id and len(sides) > 1:
+            told = "; ".join(_told(side) for side in sides)
+            message = f"{_short(id)!r} is listed {len(sides)} times: {told}"
+            yield Finding("duplicate-entry", ERROR, message, "", "active_features", "S0-69")
 
 
 def _told(entry: Node) -> str:

@@ -51,7 +51,7 @@ _GRAVER = ("missing-key", "naive-stamp", "odd-word", "odd-id", "placeholder")
 def findings(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
     name, doc = main(tree), state_of(tree)
     if not doc:
-        return [_of("no-state", ERROR, "the file holds no session state", "", "S3-1", name)]
+        return [Finding("no-state", ERROR, "the file holds no session state", name, "", "S3-1")]
     found = [replace(finding, file=name) for look in _LOOKS for finding in look(doc, where)]
     if strict:
         graver = (*_STRICT_ONLY, *_GRAVER)
@@ -59,8 +59,8 @@ def findings(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]
     return [finding for finding in found if finding.code not in _STRICT_ONLY]
 
 
-def _of(code: str, severity: str, message: str, place: str, number: str, file: str = "") -> Finding:
-    return Finding(code, severity, message, file, place, number)
+def _of(code: str, severity: str, message: str, place: str, number: str) -> Finding:
+    return Finding(code, severity, message, "", place, number)
 
 
 def id_fault(native_id: str) -> str:
@@ -309,8 +309,8 @@ def _times(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     numbers = {1: "S3-16", 2: "S3-22", 3: "S3-34", 4: "S3-46"}
     for number, path, stage in stages:
         yield from _ended(stage, path, numbers[number])
-    for index, section in sections(doc, 3).items():
-        yield from _ended(section, _section_path(doc, 3, index), "S3-32")
+    for path, section in _mapped(doc):
+        yield from _ended(section, path, "S3-32")
 
 
 def _ended(unit: dict[str, Any], path: str, number: str) -> Iterator[Finding]:
@@ -319,11 +319,12 @@ def _ended(unit: dict[str, Any], path: str, number: str) -> Iterator[Finding]:
         yield _of("completed-without-time", WARNING, message, f"{path}.completed_at", number)
 
 
-def _section_path(doc: dict[str, Any], stage: int, index: int) -> str:
-    path = f"stages.stage_{stage}.sections"
-    entries = enumerate(sequence(at(doc, path)))
-    places = (place for place, entry in entries if mapping(entry).get("section_index") == index)
-    return f"{path}[{next(places, 0)}]"
+def _mapped(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The sections of which there are maps of arguments, each with its path."""
+    path = "stages.stage_3.sections"
+    places = {id(entry): place for place, entry in enumerate(sequence(at(doc, path)))}
+    for section in sections(doc, 3).values():
+        yield f"{path}[{places[id(section)]}]", section
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -335,10 +336,10 @@ def _results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         path = f"stages.stage_{number}"
         if stage.file and unit_status(at(doc, f"{path}.status")) == "done":
             yield from _result(at(doc, f"{path}.{stage.file}"), f"{path}.{stage.file}", "S3-109")
-    for index, section in sections(doc, 3).items():
+    for path, section in _mapped(doc):
         if unit_status(section.get("status")) == "done":
-            path = f"{_section_path(doc, 3, index)}.argument_map_file"
-            yield from _result(section.get("argument_map_file"), path, "S3-110")
+            file = section.get("argument_map_file")
+            yield from _result(file, f"{path}.argument_map_file", "S3-110")
 
 
 def _result(value: Any, place: str, number: str) -> Iterator[Finding]:
@@ -378,11 +379,10 @@ def _references(doc: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         if path is not None:
             done = unit_status(at(doc, field.path.rpartition(".")[0] + ".status")) == "done"
             yield field.path, path, "S3-109" if done and field.path in results else "S3-113"
-    for index, section in sections(doc, 3).items():
+    for at_section, section in _mapped(doc):
         if isinstance(path := section.get("argument_map_file"), str) and path.strip():
             done = unit_status(section.get("status")) == "done"
-            place = f"{_section_path(doc, 3, index)}.argument_map_file"
-            yield place, path, "S3-110" if done else "S3-113"
+            yield f"{at_section}.argument_map_file", path, "S3-110" if done else "S3-113"
 
 
 def _folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:

@@ -198,7 +198,7 @@ class Mirror:
         Who looks whether a place is free, takes it and writes its files there is alone meanwhile,
         among all homes: who waited finds whole files. This comes before all locks on files.
         """
-        folders = {self._desk.tree_of(root).root for root in roots}
+        folders = {self._desk.tree_of(os.path.realpath(root)).root for root in roots}
         with ExitStack() as locks:
             for folder in sorted(folders - self._held):
                 locks.enter_context(self._locked(folder))

@@ -8,7 +8,6 @@ and not one byte of the others.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from holdfast import exchange, files
 from holdfast.amend import amend
@@ -46,8 +45,7 @@ class Contract:
 
     def verify_all(self) -> dict[str, Verdict]:
         """The same for every agent that has acknowledged anything; "" where there is none."""
-        names: Sequence[str] = [each.agent for each in self.acknowledgments()] or [""]
-        return {name: self.verify(name) for name in names}
+        return form.verify_all(self._text(), self.specification)
 
     def summary(self) -> str:
         return form.summary(self._text(), self.specification)

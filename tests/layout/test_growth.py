@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.layout import Tree, Where, carry, guarded, habits, layout
+from holdfast.layout import Tree, Where, carry, contract, guarded, habits, layout
 from holdfast.layout.document import Document
 from holdfast.layout.facts import AgentFact, Facts, StepFact
 from holdfast.layout.value import copied
@@ -109,6 +109,12 @@ def test_an_index_that_lists_thousands_twice_is_checked_in_a_moment() -> None:
     listed = [{"feature_id": f"add-login{n % MANY}-2026-01-01"} for n in range(2 * MANY)]
     tree = {"active-features.yaml": {"active_features": listed}}
     assert seconds(lambda: layout("ai-session").check(tree, WHERE)) < 2
+
+
+def test_acknowledgments_of_thousands_of_agents_are_judged_in_a_moment() -> None:
+    text = "\n".join(contract.block(f"agent-{n}", NOW, contract.shipped()) for n in range(3_000))
+    assert seconds(lambda: contract.summary(text, contract.shipped())) < 2
+    assert seconds(lambda: contract.verify_all(text, contract.shipped())) < 2
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])

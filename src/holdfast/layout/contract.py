@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from msgspec import Struct
@@ -59,6 +59,7 @@ def shipped() -> bytes:
     return files("holdfast.layout").joinpath(f"contract-{VERSION}.md").read_bytes()
 
 
+@lru_cache(maxsize=1)
 def checksum(spec: bytes) -> str:
     return hashlib.sha256(spec).hexdigest()
 
@@ -176,16 +177,26 @@ def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
         return Verdict(False, [_finding("contract-missing", ERROR, "no acknowledgment", "S0-94")])
     own = [each for each in known if each.agent == agent.strip()]
     if own:
-        return _verdict([], list(_faults(own[0], spec)))
+        return _verdict([], own[0], spec)
     names = ", ".join(each.agent for each in known)
     other = f"acknowledged by {names}, not by {agent.strip() or 'an unnamed agent'}"
     warning = _finding("contract-other-agent", WARNING, other, "S0-96")
     # The best of them counts: one agent's stale block does not undo another's good one.
-    judged = [_verdict([warning], list(_faults(each, spec))) for each in known]
+    judged = [_verdict([warning], each, spec) for each in known]
     return next((verdict for verdict in judged if verdict.ok), judged[-1])
 
 
-def _verdict(before: list[Finding], faults: list[Finding]) -> Verdict:
+def verify_all(text: str | None, spec: bytes) -> dict[str, Verdict]:
+    """The same for every agent that has acknowledged anything; "" where there is none."""
+    own: dict[str, Acknowledgment] = {}
+    for each in parse(text or ""):
+        own.setdefault(each.agent, each)
+    found = {agent: _verdict([], each, spec) for agent, each in own.items()}
+    return found or {"": verify(text, "", spec)}
+
+
+def _verdict(before: list[Finding], given: Acknowledgment, spec: bytes) -> Verdict:
+    faults = list(_faults(given, spec))
     failed = any(fault.severity == ERROR for fault in faults)
     return Verdict(not failed, before + faults)
 
@@ -220,7 +231,8 @@ def _sum_faults(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
 def summary(text: str | None, spec: bytes) -> str:
     """Who has acknowledged what, one line per agent, under a line on the contract."""
     lines = [f"Session state contract {version_of(spec)}, sha256 {checksum(spec)}"]
+    verdicts = verify_all(text, spec)
     for each in parse(text or ""):
-        state = "current" if verify(text, each.agent, spec).ok else AGAIN
+        state = "current" if verdicts[each.agent].ok else AGAIN
         lines.append(f"{each.agent}: version {each.version}, {each.date}: {state}")
     return "\n".join(lines if len(lines) > 1 else [*lines, "acknowledged by nobody"]) + "\n"

@@ -222,6 +222,15 @@ def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make
         first.session.layouts_add("essay")
 
 
+def test_a_session_that_cannot_be_put_away_now_lets_no_other_begin(make: Make) -> None:
+    project = make("orchestrator", git=True)
+    (project.folder / ".git/MERGE_HEAD").touch()
+    with pytest.raises(Refused, match="in the middle of a merge") as refused:
+        project.home.start("another", layouts=["orchestrator"])
+    assert (refused.value.retryable, refused.value.hint) == (True, "what helps: holdfast doctor")
+    assert len(project.home.list()) == 1
+
+
 @pytest.mark.parametrize("layout", [kind for kind in REGISTRY if kind != "essay"])
 def test_three_of_one_goal_that_begin_in_one_moment_have_an_id_each(
     make: Make, layout: str

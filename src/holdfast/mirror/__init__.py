@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from holdfast import exchange, files
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError
 from holdfast.layout import Where
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
@@ -222,13 +222,12 @@ class Mirror:
         other = owner.require_place(self._desk, session, kind, native)
         if other is None:
             return
-        self._require_calm(other)
         try:
+            self._require_calm(other)
             self._looker.looks(other)
             self._archive.require_room(other)
         except (Suspended, Unreadable) as error:
-            what = f"another session is here: {other.place}"
-            raise Refused(what, why=str(error), file=other.place) from error
+            raise owner.stays(other, str(error)) from error
 
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""

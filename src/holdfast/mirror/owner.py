@@ -171,9 +171,15 @@ def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
     """Free the place of a session, or refuse with what kept it there."""
     said = retire(owner)
     if desk.bound.owner(owner.place) is not None:
-        error = Refused(f"another session is here: {owner.place}", why="; ".join(said))
-        error.retryable = True  # what keeps it there goes by
-        raise error
+        raise stays(owner, "; ".join(said))
+
+
+def stays(owner: Binding, why: str) -> Refused:
+    """That a session cannot be put away now."""
+    what, hint = f"another session is here: {owner.place}", "what helps: holdfast doctor"
+    error = Refused(what, why=why, hint=hint, file=owner.place, session=owner.native)
+    error.retryable = True  # what keeps it there goes by
+    return error
 
 
 def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:

@@ -50,6 +50,29 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_files_that_a_session_let_go_of_are_its_own_again(hf: Holdfast, kind: str) -> None:
+    session = hf.start("Add login", layouts=[kind])
+    (binding,) = session.layouts_list()
+    session.layouts_remove(kind)
+    (would,) = [one for one in hf.adopt(dry_run=True) if one.layout == kind]
+    assert (would.session, session.layouts_list()) == (session.id, [])
+    (one,) = [one for one in hf.adopt() if one.layout == kind]
+    assert (one.session, one.outcome, one.bound) == (session.id, "known", True)
+    assert [b.place for b in session.layouts_list()] == [binding.place] and len(hf.list()) == 1
+
+
+def test_what_was_written_into_files_that_a_session_let_go_of_is_taken_up(hf: Holdfast) -> None:
+    session = hf.start("Add login", layouts=["craft"])
+    (binding,) = session.layouts_list()
+    session.layouts_remove("craft")
+    place = Path(binding.place)
+    place.write_text(place.read_text().replace("in_progress", "paused"))
+    (one,) = hf.adopt()
+    assert (one.session, one.outcome) == (session.id, "edited")
+    assert session.status()["status"] == "paused"
+
+
 # -- what others do meanwhile ------------------------------------------------------------------
 
 

@@ -195,6 +195,8 @@ class _Taking:
         if owner is not None and not one.damage and told.native not in ("", owner.native):
             told.outcome, told.problems = RIVAL, [*told.problems, _in_place_of(owner)]
             return
+        if owner is None and (session := _let_go_by(self.home, one, told.native)):
+            return self._take_again(one, told, session)
         if owner is None and (moved := _left_behind(self.home, one, told.native)):
             return self._follow(one, moved, told)
         if owner is None and (twin := _twin(self.home, one.layout, told.native)):
@@ -218,6 +220,15 @@ class _Taking:
             self._record(one, facts, told)
         else:
             self._compare(one, facts, told, state)
+
+    def _take_again(self, one: Find, told: Adopted, session: str) -> None:
+        """Files that a session let go of are its own, with what was written into them since."""
+        told.session = session
+        if not self.manner.dry_run:
+            self.home.mirror.bind(
+                session, one.layout, told.native, _root(one), found=True, away=bool(_archive(one))
+            )
+        self._take_up(told)
 
     def _follow(self, one: Find, left: Binding, told: Adopted) -> None:
         """Files that were moved with their folder: their session goes on with them there."""
@@ -458,6 +469,14 @@ def _twin(home: Holdfast, kind: str, native: str) -> Binding | None:
     """The binding of another file that is still there and has this id of a layout."""
     known = home.store.bound.named(kind, native) if native else []
     return next((b for b in known if os.path.lexists(b.place)), None)
+
+
+def _let_go_by(home: Holdfast, one: Find, native: str) -> str:
+    """The session whose files these were until it let go of them; nothing if it has others."""
+    root = os.path.realpath(_root(one)) if native and _root(one) else ""
+    session = home.store.bound.had(one.layout, native, root) if root else ""
+    others = home.store.bound.bindings(session) if session else []
+    return "" if any((b.layout, b.root) == (one.layout, root) for b in others) else session
 
 
 def _left_behind(home: Holdfast, one: Find, native: str) -> Binding | None:

@@ -187,6 +187,16 @@ class Bound:
         )
         return [(native, root) for native, root in rows]
 
+    def had(self, layout: str, native: str, root: str) -> str:
+        """The session that last let go of an id in a folder, or nothing."""
+        rows = self._read(
+            "SELECT s.id FROM binding b JOIN session s ON s.number = -b.session"
+            " WHERE b.session < 0 AND b.layout = ? AND b.native = ? AND b.root = ?"
+            " ORDER BY b.number DESC LIMIT 1",
+            (layout, native, root),
+        )
+        return str(rows[0][0]) if rows else ""
+
     def forget(self, session: str) -> None:
         """Keep of a session's renderings that they were ours, and not what they said."""
 

@@ -93,10 +93,9 @@ def _places(home: Holdfast, session: str, layouts: Sequence[str]) -> Iterator[Se
         return
     from holdfast import chore
 
-    _require_places(home, session, layouts)
     kinds = [chosen.partition(":")[0] for chosen in layouts]
     with home.mirror.holding(*map(home.mirror.root_of, kinds)):
-        _require_places(home, session, layouts)  # whoever was faster is done by now
+        _require_places(home, session, layouts)
         # Those with an id first: whoever names none will have the one that it has.
         in_order = sorted(layouts, key=lambda chosen: ":" not in chosen)
         yield [chore.keep(home, session, chosen) for chosen in in_order]

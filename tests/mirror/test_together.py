@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import files
 from holdfast.errors import Refused
 from holdfast.home import Holdfast
 from holdfast.store.bound import Binding
@@ -166,6 +168,25 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
     assert json.loads(kept.read_text()) == theirs
     bound = [b for line in seen().list() for b in seen().session(line["session"]).layouts_list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
+
+
+def test_what_another_is_in_the_middle_of_is_no_reason_to_refuse(
+    folder: Path, seen: Callable[..., Holdfast]
+) -> None:
+    (binding,) = seen().start("the first", layouts=["orchestrator"]).layouts_list()
+    place = Path(binding.place)
+    whole = place.read_bytes()
+    act = "lambda home: home.start('the next', layouts=['orchestrator']).id"
+    with _process(str(folder.parent / "home"), folder, act) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with files.locked(str(folder)):
+            place.write_text(json.dumps({"schema_version": "1.0", "session_id": DAY_ID}))
+            other.stdin.write("go\n")
+            other.stdin.flush()
+            time.sleep(0.5)
+            place.write_bytes(whole)
+        assert other.communicate(timeout=SECONDS)[0].startswith("did ")
 
 
 # -- after a crash -----------------------------------------------------------------------------

@@ -17,7 +17,8 @@ OLDER = {"updated": T1, "status": "active", "tasks": ["a"], "in": {"n": 1}}
 @pytest.mark.parametrize(
     "found, is_newest",
     [
-        ({**OLDER, "updated": T2}, False),
+        ({**OLDER, "updated": T2}, True),
+        ({**OLDER, "updated": T2, "more": 1}, False),
         ({key: value for key, value in NEWEST.items() if key != "x"}, True),
         ({"updated": T2, "status": "failed", "tasks": ["a", "c"]}, True),
         ({**NEWEST, "updated": T3}, True),
@@ -30,7 +31,7 @@ OLDER = {"updated": T1, "status": "active", "tasks": ["a"], "in": {"n": 1}}
         ({}, False),
     ],
 )
-def test_an_edit_with_a_time_of_the_newest_version_and_nothing_of_the_older_was_made_from_it(
+def test_an_edit_with_a_time_of_the_newest_version_and_nothing_or_all_of_the_older_is_of_it(
     found: dict[str, Any], is_newest: bool
 ) -> None:
     assert was_read(NEWEST, OLDER, found) is is_newest

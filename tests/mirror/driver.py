@@ -742,10 +742,11 @@ def take_decision(world: World, file: File, value: Any) -> object:
 
 
 def reword_decision(world: World, file: File, value: Any) -> object:
-    """A decision in other words, most of them as they were: what is bare stays so."""
+    """A decision in other words, and some as they were, of which there must be: what is bare stays
+    so."""
     listed = value["decisions_made"]
     able = [t for t in world.of("decision") if t.id and not t.chosen and len(t.kept) < 60]
-    able = [t for t in able if t.kept == t.text and t.text.isprintable()]
+    able = [t for t in able if t.kept == t.text and t.text.isprintable() and mark(t.text) != t.text]
     forms = {t.id: {t.text, t.kept} for t in able}
     rows = [
         (t, e) for t in able for e in listed if {*map(e.get, DECIDED)} & forms[t.id] and world.ticks

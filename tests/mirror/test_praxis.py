@@ -429,6 +429,29 @@ def test_who_lifts_a_pause_after_an_error_goes_on(make: Make, lift: Callable[[An
     assert project.read()["lifecycle"]["paused"] is False
 
 
+def test_who_takes_back_a_pause_and_an_error_by_hand_goes_on(make: Make) -> None:
+    """The file then says what it said before both, at the time of the pause."""
+    project = in_phases(make)
+    before = project.read()["lifecycle"]
+    project.session.error("no network")
+    project.session.pause()
+    project.edit(lambda doc: doc["lifecycle"].update(before))
+    project.session.note("on")
+    assert project.session.state().core.status == "active" and project.disputes() == []
+    assert not project.read()["lifecycle"]["paused"]
+
+
+def test_a_session_with_all_its_phases_that_was_reopened_can_be_paused(make: Make) -> None:
+    project = in_phases(make, done=6)
+    project.session.reopen("more to do")
+    project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
+    project.session.note("seen")
+    assert project.session.state().core.status == "paused"
+    project.edit(flags(paused=False, resumed_at="2027-01-15T09:00:01Z"))
+    project.session.note("on")
+    assert project.session.state().core.status == "active" and project.disputes() == []
+
+
 @pytest.mark.req("S1-42", "S1-98")
 def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
     project = in_phases(make)

@@ -21,6 +21,8 @@ Inside = dict[Way, Any]
 
 _SOON_READ = 256_000
 """How many bytes are read to compare renderings by what they say."""
+_DATES = ("updated_at", "updated", "last_activity")
+"""The keys under which files say when they were last written."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
 
@@ -166,10 +168,10 @@ def _inside(value: Any, way: Way = ()) -> Inside:
 
 
 def _is_of_its_own_time(was: Inside, is_: Inside, last: Inside, now: Inside) -> bool:
-    """Whether what was found has another time where the edit had one, and none from before it."""
+    """Whether what was found has a time since where the edit had one, and none from before it."""
     times = [(each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items()]
     times = [each for each in times if _is_time(each[0])]
-    is_told = any(_is_time(new) and one not in (old, new, ours) for one, old, new, ours in times)
+    is_told = any(_is_time(new) and one != old for one, old, new, _ in times)
     return is_told and not any(one == old and one not in more for one, old, *more in times)
 
 
@@ -210,12 +212,30 @@ def was_read(newest: Any, older: Any, found: Any) -> bool:
     only the older one has. A stale copy that is written back has no such time, or such values. Nor
     has it ever a time where the older one has none: whoever has that took the last change back.
     Whoever gives other times where only the older one has any says anew what was taken back. Where
-    no value tells, whoever has every key that is new in the newest one knew of them.
+    no value tells, whoever has every key that is new in the newest one knew of them. And who says
+    just what the older one says, but has the time of the newest one, took back all since.
     """
+    if _is_as_dated(newest, older, found):
+        return True
     if _holds_news(newest, older, found) or set(_said_anew(newest, older, found)) == {True}:
         return True
     told = set(_news(newest, older, found))
     return told == {True} or (not told and set(_new_keys(newest, older, found)) == {True})
+
+
+def _is_as_dated(newest: Any, older: Any, found: Any) -> bool:
+    """Whether a file has the time of the newest rendering, and says what the older one does."""
+    if not all(isinstance(each, dict) for each in (newest, older, found)):
+        return False
+    dated = [key for key in _DATES if _is_time(newest.get(key))]
+    is_dated = any(found.get(key) == newest[key] != older.get(key) for key in dated)
+    return is_dated and _timeless(found) == _timeless(older)
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(each) for key, each in value.items() if key not in _DATES}
+    return [_timeless(each) for each in value] if isinstance(value, list) else value
 
 
 def _said_anew(newest: Any, older: Any, found: Any) -> Iterator[bool]:

@@ -158,7 +158,7 @@ class View:
         return current - 1 if past and current not in self.checkpoints else current
 
     def _status(self) -> str:
-        if self.complete:
+        if self.complete and not self._is_held():
             return "completed"
         if not self.redesigned:
             return self._second_status() or "active"
@@ -166,6 +166,15 @@ class View:
             error = self.lifecycle.get("paused_reason") == "system_error" and self.error()
             return "failed" if error else "paused"
         return "failed" if self._ended_by_error() else "active"
+
+    def _is_held(self) -> bool:
+        """Whether a session that has all its phases is said to be paused, or to have been resumed
+        since, and not to be over."""
+        if not self.redesigned or self._flag():
+            return False
+        ends = (self.stamp(timing, "completed_at") or 0 for timing in self.timing.values())
+        resumed = self.stamp(self.lifecycle, "resumed_at") or 0
+        return self.lifecycle.get("paused") is True or resumed > max(ends, default=resumed)
 
     def error(self) -> ErrorFact | None:
         """The last error, whatever form its value has."""

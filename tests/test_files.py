@@ -225,11 +225,27 @@ def test_replace_in_a_folder_that_is_gone_names_the_file(tmp_path: Path) -> None
         files.replace(str(tmp_path / "nowhere" / "x"), b"")
 
 
-def test_replace_in_a_read_only_folder_is_read_only(plain_user: Path) -> None:
-    plain_user.chmod(0o500)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_replace_in_a_read_only_folder_is_read_only_and_names_the_folder(
+    plain_user: Path, is_there: bool
+) -> None:
+    folder = plain_user / "its folder"
+    folder.mkdir()
+    if is_there:
+        (folder / "x").touch()
+    folder.chmod(0o500)
     with pytest.raises(ReadOnly) as caught:
-        files.replace(str(plain_user / "x"), b"")
-    assert "ls -ld" in caught.value.hint
+        files.replace(str(folder / "x"), b"")
+    assert caught.value.hint.endswith(f"ls -ld '{folder}'")
+
+
+def test_what_lies_in_a_closed_folder_is_told_by_the_folder(plain_user: Path) -> None:
+    folder = plain_user / "a"
+    (folder / "b").mkdir(parents=True)
+    folder.chmod(0)
+    with pytest.raises(StoreFailed) as caught:
+        files.read_bounded(str(folder / "b" / "x"), 100)
+    assert caught.value.hint.endswith(f"ls -ld {folder}") and caught.value.file.endswith("b/x")
 
 
 def test_relative_names_are_written_in_the_current_folder(

@@ -78,10 +78,21 @@ def failure(error: OSError | ValueError, doing: str, path: str) -> HoldfastError
     return kind(
         f"cannot {doing} {path}",
         why=(error.strerror or str(error)).lower(),
-        hint=hint.replace("FILE", path),
+        hint=hint.replace("FILE", _at_fault(path, doing)) if "FILE" in hint else hint,
         operation="read" if doing == "read" else "update",
         file=path,
     )
+
+
+def _at_fault(path: str, doing: str) -> str:
+    """Whose permissions keep us from a file, as it can be pasted: often those of its folder."""
+    import shlex
+
+    if doing == "write" and os.path.lexists(path) and not is_writable(folder_of(path)):
+        path = folder_of(path)
+    while not os.path.lexists(path) and folder_of(path) != path:
+        path = folder_of(path)
+    return shlex.quote(path)
 
 
 def _require_path(path: str) -> None:

@@ -138,19 +138,31 @@ def put_away(path: str, native: object) -> str:
     folder = os.path.join(os.path.dirname(path), layout.HISTORY)
     files.require_no_link(folder)
     files.make_folder(folder)
-    target = os.path.join(os.path.dirname(path), layout.archive_name(_free_name(folder, native)))
+    name = _free_name(folder, native, path)
+    target = os.path.join(os.path.dirname(path), layout.archive_name(name))
     files.move(path, target)
     return target
 
 
-def _free_name(folder: str, native: object) -> str:
-    """The id of a session, if it can be a name; with a number, if it is one already."""
+def _free_name(folder: str, native: object, path: str) -> str:
+    """The id of a session, if it can be a name; with a number, if another file has it already: one
+    with the same bytes is there because the power failed while it was moved."""
     try:
         id = clean_id(str(native or ""), "session_id")
     except InvalidInput:
         id = "unnamed"
     names = (id if n == 1 else f"{id}-{n}" for n in count(1))
-    return next(name for name in names if not os.path.lexists(f"{folder}/{name}.json"))
+    return next(name for name in names if _is_free(f"{folder}/{name}.json", path))
+
+
+def _is_free(target: str, path: str) -> bool:
+    if not os.path.lexists(target):
+        return True
+    try:
+        now, then = (files.read_bounded(each, MAX_BYTES, follow=False) for each in (path, target))
+    except HoldfastError:
+        return False
+    return now == then
 
 
 # -- the archive -------------------------------------------------------------------------------

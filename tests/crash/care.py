@@ -175,6 +175,8 @@ def _check_orchestrator(
                 if is_current:
                     return [f"not the second time: {error}"]
         recover.mend(opened)
+        for row in opened.list():
+            opened.session(str(row["session"])).note("the next command")
         left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]
     history = folder / ".claude" / "orchestrator-history"
     kept = [path.read_text() for path in history.glob("*.json")]

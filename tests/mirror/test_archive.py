@@ -394,6 +394,19 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
     assert place.exists() == (layout != "orchestrator")
 
 
+def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("orchestrator")
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        project.session.complete()
+    project.edit(lambda value: value.update(theirs="kept", status="complete"))
+    assert "not written to the end" in project.suspended
+    recover.mend(project.home)
+    assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
+
+
 def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1140,3 +1140,15 @@ def test_whoever_only_asks_a_gate_records_nothing_of_what_others_wrote(cli: Cli)
     assert cli.json("status")["status"] == "paused"
     cli("phase", "gate", "0")
     assert cli.json("status")["seq"] == seq
+
+
+def test_a_file_that_a_power_cut_left_in_both_places_is_archived_once(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    current = project / ORCHESTRATOR
+    history = current.parent / "orchestrator-history"
+    history.mkdir()
+    (history / "2026-02-14-abc123.json").write_bytes(current.read_bytes())
+    cli.ok("orchestrator", "new", "Another")
+    assert [path.name for path in history.iterdir()] == ["2026-02-14-abc123.json"]

@@ -136,7 +136,9 @@ def run_abort(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     except Unusable as error:
         return _tell_unusable(error, screen)
     session = hf.session(event.head.session)
-    confirm(session, event, screen, "aborted and archived; its state is preserved")
+    left = any(b.suspended for b in session.layouts_list() if b.layout == "orchestrator")
+    how = "aborted" if left else "aborted and archived"
+    confirm(session, event, screen, f"{how}; its state is preserved")
     return 0
 
 

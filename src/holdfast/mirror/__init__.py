@@ -146,11 +146,11 @@ class Mirror:
 
     def _unended(self, binding: Binding, is_edit: bool) -> str:
         """What is told of files of a session that is over, if whoever wrote them died."""
-        if is_edit or binding.quiet or not self._archive.is_over(binding):
-            return ""
         if self._archive.is_owed(binding):
             self._archive.require_room(binding)
-        return _UNENDED
+            return _UNENDED
+        is_told = not (is_edit or binding.quiet) and self._archive.is_over(binding)
+        return _UNENDED if is_told else ""
 
     def try_again(self) -> None:
         """Bring files up to date that something kept us from, as far as that is gone."""

@@ -64,11 +64,12 @@ def load(home: Holdfast) -> Loaded:
 def take(home: Holdfast) -> Session:
     """The current session, made one of ours if it is not yet."""
     _end_what_is_over(home)
-    loaded = load(home)
-    if loaded.kind == NONE:
-        raise NoSession(NOTHING, hint='holdfast orchestrator new "GOAL"')
-    _require_usable(loaded)
-    (taken,) = adopt.adopt(home, loaded.path)
+    with home.mirror.holding(folder(home)):
+        loaded = load(home)
+        if loaded.kind == NONE:
+            raise NoSession(NOTHING, hint='holdfast orchestrator new "GOAL"')
+        _require_usable(loaded)
+        (taken,) = adopt.adopt(home, loaded.path)
     if not taken.session:
         raise Refused(f"{loaded.path} could not be taken up", why="; ".join(taken.problems))
     return home.use(taken.session)

@@ -170,14 +170,16 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
 
-def test_what_another_is_in_the_middle_of_is_no_reason_to_refuse(
-    folder: Path, seen: Callable[..., Holdfast]
+@pytest.mark.parametrize(
+    "act", ["start('the next', layouts=['orchestrator'])", "orchestrator_continue()"]
+)
+def test_what_another_is_in_the_middle_of_is_waited_for(
+    folder: Path, seen: Callable[..., Holdfast], act: str
 ) -> None:
     (binding,) = seen().start("the first", layouts=["orchestrator"]).layouts_list()
     place = Path(binding.place)
     whole = place.read_bytes()
-    act = "lambda home: home.start('the next', layouts=['orchestrator']).id"
-    with _process(str(folder.parent / "home"), folder, act) as other:
+    with _process(str(folder.parent / "home"), folder, f"lambda home: home.{act}.id") as other:
         assert other.stdin is not None and other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         with files.locked(str(folder)):
@@ -187,6 +189,7 @@ def test_what_another_is_in_the_middle_of_is_no_reason_to_refuse(
             time.sleep(0.5)
             place.write_bytes(whole)
         assert other.communicate(timeout=SECONDS)[0].startswith("did ")
+    assert DAY_ID not in {line["session"] for line in seen().list()}
 
 
 # -- after a crash -----------------------------------------------------------------------------

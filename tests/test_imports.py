@@ -74,7 +74,7 @@ ALLOWED = {
     "child": "errors clock",
     "inputs": "errors git place",
     "expiry": "errors layout.* model.* verb workspace",
-    "chore": "errors files home layout.* sha store.bound",
+    "chore": "errors essay files home layout.* sha store.bound",
     "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
     "prove": "errors child clock config files home inputs model.* place sha text verb",
     "mirror.*": "errors amend choice clock exchange files journal model.* layout.* mirror.*"
@@ -168,7 +168,7 @@ ALLOWED = {
     " files greeting home.* hooks.install hooks.spool hooks.survey ingest journal"
     " layout.translate mirror mirror.desk move pack place process recover redact restore"
     " sealed_export session soundness store store.bound store.local text verb view who workspace",
-    "session": "errors sha arrival backup erasure essay layout layout.ai_session model.*"
+    "session": "errors sha arrival backup chore erasure essay layout layout.ai_session model.*"
     " process recover expiry soundness store store.bound store.local survey text"
     " timeline touch verb.* view who sealed_export",
     # port and adapters: they know the port and the event, never the engine

@@ -98,7 +98,7 @@ def _places(home: Holdfast, session: str, layouts: Sequence[str]) -> Iterator[Se
         _require_places(home, session, layouts)
         # Those with an id first: whoever names none will have the one that it has.
         in_order = sorted(layouts, key=lambda chosen: ":" not in chosen)
-        yield [chore.keep(home, session, chosen) for chosen in in_order]
+        yield [chore.keep(home, session, in_order)]
         chore.finish(home, session)
 
 

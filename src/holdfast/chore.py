@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast import files
@@ -43,28 +43,45 @@ def finish(home: Holdfast, session: str) -> None:
         home.store.local.chore_done(number)
 
 
-def keep(home: Holdfast, session: str, chosen: str) -> str:
-    """That a session is to have its files in a layout of this project, whoever sees to it."""
-    kind = chosen.partition(":")[0]
-    root = "" if kind == "essay" else home.mirror.root_of(kind)  # an essay's is made for it
-    return json.dumps({"op": "keep", "session": session, "layout": chosen, "root": root})
+def keep(home: Holdfast, session: str, layouts: Sequence[str]) -> str:
+    """That a session is to have its files in layouts of this project, whoever sees to it."""
+    roots = {chosen: _root(home, chosen.partition(":")[0]) for chosen in layouts}
+    return json.dumps({"op": "keep", "session": session, "layouts": roots})
+
+
+def _root(home: Holdfast, kind: str) -> str:
+    return "" if kind == "essay" else home.mirror.root_of(kind)  # an essay's is made for it
 
 
 def in_words(what: str) -> str:
     chore: dict[str, Any] = json.loads(what)
-    told = ("from", "path", "file", "layout", "to")
-    names = [os.path.basename(str(chore[key])) for key in told if key in chore]
+    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
+    names += chore.get("layouts", ())
     return f"{chore['op']} {' → '.join(names)}"
 
 
 def _do_keep(home: Holdfast, chore: dict[str, Any]) -> None:
-    try:
-        home.session(chore["session"]).layouts_add(chore["layout"], root=chore["root"])
-    except Refused as error:
-        if error.retryable:
-            raise
-        # Whoever came there since is not to go because of us, today or later.
-        home.say(f"recorded, but without files of {chore['layout']}: {error}")
+    session, roots = chore["session"], chore["layouts"]
+    with home.mirror.holding(*filter(None, roots.values())):
+        for chosen, root in roots.items():
+            try:
+                give_place(home, session, chosen, root)
+            except Refused as error:
+                if error.retryable:
+                    raise
+                # Whoever came there since is not to go because of us, today or later.
+                home.say(f"recorded, but without files of {chosen}: {error}")
+        home.reflect(session, force=True)
+
+
+def give_place(home: Holdfast, session: str, chosen: str, root: str) -> Binding:
+    """Bind a session to a layout, perhaps with an id; its files come with the next write."""
+    kind, _, native = chosen.partition(":")
+    if kind != "essay":
+        return home.mirror.bind(session, kind, native, root)
+    from holdfast.essay import bind
+
+    return bind(home, session, native, root)
 
 
 def _do_move(home: Holdfast, chore: dict[str, Any]) -> None:

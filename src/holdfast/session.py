@@ -333,15 +333,11 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
     def layouts_add(self, layout: str, *, root: str = "") -> Binding:
         """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
-        kind, _, native = layout.partition(":")
-        mirror = self.home.mirror
-        with mirror.holding(root or mirror.root_of(kind)):
-            if kind == "essay":
-                from holdfast.essay import bind
+        from holdfast.chore import give_place
 
-                binding = bind(self.home, self.id, native, root)
-            else:
-                binding = mirror.bind(self.id, kind, native, root)
+        mirror = self.home.mirror
+        with mirror.holding(root or mirror.root_of(layout.partition(":")[0])):
+            binding = give_place(self.home, self.id, layout, root)
             self.home.reflect(self.id, force=True)
         return binding
 

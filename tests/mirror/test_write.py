@@ -607,3 +607,28 @@ def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
     state.unlink()
     project.session.pause()
     assert "sonnet" in state.read_text()
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, layout: str) -> None:
+    project = make(layout)
+    project.session.agent_start("code-1", type="code")
+    before = project.read()
+    project.session.tokens(64_000)
+    project.session.undo()
+    project.session.compressed()
+    project.session.undo()
+    project.session.tokens(500, agent="code-1")
+    project.session.undo()
+    project.again().note("next")
+    now = project.read()
+    assert now["context_usage"] | {"by_agent": {}} == before["context_usage"] | {"by_agent": {}}
+    spent = [
+        *now["context_usage"].get("by_agent", {}).values(),
+        now["agents"][0].get("context_tokens"),
+    ]
+    assert not any(spent)
+    project.session.tokens(1000)
+    project.session.tokens(2000)
+    project.session.undo()
+    assert project.read()["context_usage"]["estimated_tokens"] == 1000

@@ -457,3 +457,10 @@ def salvaged(
         inferred=[f"{key}: found behind the damage" for key in torn.behind],
         lost=[key for key in wanted if key not in torn.value],
     )
+
+
+def put_no_compression(usage: Node, facts: Facts) -> None:
+    """Do not say when a context was compressed last if it was not after all."""
+    never = facts.compressions == 0 and facts.compressed_at is None
+    if never and usage.get("last_compression") is not None:
+        usage["last_compression"] = None

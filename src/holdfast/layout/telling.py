@@ -190,7 +190,27 @@ def only_logged(said: Iterable[ev.Body]) -> Facts:
             facts.errors.append(ErrorFact(body.error, agent=body.agent))
         elif isinstance(body, ev.FileChanged):
             facts.files.append(replace(_file_fact(body, 0), at=None))
+        elif isinstance(body, ev.ContextMeasured):
+            _add_figure(facts, body)
+        elif isinstance(body, ev.ContextCompressed):
+            facts.compressions = 1
     return facts
+
+
+def _add_figure(facts: Facts, body: ev.ContextMeasured) -> None:
+    if body.agent:
+        facts.tokens_by_agent[body.agent] = body.tokens
+    else:
+        facts.tokens = body.tokens
+
+
+def without_figures(facts: Facts, taken: Facts) -> Facts:
+    """The facts, with nothing for each figure that was taken back and is not known otherwise: a
+    file keeps a figure that nobody speaks of."""
+    figures = dict.fromkeys(taken.tokens_by_agent, 0) | facts.tokens_by_agent
+    names = ("tokens", "compressions")
+    gone = [n for n in names if getattr(facts, n) is None and getattr(taken, n) is not None]
+    return replace(facts, tokens_by_agent=figures, **dict.fromkeys(gone, 0))
 
 
 def is_retraction(event: Event) -> bool:

@@ -23,7 +23,14 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.telling import facts_of, facts_since, is_retraction, only_logged, withdrawn
+from holdfast.layout.telling import (
+    facts_of,
+    facts_since,
+    is_retraction,
+    only_logged,
+    withdrawn,
+    without_figures,
+)
 from holdfast.layout.verbatim import texts_in
 from holdfast.model.event import Body
 from holdfast.model.state import State
@@ -108,10 +115,11 @@ class Desk:
 
     def _tell(self, view: View, after: int) -> Told:
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
-        taken = None
+        facts, taken = facts_of(state, events), None
         if self.forgotten or any(map(is_retraction, events)):
             taken = only_logged([*withdrawn(events), *self.forgotten])
-        return self._keep((view.session, view.seq, after), facts_of(state, events), state, taken)
+            facts = without_figures(facts, taken)
+        return self._keep((view.session, view.seq, after), facts, state, taken)
 
     def _keep(
         self, key: tuple[str, int, int], facts: Facts, state: State, taken: Facts | None = None

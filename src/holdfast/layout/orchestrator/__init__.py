@@ -308,7 +308,7 @@ def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
         _put_work(root, facts, where, was)
     if facts.files or not form.unchanged(was, facts, "decisions", *_OF_ERRORS):
         _put_logs(root, facts, where, was)
-    if not form.unchanged(was, facts, "tokens", "compressed_at"):
+    if not form.unchanged(was, facts, "tokens", "compressions", "compressed_at"):
         usage = partial(_put_usage, facts=facts, where=where)
         form.put_section(root, "context_usage", usage, ROOT)
 
@@ -485,6 +485,7 @@ def _put_path(old: Any, fact: FileFact) -> Any:
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     before = COUNT.read(usage.get("estimated_tokens"), where)
     form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
+    form.put_no_compression(usage, facts)
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     if tokens is not None and tokens != before:
         form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)

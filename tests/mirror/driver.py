@@ -448,6 +448,43 @@ class World:
             self.write(file, value)
             self.say(f"{kind} ({how}): {', '.join(made) or 'spelled anew'}")
 
+    def scratch(self, file: File) -> None:
+        """Somebody changes one sign of the goal in an editor, or takes out the line of a task."""
+        data = self.path(file).read_bytes()
+        if file.layout not in ("craft", "orchestrator") or file.name != "main":
+            return
+        if self.chance.random() < 0.5:
+            self.scratch_goal(file, data)
+        else:
+            self.scratch_task(file, data)
+
+    def scratch_goal(self, file: File, data: bytes) -> None:
+        goal = parsed(file, data)["goal"]
+        found = re.search(r"m\d+z", goal)
+        if not found or not goal.isascii() or data.count(found[0].encode()) != 1:
+            return
+        text = goal.replace(found[0], name := f"m{next(self._numbers)}z")
+        swap_in(self.path(file), data.replace(found[0].encode(), name.encode()))
+        clean = self.project.home.journal.redacted(text)
+        self.goal = Thing("goal", text, file.layout, clean=clean)
+        self.touched.add("goal")
+        self.is_ours = False
+        self.say(f"{file.layout} {file.name}: goal is {text!r}")
+
+    def scratch_task(self, file: File, data: bytes) -> None:
+        pending = parsed(file, data)["pending_tasks"]
+        able = [t for t in self.of("task") if t.id and (text_in(t, file, pending))]
+        lines = data.splitlines(keepends=True)
+        for thing in able:
+            sought = json.dumps(text_in(thing, file, pending)).encode()
+            at = [n for n, line in enumerate(lines) if line.strip() == sought + b","]
+            if len(at) == 1:
+                swap_in(self.path(file), b"".join(lines[: at[0]] + lines[at[0] + 1 :]))
+                thing.sure = thing.sure and thing.file != file.layout
+                self.is_ours = False
+                self.say(f"{file.layout} {file.name}: without the line {sought!r}")
+                return
+
     def write(self, file: File, value: Any) -> None:
         self.is_ours = False
         swap_in(self.path(file), spelled(self.chance, file, value))
@@ -578,9 +615,15 @@ def spelled(chance: Random, file: File, value: Any) -> bytes:
         value = dict(chance.sample(list(value.items()), len(value)))
     if file.layout in ("ai-session", "essay"):
         text = yaml.safe_dump(value, allow_unicode=not ascii, sort_keys=ascii, width=200)
-        return str(text).encode()
-    indent = chance.choice((2, 2, 4, None))
-    return json.dumps(value, indent=indent, ensure_ascii=ascii).encode()
+        return in_lines(chance, str(text))
+    indent = chance.choice((2, 2, 4, "\t", None))
+    return in_lines(chance, json.dumps(value, indent=indent, ensure_ascii=ascii))
+
+
+def in_lines(chance: Random, text: str) -> bytes:
+    """A text as editors of some systems end its lines."""
+    ends = chance.choice(("\n", "\n", "\n", "\r\n"))
+    return text.replace("\n", ends).encode() + chance.choice((b"", ends.encode()))
 
 
 def stamp(world: World, layout: str) -> str:
@@ -860,9 +903,9 @@ def pause_praxis(world: World, file: File, value: Any) -> object:
     life = value["lifecycle"]
     world.touched.add("status")
     if life["paused"]:
-        life.update(paused=False, resumed_at=(at := stamp(world, "praxis")))
-        # A session that goes on before its last error has ended by that (decisions, S1-8/23).
-        world.status = "failed" if (life["last_error_at"] or "") > at else "active"
+        # Whoever lifts a pause goes on, also if a clock that is ahead noted an error after that.
+        life.update(paused=False, resumed_at=stamp(world, "praxis"))
+        world.status = "active"
     else:
         life.update(paused=True, paused_at=stamp(world, "praxis"), paused_reason="user_request")
         world.status = "paused"
@@ -971,6 +1014,7 @@ _MORE: dict[str, list[Edit]] = {
 EDITS = {key: ADDING.get(key, []) + _MORE.get(key, []) for key in ADDING.keys() | _MORE.keys()}
 WHOLE: dict[Callable[[World, File], None], int] = {
     World.change: 12,
+    World.scratch: 2,
     World.stale: 5,
     World.rewind: 2,
     World.delete: 1,

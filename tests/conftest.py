@@ -204,6 +204,16 @@ def plain_user() -> Iterator[Path]:
 
 
 @pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can reach: pytest closes its own whenever somebody begins a run."""
+    folder = Path(tempfile.mkdtemp(dir=room_in_memory()))
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=True)
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     point = tmp_path / "disk"
     point.mkdir()

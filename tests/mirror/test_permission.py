@@ -14,9 +14,9 @@ from tests.mirror.support import AI_SESSION, Project, as_nobody, everything, lef
 
 
 @pytest.mark.req("S0-73")
-def test_a_folder_that_may_not_be_made_is_refused_by_name(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project = Project(tmp_path)
+def test_a_folder_that_may_not_be_made_is_refused_by_name(open_folder: Path) -> None:
+    with as_nobody(open_folder):
+        project = Project(open_folder)
         os.chmod(project.folder, 0o555)
         with pytest.raises(HoldfastError, match="permission denied") as caught:
             project.session.layouts_add(AI_SESSION)
@@ -28,9 +28,9 @@ def test_a_folder_that_may_not_be_made_is_refused_by_name(tmp_path: Path) -> Non
         project.home.close()
 
 
-def test_a_read_only_folder_is_told_and_healed_later(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project = Project(tmp_path, "orchestrator", "craft")
+def test_a_read_only_folder_is_told_and_healed_later(open_folder: Path) -> None:
+    with as_nobody(open_folder):
+        project = Project(open_folder, "orchestrator", "craft")
         os.chmod(project.folder / ".claude", 0o555)
         before = (project.folder / ".claude/orchestrator-session.json").read_bytes()
         project.session.task_add("Meanwhile")
@@ -82,10 +82,10 @@ MODES = {0o000: SHUT, 0o444: SHUT, 0o311: CLOSED, 0o555: "may not be written to"
 @pytest.mark.parametrize("mode", MODES, ids=oct)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_closed_folder_is_told_until_it_is_open_again(
-    tmp_path: Path, layout: str, mode: int
+    open_folder: Path, layout: str, mode: int
 ) -> None:
-    with as_nobody(tmp_path):
-        project, place = _kept(tmp_path, layout)
+    with as_nobody(open_folder):
+        project, place = _kept(open_folder, layout)
         root = project.folder / ".ai-session" if layout == AI_SESSION else place.parent
         before = everything(root)
         root.chmod(mode)
@@ -102,10 +102,10 @@ def test_a_closed_folder_is_told_until_it_is_open_again(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
-    tmp_path: Path, layout: str
+    open_folder: Path, layout: str
 ) -> None:
-    with as_nobody(tmp_path):
-        project, place = _kept(tmp_path, layout)
+    with as_nobody(open_folder):
+        project, place = _kept(open_folder, layout)
         before = place.read_bytes()
         place.chmod(0)
         project.session.complete()
@@ -121,19 +121,19 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_another_users_in_a_sticky_folder_is_told(tmp_path: Path, layout: str) -> None:
+def test_what_is_another_users_in_a_sticky_folder_is_told(open_folder: Path, layout: str) -> None:
     if os.geteuid():
         pytest.skip("to give files away takes root")
-    with as_nobody(tmp_path):
-        project, place = _kept(tmp_path, layout)
+    with as_nobody(open_folder):
+        project, place = _kept(open_folder, layout)
         before = place.read_bytes()
     _give(place.parent, 0, 0o1777)
-    with as_nobody(tmp_path, own=False):
+    with as_nobody(open_folder, own=False):
         project.session.complete()
         assert place.read_bytes() == before and _told(project) == [project.suspended]
         assert str(place.parent) in project.suspended, project.suspended
     _give(place.parent, NOBODY, 0o755)
-    with as_nobody(tmp_path):
+    with as_nobody(open_folder):
         project.session.reopen(because="it goes on")
         assert _is_healed(project) and leftovers(project.folder) == []
         project.home.close()
@@ -145,10 +145,12 @@ def _give(folder: Path, user: int, mode: int) -> None:
     folder.chmod(mode)
 
 
-def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project = Project(tmp_path, "craft")
-        craft, elsewhere = project.place, tmp_path / "essay"
+def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(
+    open_folder: Path,
+) -> None:
+    with as_nobody(open_folder):
+        project = Project(open_folder, "craft")
+        craft, elsewhere = project.place, open_folder / "essay"
         project.session.layouts_add("essay", root=str(elsewhere))
         elsewhere.chmod(0)
         project.again().task_add("Meanwhile")
@@ -163,9 +165,9 @@ def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(tmp_pa
 
 
 @pytest.mark.req("S0-65")
-def test_a_lock_that_may_only_be_read_is_held_all_the_same(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project, place = _kept(tmp_path, AI_SESSION)
+def test_a_lock_that_may_only_be_read_is_held_all_the_same(open_folder: Path) -> None:
+    with as_nobody(open_folder):
+        project, place = _kept(open_folder, AI_SESSION)
         project.ai(".state.lock").chmod(0o444)
         assert _is_healed(project) and project.notices == []
         project.ai(".state.lock").chmod(0)
@@ -178,9 +180,9 @@ def test_a_lock_that_may_only_be_read_is_held_all_the_same(tmp_path: Path) -> No
         project.home.close()
 
 
-def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(tmp_path: Path) -> None:
-    with as_nobody(tmp_path):
-        project, _ = _kept(tmp_path, AI_SESSION)
+def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(open_folder: Path) -> None:
+    with as_nobody(open_folder):
+        project, _ = _kept(open_folder, AI_SESSION)
         log = project.ai("history.jsonl")
         log.chmod(0o444)
         for _ in range(3):
@@ -192,8 +194,8 @@ def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(tmp_path
         project.home.close()
 
 
-def test_a_backup_that_is_no_file_is_told_while_the_essay_is_behind(tmp_path: Path) -> None:
-    project, place = _kept(tmp_path, "essay")
+def test_a_backup_that_is_no_file_is_told_while_the_essay_is_behind(open_folder: Path) -> None:
+    project, place = _kept(open_folder, "essay")
     backup = place.with_name(f"{place.name}.bak")
     backup.unlink()
     backup.mkdir()

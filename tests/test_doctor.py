@@ -1206,3 +1206,13 @@ def test_whatever_bytes_are_garbled_a_saved_home_comes_back_whole(home: Home, se
     result = mended(home)
     assert [advice for advice in result.left if advice.severity == "error"] == []
     assert everything(home) == before
+
+
+def test_a_database_that_may_not_be_written_to_is_named(plain_user: Path) -> None:
+    database = plain_user / "holdfast.db"
+    assert doctor._not_writable(str(plain_user)) == ""
+    database.touch()
+    database.chmod(0o444)
+    assert doctor._not_writable(str(plain_user)) == str(database)
+    plain_user.chmod(0o555)
+    assert doctor._not_writable(str(plain_user)) == str(plain_user)

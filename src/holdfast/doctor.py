@@ -165,14 +165,21 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
             "set HOLDFAST_HOME to a folder on a local disk",
             file=case.home,
         )
-    if not files.is_writable(case.home):
+    if closed := _not_writable(case.home):
         yield Advice(
             "home-readonly",
             "warning",
             "the home can be read but not written",
-            fix=f"check owner and permissions: ls -ld {case.home}",
-            file=case.home,
+            fix=f"check owner and permissions: ls -ld {closed}",
+            file=closed,
         )
+
+
+def _not_writable(home: str) -> str:
+    """What keeps us from writing to a home, itself or a file that every event is written to."""
+    parts = (os.path.join(home, name) for name in (files.DATABASE, f"{files.DATABASE}-wal"))
+    closed = next((path for path in parts if files.why_not_added_to(path)), "")
+    return closed if files.is_writable(home) else home
 
 
 def _look_at_mode(case: _Case) -> Iterator[Advice]:

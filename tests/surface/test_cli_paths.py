@@ -114,6 +114,19 @@ def test_a_note_of_files_that_are_left_alone_says_what_helps(cli: Cli, project: 
     assert cli.ok("note", "hello").err.endswith("; what helps: holdfast doctor\n")
 
 
+def test_what_is_legal_for_a_session_is_said_of_that_session(cli: Cli) -> None:
+    over = cli.start("One", "--id", "over")
+    cli.ok("complete")
+    other = cli.start("Two")
+    refused = cli("resume", over)
+    assert refused.code == 4
+    assert f'→ holdfast --session {over} reopen --because "…"' in refused.err
+    assert refused.err.count("--session") == 1 and other not in refused.err
+    hint = cli("--json", "resume", over).json["error"]["hint"]
+    cli.ok(*shlex.split(hint)[1:])
+    assert {one["status"] for one in cli.json("list")["sessions"]} == {"active"}
+
+
 def test_lines_to_type_keep_the_home_that_was_named(
     cli: Cli, project: Path, tmp_path: Path
 ) -> None:

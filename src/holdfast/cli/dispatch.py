@@ -81,6 +81,7 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     command, options = parse(name, rest)
     screen.json, screen.quiet = options.json, options.quiet
     screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
+    screen.chosen = getattr(options, "chosen", "")
     if options.store:
         from holdfast.config import without_password
 

@@ -25,6 +25,9 @@ def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
     _settle(screen)
     fault.take_secrets_out(error, screen.patterns)
+    if screen.chosen and isinstance(error, Refused):
+        # It was refused, so another one is current, if any: what is legal is so for this one.
+        screen.given.setdefault("--session", screen.chosen)
     if screen.json:
         values = as_values(error, screen.command)
         values["hint"] = screen.as_typed(values["hint"])

@@ -67,6 +67,8 @@ class Screen:
         """Of secrets, besides those that everyone knows: errors repeat what was typed."""
         self.given: dict[str, str] = {}
         """Shared options with a value that were typed, which suggested lines repeat."""
+        self.chosen = ""
+        """The session that a command named by itself, and made the current one if all went well."""
         self._colour = "auto"
         self._pager = ""
         self._kept: list[str] | None = None

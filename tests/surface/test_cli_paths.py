@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,18 @@ def test_paths_in_this_folder_are_told_from_here(
         assert told_from_here(text) == told
     monkeypatch.chdir("/")
     assert told_from_here(f"{project}/a.json") == f"{project}/a.json"
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m'q'", "tab\tand \\", "\u202ertl", "-\n"])
+def test_a_name_that_cannot_be_seen_is_typed_so_that_a_shell_finds_it(
+    cli: Cli, project: Path, name: str
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / name).write_bytes((project / ORCHESTRATOR).read_bytes()[:200])
+    (line,) = lines_to_type(cli("check", f"./{name}", terminal=True))
+    typed = f"python3 -c 'import sys; print(ascii(sys.argv[2]))' {line.partition(' ')[2]}"
+    done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True)
+    assert (project / ast.literal_eval(done.stdout)) == project / name
 
 
 @pytest.mark.parametrize("below", ["", "sub"])

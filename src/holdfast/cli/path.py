@@ -20,7 +20,15 @@ def typed_path(path: str) -> str:
     import shlex
 
     shown = shown_path(path)
-    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
+    shown = f"./{shown}" if shown.startswith("-") else shown
+    return shlex.quote(shown) if shown.isprintable() else f"$'{''.join(map(_spelled, shown))}'"
+
+
+def _spelled(sign: str) -> str:
+    """A character as shells read it between `$'` and `'`: a line break would not be seen."""
+    if sign.isprintable():
+        return f"\\{sign}" if sign in "\\'" else sign
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
 
 
 def told_from_here(text: str, *known: str) -> str:

@@ -19,7 +19,19 @@ from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
 from holdfast.layout.essay import recover
 from holdfast.workspace import Workspace
-from tests.layouts import CRAFT, ESSAY, IDS, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import (
+    CRAFT,
+    ESSAY,
+    IDS,
+    INDEX,
+    LOG,
+    MAIN,
+    ORCHESTRATOR,
+    PRAXIS,
+    STATE,
+    fill,
+    snapshot,
+)
 
 
 @pytest.fixture
@@ -443,6 +455,23 @@ def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
     assert back.outcome == "edited"
     (known,) = hf.adopt(str(other))
     assert known.outcome == "known"
+
+
+@pytest.mark.parametrize(
+    "native",
+    ["a\x1b[31mb", "two\nlines", "\u202ea", " a ", "../x", "x" * 3000, f"ghp_{'a1B2' * 9}", "日本"],
+    ids=ascii,
+)
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_a_session_with_an_odd_id_is_adopted_once(
+    hf: Holdfast, project: Path, kind: str, native: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    path.write_text(path.read_text().replace(IDS[kind], json.dumps(native)[1:-1]))
+    (first,) = hf.adopt()
+    (again,) = hf.adopt()
+    assert (first.outcome, again.outcome, again.session) == ("adopted", "known", first.session)
 
 
 def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(

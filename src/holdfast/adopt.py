@@ -396,7 +396,9 @@ def _came_from(home: Holdfast, session: str, kind: str, native: str) -> bool:
     with home.store.view(session) as view:
         first = next(home.journal.events(view, limit=1), None)
     body = first.body if first else None
-    return getattr(body, "origin", "") == kind and getattr(body, "native_id", "") == native
+    # What stands in the journal is what may: no escape sequence, no secret.
+    named = getattr(body, "native_id", "") in (native, *home.journal.remains(native))
+    return getattr(body, "origin", "") == kind and named
 
 
 # -- what is remembered ------------------------------------------------------------------------

@@ -296,6 +296,40 @@ def test_what_is_created_after_a_session_was_adopted_is_taken_up(
     assert kinds.count("command.ran") == 1 and not session.state().rows.select("dispute")
 
 
+MOMENT = "2026-02-14T14:00:00Z"
+TIMES = ("started", "started_at", "completed", "completed_at")
+TOLD: dict[str, tuple[str, list[str | int], str]] = {
+    "ai-session": ("implementation-plan.yaml", ["phases", 0, "tasks", 1], "pending in-progress"),
+    "craft": ("", ["agents", 0], "pending weird"),
+    "orchestrator": ("", ["agents", 0], "in_progress weird"),
+    "essay": ("", ["stages", "stage_2"], "not_started weird"),
+}
+ODD = [(kind, word) for kind, (_, _, words) in TOLD.items() for word in words.split()]
+
+
+@pytest.mark.parametrize("kind, word", ODD)
+def test_times_that_no_event_can_say_stay_in_their_file(
+    hf: Holdfast, project: Path, kind: str, word: str
+) -> None:
+    fill(project, kinds=[kind])
+    name, way, _ = TOLD[kind]
+    path = (project / MAIN[kind]).with_name(name) if name else project / MAIN[kind]
+    value = yaml.safe_load(path.read_text())
+    entry = inside(value, way)
+    entry |= {"status": word} | {key: MOMENT for key in TIMES if key in entry}
+    entry["completed" if kind == "orchestrator" else "completed_at"] = MOMENT
+    path.write_text(json.dumps(value, indent=2))
+    (one,) = hf.adopt()
+    hf.session(one.session).note("nothing to do with it")
+    assert inside(yaml.safe_load(path.read_text()), way) == inside(value, way)
+
+
+def inside(value: Any, way: list[str | int]) -> Any:
+    for step in way:
+        value = value[step]
+    return value
+
+
 def test_an_essay_is_about_its_thesis(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")

@@ -18,7 +18,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
@@ -76,6 +76,22 @@ class AgentFact(Struct, omit_defaults=True):
     created: list[str] = []
     modified: list[str] = []
     deleted: list[str] = []
+
+
+_Timed = TypeVar("_Timed", StepFact, AgentFact)
+
+
+def with_told_times(fact: _Timed, said: _Timed | None) -> _Timed:
+    """With the times that a file tells beside a status that has none: no event can say them, and
+    so nothing that happened took them away."""
+    if said is None or fact.status != said.status or fact.status not in ("pending", "running"):
+        return fact
+    began = said.started_at if fact.status == "pending" else None
+    return replace(
+        fact,
+        started_at=began if fact.started_at is None else fact.started_at,
+        ended_at=said.ended_at if fact.ended_at is None else fact.ended_at,
+    )
 
 
 class DecisionFact(Struct, omit_defaults=True):

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from msgspec.structs import replace
 
 from holdfast.layout import Salvaged, Where, stamps, tree
-from holdfast.layout.facts import AgentFact, Facts, StepFact
+from holdfast.layout.facts import AgentFact, Facts, StepFact, with_told_times
 from holdfast.layout.torn import recover
 from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
@@ -419,7 +419,9 @@ def steps_apart(was: Facts | None, facts: Facts) -> tuple[list[StepFact], list[S
 
 
 def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:
-    """An agent that is done has done all, whatever its entry says or leaves out."""
+    """An agent that is done has done all, whatever its entry says or leaves out; and the times of
+    one that is not are as its entry says."""
+    fact = with_told_times(fact, said)
     done = said is not None and said.status in DONE and fact.status in DONE
     return replace(fact, fraction=said.fraction) if said and done and fact.fraction == 1.0 else fact
 

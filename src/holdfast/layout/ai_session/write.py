@@ -34,7 +34,7 @@ from holdfast.layout.ai_session.read import (
     Placed,
     get,
 )
-from holdfast.layout.facts import Facts, Key, StepFact, paired
+from holdfast.layout.facts import Facts, Key, StepFact, paired, with_told_times
 from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
@@ -544,6 +544,7 @@ def _update(placed: Placed, step: StepFact, where: Where) -> None:
 
 
 def _update_task(node: Node, was: StepFact, step: StepFact, where: Where) -> None:
+    step = with_told_times(step, was)
     if step.agent != was.agent:
         node["agent"] = step.agent
     if step.files != was.files:

@@ -48,7 +48,7 @@ from holdfast.layout.essay.form import (
     unit_status,
 )
 from holdfast.layout.essay.read import entries, facts, value_of
-from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact, new_revisits
+from holdfast.layout.facts import ClaimFact, Facts, Scalar, StepFact, new_revisits, with_told_times
 from holdfast.layout.value import copied, mapping, sequence
 
 
@@ -193,6 +193,7 @@ class Edit:
 
     def _unit(self, part: dict[str, Any], step: StepFact) -> None:
         word, had = words.unit_word(ID, step.status), self.had.get(step.id)
+        step = with_told_times(step, had)
         if had is None or not _says(had, step):
             part["status"] = word
         if step.id.startswith("stage-4/") or step.ended_at == (had and had.ended_at):

@@ -157,20 +157,27 @@ def has_what_came(
     return not lost or lost <= _inside(anew(edit)).keys()
 
 
-def _inside(value: Any, way: Way = ()) -> Inside:
+def _inside(value: Any) -> Inside:
     """All that a value holds, by the ways there; of lists the members that have an id."""
-    if isinstance(value, dict):
-        inside = {(*way, str(key)): each for key, each in value.items() if key != EXTRA}
-    else:
-        members = value if isinstance(value, list) else ()
-        inside = {(*way, id): each for each in members if (id := _id_of(each))}
-    return inside | {k: v for to, each in inside.items() for k, v in _inside(each, to).items()}
+    found: Inside = {}
+    todo: list[tuple[Way, Any]] = [((), value)]
+    while todo:
+        way, each = todo.pop()
+        if isinstance(each, dict):
+            inside = [((*way, str(key)), one) for key, one in each.items() if key != EXTRA]
+        elif isinstance(each, list):
+            inside = [((*way, id), one) for one in each if (id := _id_of(one))]
+        else:
+            continue
+        found.update(inside)
+        todo += inside
+    return found
 
 
 def _is_of_its_own_time(was: Inside, is_: Inside, last: Inside, now: Inside) -> bool:
     """Whether what was found has a time since where the edit had one, and none from before it."""
-    times = [(each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items()]
-    times = [each for each in times if _is_time(each[0])]
+    apart = ((each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items())
+    times = [four for four in apart if four.count(four[0]) < 4 and _is_time(four[0])]
     is_told = any(_is_time(new) and one != old for one, old, new, _ in times)
     return is_told and not any(one == old and one not in more for one, old, *more in times)
 

@@ -60,6 +60,12 @@ ROWS: dict[str, Row] = {
     "a word of ours in an orchestrator file": (
         PLAIN, {"status": "completed"}, ("document", True, "completed"), {"foreign-word"},
     ),
+    "a word in capitals": (
+        PLAIN, {"status": "COMPLETE"}, ("document", True, "completed"), {"unknown-word"},
+    ),
+    "an agent whose word has a hyphen": (
+        PLAIN, {"agents.0.status": "in-progress"}, ("document", False, "active"), {"foreign-word"},
+    ),
     "a minor version of orchestrator": (
         PLAIN, {"schema_version": "1.1"}, ("document", False, "active"), {"unknown-version"},
     ),

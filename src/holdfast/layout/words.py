@@ -137,6 +137,7 @@ ALSO_UNIT = {
     "done": "done",
     "passed": "done",
     "in_progress": "running",
+    "in-progress": "running",
     "running": "running",
     "pending": "pending",
     "not_started": "pending",
@@ -161,7 +162,7 @@ def session_status(layout: str, word: str) -> str | None:
     if words.get(word) == word:
         return word  # it is our own word for it
     plain = (status for status in PLAIN_SESSION if words.get(status) == word)
-    return next(plain, None) or ALSO_SESSION.get(word)
+    return next(plain, None) or ALSO_SESSION.get(word.lower())
 
 
 def unit_word(layout: str, status: str) -> str:
@@ -174,4 +175,4 @@ def unit_status(layout: str, word: str) -> str | None:
     """The plainest unit status that a layout's word means; None for a word nobody knows."""
     words = UNIT_WORDS.get(layout, {})
     plain = (status for status in PLAIN_UNIT if words.get(status) == word)
-    return next(plain, None) or ALSO_UNIT.get(word)
+    return next(plain, None) or ALSO_UNIT.get(word.lower())

@@ -22,6 +22,7 @@ from holdfast import found
 from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
+from holdfast.layout.document import Document
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
 from tests.layouts import snapshot as whole_snapshot
 
@@ -160,6 +161,28 @@ def test_the_folder_of_one_feature_is_that_session_alone(project: Path) -> None:
     assert len(found.find(str(project))) == 2
     (one,) = found.find(str(other))
     assert one.native == "other-2026-01-01"
+
+
+def test_the_index_of_many_sessions_is_parsed_once_unless_it_changes(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["ai-session"])
+    root, parsed = project / ".ai-session", list[bytes]()
+    for n in range(5):
+        shutil.copytree((project / STATE).parent, root / f"other{n}-2026-01-01")
+    parse = Document.parse
+
+    def noted(data: bytes, kind: str) -> Document:
+        parsed.append(data)
+        return parse(data, kind)
+
+    monkeypatch.setattr(Document, "parse", noted)
+    listed = (project / INDEX).read_bytes()
+    finds = found.walk(str(root))
+    assert [next(finds).bundle["active-features.yaml"] for _ in range(4)] == [listed] * 4
+    (project / INDEX).write_bytes(news := listed.replace(b"Z", b".5Z"))
+    assert [one.bundle["active-features.yaml"] for one in finds] == [news] * 2
+    assert (parsed.count(listed), parsed.count(news)) == (1, 1)
 
 
 def test_a_state_yaml_of_something_else_makes_no_session_of_what_is_around(project: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 
 from msgspec import Struct
@@ -602,7 +602,9 @@ def _is_root(folder: str) -> bool:
 
 def ai_sessions(root: str) -> Iterator[Find]:
     """The sessions in a folder of the `ai-session` layout; the index alone, if it has none."""
-    there = (one for n in started_in(root) if not _is_put_away(one := _ai_session(root, n)))
+    # All have one index: it is parsed once, unless somebody writes it meanwhile.
+    parse = lru_cache(maxsize=1)(_as_index)
+    there = (one for n in started_in(root) if not _is_put_away(one := _ai_session(root, n, parse)))
     index = os.path.join(root, INDEX)
     first = next(there, None)
     if first is None and os.path.lexists(index):
@@ -653,7 +655,11 @@ def _is_put_away(one: Find) -> bool:
     return one.is_bare and session_status(one.layout, word) == "completed"
 
 
-def _ai_session(root: str, name: str) -> Find:
+def _as_index(data: bytes) -> Document:
+    return Document.parse(data, "yaml")
+
+
+def _ai_session(root: str, name: str, as_index: Callable[[bytes], Document] = _as_index) -> Find:
     parts = {f"{name}/{part}": os.path.join(root, name, part) for part in (STATE, PLAN, LOG)}
     paths = {**parts, INDEX: os.path.join(root, INDEX)}
     bundle: Bundle = {}
@@ -663,8 +669,9 @@ def _ai_session(root: str, name: str) -> Find:
         if not os.path.lexists(path):
             continue
         try:
-            bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
-            document = Document.parse(bundle[key], _ENDINGS[os.path.splitext(key)[1]])
+            data = bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
+            kind = _ENDINGS[os.path.splitext(key)[1]]
+            document = as_index(data) if key == INDEX else Document.parse(data, kind)
             if why := layout("ai-session").torn(bundle[key], document.value):
                 raise Unreadable("torn", why)
             documents[key] = document

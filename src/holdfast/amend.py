@@ -15,6 +15,7 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, Refused
 from holdfast.layout.ancestor import nearest
 from holdfast.layout.document import Document
+from holdfast.layout.guarded import LONGEST
 from holdfast.layout.tree import merge
 
 Change = Callable[[bytes], bytes]
@@ -23,7 +24,6 @@ Change = Callable[[bytes], bytes]
 Join = Callable[[bytes, bytes, bytes], bytes]
 """What two make of a file that each of them changed: from what, the one's bytes, the other's."""
 
-_MAX_BYTES = 16 * 1024 * 1024
 _TRIES = 50
 
 
@@ -66,7 +66,7 @@ def _joined(kind: str, base: bytes, edit: bytes, ours: bytes) -> bytes:
 
 
 def _read(path: str) -> bytes:
-    return files.read_bounded(path, _MAX_BYTES, follow=False)
+    return files.read_bounded(path, LONGEST, follow=False)
 
 
 def _forget(aside: str, seen: bytes) -> None:

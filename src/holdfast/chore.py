@@ -24,11 +24,11 @@ from holdfast.errors import HoldfastError, Refused, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import stamps, value
 from holdfast.layout.document import Document
+from holdfast.layout.guarded import LONGEST
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
 
 MAX_FILE = 64 * 1024 * 1024
-_MAX_STATE = 16 * 1024 * 1024
 
 
 def finish(home: Holdfast, session: str) -> None:
@@ -148,7 +148,7 @@ def _edit(home: Holdfast, path: str, change: Callable[[dict[str, Any]], dict[str
     if binding:
         # What somebody wrote there is taken up first: then all that is new in it is ours.
         home._take_up_files(binding.session)
-    data = files.read_optional(path, _MAX_STATE, follow=False)
+    data = files.read_optional(path, LONGEST, follow=False)
     if data is None:
         return
     document = Document.parse(data, "yaml")

@@ -22,7 +22,7 @@ from holdfast import exchange, files, found
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, ReadOnly, Refused
-from holdfast.found import Find
+from holdfast.found import ARTIFACTS, Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
 from holdfast.layout import ai_session as form
@@ -34,9 +34,7 @@ from holdfast.layout.value import copied
 from holdfast.layout.words import session_status
 
 ARCHIVE = ".ai-session-archive"
-ARTIFACTS = "artifacts"
 _DAY = 86_400_000
-_MAX_BYTES = 16 * 1024 * 1024
 _MOST_ARTIFACTS = 10_000
 _OVER = FINISHED | {"paused"}
 """How a session stands that may be put away."""
@@ -254,7 +252,7 @@ def _require_movable(root: str, name: str) -> None:
 def _require_unchanged(one: Find) -> None:
     """The decision was made on what was read; what is there now must be that."""
     for name, path in one.paths.items():
-        data = files.read_optional(path, _MAX_BYTES, follow=False)
+        data = files.read_optional(path, found.MAX_BYTES, follow=False)
         if name == INDEX and data is not None:
             # Others' entries may change; ours, on which the decision stands, may not.
             now = entry_of({INDEX: Document.parse(data, "yaml").value}, one.native)

@@ -30,7 +30,7 @@ from holdfast.layout import REGISTRY, Where, stamps
 from holdfast.layout import orchestrator as form
 from holdfast.layout.document import Document, fresh
 from holdfast.layout.facts import Facts
-from holdfast.layout.guarded import Unreadable
+from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.orchestrator import rules
 from holdfast.layout.praxis import context as resumption
 from holdfast.layout.praxis import state as phases
@@ -68,7 +68,6 @@ State = dict[str, Any]
 Root = str | os.PathLike[str] | None
 
 _FOLDER = REGISTRY[rules.ID][1]
-_MAX_BYTES = 16 * 1024 * 1024
 
 
 class CorruptSession(Damaged):
@@ -94,7 +93,7 @@ def look(root: Root = None) -> Loaded:
     """What the current session file holds. Changes nothing."""
     path = _current(root)
     try:
-        data = files.read_optional(path, _MAX_BYTES)
+        data = files.read_optional(path, LONGEST)
         value = None if data is None else Document.parse(data, "json").value
     except (Unreadable, InvalidInput) as error:
         return Loaded("corrupt", path, why=str(error))

@@ -35,7 +35,6 @@ from holdfast.text import tame
 from holdfast.verb import Recorder
 
 MAX_PARTIAL = 4 * 1024 * 1024
-_LIMIT = 16 * 1024 * 1024
 _LONGEST_NUMBER = 3
 """Digits of a number of the list; more are part of a name, which is made of a date and a time."""
 
@@ -186,7 +185,7 @@ def take(home: Holdfast, which: str, *, anyway: bool = False) -> Session:
 
 def _state(path: str) -> dict[str, Any] | None:
     try:
-        data = files.read_bounded(path, _LIMIT, follow=False)
+        data = files.read_bounded(path, found.MAX_BYTES, follow=False)
         value = Document.parse(data, "yaml").value
     except HoldfastError:
         return None
@@ -340,7 +339,7 @@ def _require_name(name: str) -> None:
 
 def _save(folder: str, name: str, text: str) -> None:
     path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
-    old = files.read_optional(path, _LIMIT, follow=False)
+    old = files.read_optional(path, found.MAX_BYTES, follow=False)
     if old is not None and not data.startswith(old.rstrip()):
         files.move(path, os.path.join(folder, essay.version_name(name, os.listdir(folder))))
     if old != data:

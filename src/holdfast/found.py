@@ -45,12 +45,12 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
-from holdfast.layout.guarded import Unreadable
+from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.orchestrator import CURRENT
 from holdfast.layout.value import mapping, text
 from holdfast.layout.words import session_status
 
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = LONGEST
 _FIRST_BYTES = 2 * 1024 * 1024
 """How much of a longer log is looked at: what takes less than a second."""
 LONG_LOG, BAD_LINE = "long-log", "bad-line"

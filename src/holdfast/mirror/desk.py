@@ -22,7 +22,7 @@ from holdfast.layout import REGISTRY, Travel, Where, layout, require_known
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
-from holdfast.layout.guarded import Unreadable
+from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.telling import (
     facts_of,
     facts_since,
@@ -39,7 +39,7 @@ from holdfast.place import find_tree, relative
 from holdfast.store import Store, View
 from holdfast.store.bound import Binding
 
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = LONGEST
 _MOST_NAMES = 2000
 
 

@@ -260,7 +260,7 @@ def test_a_folder_that_may_not_be_looked_into_is_told_as_kept(cli: Cli, tmp_path
         closed.chmod(0)
         answer = cli("cleanup", "--completed", "--yes")
         assert answer.code == 0 and "Archived: open" in answer.out, answer
-        assert f"({closed.absolute()} may not be looked into" in answer.out
+        assert f"({closed} may not be looked into" in answer.out
         Path(".ai-session").chmod(0)
         for words in (("cleanup", "--completed"), ("layouts", "report")):
             answer = cli(*words)

@@ -225,6 +225,21 @@ def test_what_would_only_be_moved_away_is_not_written_elsewhere(cli: Cli, projec
 # -- adopt -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_what_was_not_shown_of_a_saved_session_is_shown_by_the_command_that_is_named(
+    cli: Cli, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    path.write_bytes(path.read_bytes()[:300])
+    (told,) = cli.json("adopt", "--dry-run", MAIN[kind])["adopted"]
+    (line,) = lines_to_type(cli.ok("adopt", "--dry-run", MAIN[kind], terminal=True))
+    shown = cli(*shlex.split(line)[1:]).out
+    assert len(told["problems"]) > 6
+    for problem in told["problems"][6:]:
+        assert re.sub(r"^(inferred|lost|\S+:\d+): ", "", problem) in shown
+
+
 def rival(project: Path, path: Path) -> Path:
     """Another file with the id of the session in the project, that says something else."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -298,14 +298,17 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
     for problem in one.problems[:_PROBLEMS]:
         screen.prose(wide, told_from_here(problem), "yellow")
-    more = len(one.problems) - _PROBLEMS
-    said = [f"{more} more"] if more > 0 else []
+    more = one.problems[_PROBLEMS:]
+    said = [f"{len(more)} more"] if more else []
     said += [plural(one.errors, "error")] if one.errors else []
     if said:
         screen.line(wide, (f"{', '.join(said)}:", "dim"))
         # Of a session with several files all are to be looked at.
         path = one.path if one.layout != "ai-session" else os.path.dirname(one.path)
-        screen.offer(f"{wide}→ ", f"holdfast check {typed_path(path)}")
+        # What was saved of files that cannot be read is no finding.
+        was_saved = any(problem.startswith(("inferred: ", "lost: ")) for problem in more)
+        shows = "doctor" if was_saved else "check"
+        screen.offer(f"{wide}→ ", f"holdfast {shows} {typed_path(path)}")
 
 
 # -- convert -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.recover import Case, Question
 
 
-_SHOWN = 8
+_SHOWN = 40
 _RUNGS = {
     "journal": "from the journal",
     "backup": "from the backup beside it",

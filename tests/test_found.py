@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import found
+from holdfast import found, surroundings
 from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
@@ -270,7 +270,7 @@ def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str)
     value["workflow_type"] = kind
     path.write_text(json.dumps(value))
     (one,) = found.find(str(path))
-    assert found.phases(one, str(project / "secret" / "x" / "y")) is None
+    assert surroundings.phases(one, str(project / "secret" / "x" / "y")) is None
 
 
 # -- bad input ---------------------------------------------------------------------------------

@@ -95,6 +95,7 @@ ALLOWED = {
     "hooks": "hooks.spool",
     "hooks.spool": "errors files sha",
     "found": "errors files layout.*",
+    "surroundings": "errors files found layout.*",
     "convert": "errors files found layout.*",
     "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
@@ -102,11 +103,12 @@ ALLOWED = {
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "errors convert files found glance home layout.* model.* place sha store.bound text",
+    "adopt": "errors convert files found glance home layout.* model.* place sha store.bound"
+    " surroundings text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "leftover": "errors clock exchange files found glance home mirror.desk",
     "recover": "errors clock doctor exchange files found glance home layout.* leftover place"
-    " store.bound",
+    " store.bound surroundings",
     "essay": "errors adopt files found home layout.* model.* place recover session"
     " store.bound text verb",
     "orchestrator": "errors adopt beginning choice files found home layout.* recover session text",
@@ -161,7 +163,7 @@ ALLOWED = {
     " revisit store touch verb.*",
     "home.layout": "adopt cleanup config contract convert essay found glance home"
     " layout.ai_session layout.contract live model.* orchestrator recover retell session"
-    " store.bound workflow",
+    " store.bound surroundings workflow",
     "home.travel": "arrival home keychain layout layout.customs remote.circle"
     " remote.code sharing store.remotes travel.background travel.remotes travel.visit who",
     "home": "errors arrival backup beginning chore clock config derived doctor expiry"
@@ -200,7 +202,7 @@ THIRD_PARTY = {
     " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
     " orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* union workflow"
-    " mcp.* retell remote.*",
+    " mcp.* retell remote.* surroundings",
     "yaml": "layout.guarded",
     "_sha2": "sha",  # of the standard library, but not in every version
     "shtab": "cli.*",

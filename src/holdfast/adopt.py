@@ -44,6 +44,7 @@ from holdfast.model.state import ADOPTED_FROM, Edit, State
 from holdfast.place import find_tree, is_plain
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding
+from holdfast.surroundings import Surroundings
 from holdfast.text import clean_id, is_text
 
 MAX_ARTIFACTS = 500
@@ -113,7 +114,7 @@ class _Taking:
         self.manner = manner
         self.claimed: dict[tuple[str, str], tuple[str, str]] = {}
         self.taken: dict[str, list[str]] = {}
-        self.where = found.Surroundings(home.mirror.where, manner.workflows).of
+        self.where = Surroundings(home.mirror.where, manner.workflows).of
 
     def try_to_take(self, one: Find) -> Adopted:
         try:

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 
 from msgspec import Struct
@@ -65,7 +65,7 @@ CONFLICTED = "conflict-markers"
 ARTIFACTS = "artifacts"
 ESSAY_ROOTS = ("/tmp",)
 """Where essays are made by other programs."""
-_MOST_FILES = 50_000
+MOST_FILES = 50_000
 _MOST_BESIDE = 2000
 """How many files beside a damaged one are looked at."""
 SURE = 0.3
@@ -578,7 +578,7 @@ def _is_closed(folder: str) -> bool:
 
 
 def _too_much(folder: str) -> Finding:
-    message = f"over {_MOST_FILES} files are here, and not all were looked at: name a folder below"
+    message = f"over {MOST_FILES} files are here, and not all were looked at: name a folder below"
     return Finding("too-many-files", ERROR, message, folder)
 
 
@@ -783,7 +783,7 @@ def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
                 below.clear()
                 continue
             count += len(others)
-            if count > _MOST_FILES:
+            if count > MOST_FILES:
                 return list(seen.items()), True
             odd = [name for name in below if os.path.splitext(name)[1].lower() in _ENDINGS]
             below[:] = sorted(name for name in below if name not in _SKIPPED)
@@ -814,61 +814,6 @@ def _is_small_file(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(facts.st_mode) and facts.st_size <= MAX_BYTES
-
-
-# -- definitions -------------------------------------------------------------------------------
-
-
-class Surroundings:
-    """What is around the files of sessions. A folder is listed once, however many are in it."""
-
-    def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
-        if workflows and not os.path.isdir(workflows):
-            what = f"{workflows[:200]} is not a folder"
-            raise InvalidInput(what, hint="check the path", file=workflows)
-        self._where = cache(partial(where, names=False))
-        self._names = cache(lambda folder: frozenset(files.names_below(folder, _MOST_FILES)))
-        self._workflows = workflows
-
-    def of(self, one: Find) -> Where:
-        """What of it counts for a session; the names are those in its own folder, and those of its
-        files, which may be beside it."""
-        where = replace(self._where(one.root), total=phases(one, self._workflows))
-        if one.is_loose:
-            return replace(where, root="")
-        shared = (name for name in custom(one.layout).shared if _is_file(one.root, name))
-        names = self._names(os.path.dirname(one.path)).union(one.paths, shared)
-        return replace(where, names=names)
-
-
-def phases(one: Find, folder: str = "") -> int | None:
-    """How many phases the definition of a session's workflow gives, if one is at hand.
-
-    Definitions are in `TYPE/metadata.json`, below the folder given or that of the session's own
-    project. One that only says that the number changes is none.
-    """
-    kind = _workflow(one)
-    folder = folder or _definitions(one.path)
-    if not folder or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind):
-        return None
-    try:
-        data = files.read_bounded(os.path.join(folder, kind, "metadata.json"), MAX_BYTES)
-        value = Document.parse(data, "json").value
-    except HoldfastError:
-        return None
-    total = value.get("total_phases") if isinstance(value, dict) else None
-    return total if type(total) is int and 0 < total < 10_000 else None
-
-
-def _workflow(one: Find) -> str:
-    value = next(iter(one.tree.values()), None) if one.layout == "praxis" else None
-    kind = value.get("workflow_type") if isinstance(value, dict) else ""
-    return kind if isinstance(kind, str) else ""
-
-
-def _definitions(path: str) -> str:
-    above, found, _ = path.partition("/.praxis-os/")
-    return f"{above}/.praxis-os/workflows" if found else ""
 
 
 # -- essays ------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ from holdfast.layout.words import session_word
 from holdfast.leftover import aside_name, renamed
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
+from holdfast.surroundings import Surroundings
 
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
@@ -336,7 +337,7 @@ def _advised(home: Holdfast) -> list[Advice]:
 
 def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
     """What is wrong with other files of this project, whoever has them: as `check` tells it."""
-    around = found.Surroundings(home.mirror.where)
+    around = Surroundings(home.mirror.where)
     for place in places(home.workspace.tree.root):
         there = (one for one in found.in_place(place) if one.path not in known)
         looked_at = ((one, _said(one, around)) for one in islice(there, _MOST_SESSIONS))
@@ -356,7 +357,7 @@ def _unended(path: str) -> Advice:
 
 def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
     """The user's essays, wherever they lie, whose session file is lost or cannot be read."""
-    around = found.Surroundings(home.mirror.where)
+    around = Surroundings(home.mirror.where)
     for folder in home.essay_folders()[:_MOST_SESSIONS]:
         for one in found.in_place(folder):
             is_own = one.path == os.path.join(folder, STATE)
@@ -364,7 +365,7 @@ def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
                 yield _unusable(one, _said(one, around))
 
 
-def _said(one: Find, around: found.Surroundings) -> str:
+def _said(one: Find, around: Surroundings) -> str:
     errors = [f for f in found.check(one, around.of(one)).findings if f.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""

@@ -161,10 +161,11 @@ def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) ->
 def _require_told(hf: Holdfast, path: Path, state: State, tmp_path: Path) -> None:
     """What the file says arrives: every step, agent, decision, checkpoint and error."""
     from holdfast import found
+    from holdfast.surroundings import Surroundings
 
     (one,) = found.find(str(path))
     folder = tmp_path / "workflows"
-    where = found.Surroundings(hf.mirror.where, str(folder) if folder.is_dir() else "").of(one)
+    where = Surroundings(hf.mirror.where, str(folder) if folder.is_dir() else "").of(one)
     facts = carry.read(one.lens, one.tree, where)
 
     def count(table: str) -> int:

@@ -58,8 +58,9 @@ class LayoutVerbs:
         `on_report` is called with each report as soon as it is made.
         """
         from holdfast import found
+        from holdfast.surroundings import Surroundings
 
-        around = found.Surroundings(self._home.mirror.where, workflows)
+        around = Surroundings(self._home.mirror.where, workflows)
         reports = []
         for one in found.walk(path):
             reports.append(found.check(one, around.of(one), strict=strict))

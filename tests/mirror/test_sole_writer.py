@@ -184,6 +184,18 @@ def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> 
     assert project.read()["agents"][0]["error"] is None
 
 
+@pytest.mark.req("S4-22")
+def test_an_end_that_is_null_of_an_agent_that_runs_again_is_no_end(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("code-1", type="code")
+    project.session.agent_fail("code-1", "no network")
+    again = {"status": "in_progress", "started": stamp(project), "completed": None}
+    writes(project, "orchestrator", lambda doc: doc["agents"][0].update(again))
+    (agent,) = project.read()["agents"]
+    assert agent["status"] == "in_progress" and not agent.get("completed")
+    assert [getattr(body, "residue", "") for body in project.edits()] == ["", ""]
+
+
 # -- what a program says of phases -----------------------------------------------------------------
 
 

@@ -29,11 +29,28 @@ def whole(
     for file, value in tree.items():
         if before.get(file) is None or value is before[file]:
             continue  # nothing stood there that it lacks
-        found = layout.check({file: value}, where)
-        lacks = [finding for finding in found if _is_lack(finding) and concerns(finding)]
+        lacks = _lacks(layout, file, value, where, concerns)
         if lacks:
-            made[file] = _filled(value, before[file], _places(lacks), "", told)
+            # Null may be no value of a key that nobody requires: that is taken out, too.
+            lacks = _lacks(layout, file, _without_nulls(value, lacks), where, concerns)
+            made[file] = _filled(value, before[file], lacks, "", told)
     return (made, told) if told else (tree, [])
+
+
+def _lacks(
+    layout: Layout, file: str, value: Any, where: Where, concerns: Callable[[Finding], bool]
+) -> Places:
+    found = layout.check({file: value}, where)
+    return _places([finding for finding in found if _is_lack(finding) and concerns(finding)])
+
+
+def _without_nulls(value: Any, places: Places) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(each, places.get(n, {})) for n, each in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: each for key, each in value.items() if each is not None or key not in places}
+    return {key: _without_nulls(each, places.get(key, {})) for key, each in kept.items()}
 
 
 def _is_lack(finding: Finding) -> bool:

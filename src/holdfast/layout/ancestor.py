@@ -139,17 +139,23 @@ def nearest_in_part(found: Plain, kept: Sequence[Any]) -> Any:
 
 
 def has_what_came(
-    older: Any, edit: Any, newest: Any, found: Any, anew: Callable[[Any], Any]
+    older: Any,
+    edit: Any,
+    newest: Any,
+    found: Any,
+    anew: Callable[[Any], Any],
+    *,
+    is_dated: bool = False,
 ) -> bool:
     """Whether whoever wrote a file knew what an edit brought since an older rendering of it.
 
     Who alone writes a file, and tells when, knows all that it said; whatever is as it was before
     the edit was taken back. A copy from before the edit has a time from then, or lacks what came by
     the edit: things in lists, wherever they stand now, and keys of somebody, which the file has not
-    if it is written `anew`.
+    if it is written `anew`. A file may be `is_dated` by another that was written with it.
     """
     was, is_, last, now = map(_inside, (older, edit, newest, found))
-    if not _is_of_its_own_time(was, is_, last, now):
+    if not _is_of_its_own_time(was, is_, last, now, is_dated=is_dated):
         return False
     if _things(edit) - _things(older) - _things(found):
         return False
@@ -174,12 +180,21 @@ def _inside(value: Any) -> Inside:
     return found
 
 
-def _is_of_its_own_time(was: Inside, is_: Inside, last: Inside, now: Inside) -> bool:
+def _is_of_its_own_time(
+    was: Inside, is_: Inside, last: Inside, now: Inside, *, is_dated: bool
+) -> bool:
     """Whether what was found has a time since where the edit had one, and none from before it."""
     apart = ((each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items())
     times = [four for four in apart if four.count(four[0]) < 4 and _is_time(four[0])]
-    is_told = any(_is_time(new) and one != old for one, old, new, _ in times)
+    is_told = is_dated or any(_is_time(new) and one != old for one, old, new, _ in times)
     return is_told and not any(one == old and one not in more for one, old, *more in times)
+
+
+def is_later(newest: Any, found: Any) -> bool:
+    """Whether a file has a later time than ours somewhere."""
+    was, now = _inside(newest), _inside(found)
+    times = ((stamps.read(each), stamps.read(was.get(way))) for way, each in now.items())
+    return any(new is not None and old is not None and new > old for new, old in times)
 
 
 def _is_time(value: Any) -> bool:

@@ -21,7 +21,13 @@ from holdfast import exchange, files
 from holdfast.errors import InvalidInput, Refused
 from holdfast.layout import Tree, Where
 from holdfast.layout import tree as trees
-from holdfast.layout.ancestor import has_what_came, nearest, nearest_in_part, was_read
+from holdfast.layout.ancestor import (
+    has_what_came,
+    is_later,
+    nearest,
+    nearest_in_part,
+    was_read,
+)
 from holdfast.layout.customs import custom
 from holdfast.layout.document import fresh
 from holdfast.layout.facts import Facts
@@ -188,8 +194,12 @@ class Absorber:
         base = dict(theirs)
         now = self._desk.told(binding.session).facts
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        later = {
+            look.name for look in looks if look.name in edited and self._is_later(binding, look)
+        }
         for look in looks:
             if look.name in edited:
+                look.is_dated = bool(later - {look.name})
                 base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         came = {look.name for look in looks if look.name in edited and not look.known}
@@ -260,8 +270,15 @@ class Absorber:
         if near is None or not since or near in since:
             return near
         found, anew = self._desk.without_secrets(look.value), partial(self._anew, binding, look)
-        knew = has_what_came(said(near), said(since[-1]), said(since[0]), found, anew)
+        sides = (said(near), said(since[-1]), said(since[0]), found)
+        knew = has_what_came(*sides, anew, is_dated=look.is_dated)
         return nearest(data, since, said) if knew else near
+
+    def _is_later(self, binding: Binding, look: Look) -> bool:
+        """Whether a file that is of this session alone says that it was written after ours."""
+        newest = self._looker.newest(binding, look)
+        shared = look.name in custom(binding.layout).shared
+        return newest is not None and not shared and is_later(newest.value, look.value)
 
     def _anew(self, binding: Binding, look: Look, value: Any) -> Any:
         """A file as we would begin it, for what it says."""

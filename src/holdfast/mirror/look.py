@@ -99,6 +99,8 @@ class Look(Struct):
     """What stands before `data` in a log that is as we left it."""
     older: list[Any] = []
     """What it was made from, once that was looked for."""
+    is_dated: bool = False
+    """Whether another file of the session was written with it, and says that it was later."""
 
     @property
     def value(self) -> Any:

@@ -127,6 +127,7 @@ def _make_room(home: Holdfast) -> str:
         _require_usable(loaded)
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
     if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
+        home.mirror.require_root(ID)
         return put_away(loaded.path, loaded.find.native)
     return os.path.join(owner.root, layout.archive_name(owner.native)) if owner else ""
 

@@ -1152,3 +1152,15 @@ def test_a_file_that_a_power_cut_left_in_both_places_is_archived_once(
     (history / "2026-02-14-abc123.json").write_bytes(current.read_bytes())
     cli.ok("orchestrator", "new", "Another")
     assert [path.name for path in history.iterdir()] == ["2026-02-14-abc123.json"]
+
+
+def test_a_file_outside_of_the_project_is_not_moved_for_a_session_that_is_refused(
+    cli: Cli, project: Path, tmp_path: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    (project / ".claude").rename(tmp_path / "elsewhere")
+    (project / ".claude").symlink_to(tmp_path / "elsewhere")
+    before = snapshot(tmp_path / "elsewhere")
+    answer = cli("orchestrator", "new", "Another")
+    assert answer.code == 4 and "leads out of the project" in answer.err, answer
+    assert snapshot(tmp_path / "elsewhere") == before

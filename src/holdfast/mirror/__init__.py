@@ -229,6 +229,10 @@ class Mirror:
         except (Suspended, Unreadable) as error:
             raise owner.stays(other, str(error)) from error
 
+    def require_root(self, kind: str) -> None:
+        """Refuse the folder of a layout in this project if nothing can be begun there."""
+        owner.require_root(self._desk, kind)
+
     def root_of(self, kind: str) -> str:
         """The folder of a layout in this project."""
         return self._desk.root_of(kind)

@@ -150,6 +150,11 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     return owner if owner and owner.session != session else None
 
 
+def require_root(desk: Desk, kind: str) -> None:
+    """Refuse the folder of a layout in this project if nothing can be begun there."""
+    _require_folder(_usual_root(desk, kind))
+
+
 def _place(lens: Layout, native: str, root: str, *, found: bool = False) -> str:
     """Where the main file of a session is, if its id can be one of the layout."""
     if not found or lens.unkept_id(native):

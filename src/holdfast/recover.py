@@ -395,20 +395,29 @@ def _not_looked_at(place: str) -> Advice:
 
 
 def _advice(case: Case) -> Advice:
-    by_hand, blocked = bool(_index_in_conflict(case)), _in_the_way(case.path)
-    fix = f"holdfast doctor {shlex.quote(case.path)}" if by_hand else "holdfast doctor --fix"
-    why = f"{blocked} is not a folder" if blocked else "nothing is lost: the journal has it all"
+    why, fix = _first_of_all(case)
     return Advice(
         code="layout-damaged" if case.damaged else "layout-missing",
         severity="error" if case.damaged else "warning",
         what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
-        why=_BY_HAND if by_hand else why,
-        fix=f"move that away, then: {fix}" if blocked else fix,
-        fixable=not (by_hand or blocked)
-        and files.is_writable(_existing(os.path.dirname(case.path))),
+        why=why or "nothing is lost: the journal has it all",
+        fix=fix or "holdfast doctor --fix",
+        fixable=not fix and files.is_writable(_existing(os.path.dirname(case.path))),
         session=case.session,
         file=case.path,
     )
+
+
+def _first_of_all(case: Case) -> tuple[str, str]:
+    """What keeps a case from being mended from the journal, and what to do about that."""
+    if _index_in_conflict(case):
+        return _BY_HAND, f"holdfast doctor {shlex.quote(case.path)}"
+    if blocked := _in_the_way(case.path):
+        return f"{blocked} is not a folder", "move that away, then: holdfast doctor --fix"
+    if operation := git_operation(find_tree(_existing(os.path.dirname(case.path)))):
+        why = f"git is in the middle of a {operation}"
+        return why, "finish that, then: holdfast doctor --fix"
+    return "", ""
 
 
 def _in_the_way(path: str) -> str:

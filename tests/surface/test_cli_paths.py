@@ -122,6 +122,22 @@ def test_what_a_session_of_ours_says_to_type_mends_its_files(
     assert path.read_bytes() == good
 
 
+def test_what_a_merge_keeps_from_being_mended_is_not_said_to_be_mended_by_fix(
+    cli: Cli, project: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    cli.start("Add login", "--layout", "craft", "--layout", "orchestrator")
+    (project / ORCHESTRATOR).write_text("{")
+    (project / ".git" / "MERGE_HEAD").touch()
+    told = cli("doctor", "--fix", "--no-color", terminal=True).out
+    assert "git is in the middle of a merge\n" in told
+    assert "→ finish that, then: holdfast doctor --fix\n" in told
+    assert all(len(line) <= 80 for line in told.splitlines()), told
+    (project / ".git" / "MERGE_HEAD").unlink()
+    cli.ok("doctor", "--fix")
+    assert '"goal": "Add login"' in (project / ORCHESTRATOR).read_text()
+
+
 def test_a_note_of_files_that_are_left_alone_says_what_helps(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--layout", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")

@@ -125,8 +125,9 @@ class Screen:
             self.done(("  " + lead, "dim"), (first, "cyan"), *more)
 
     def offer(self, lead: str, line: str) -> None:
-        """A line to type that belongs to the answer: in a pipe too."""
-        self.line(lead, (self.as_typed(line), "cyan"))
+        """A line to type that belongs to the answer, in a pipe too; words may stand before it."""
+        words, name, command = self.as_typed(line).partition("holdfast ")
+        self.line(lead, words, (name + command, "cyan"))
 
     def as_typed(self, line: str) -> str:
         """A line to type next, with the options that were typed this time."""

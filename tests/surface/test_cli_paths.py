@@ -413,6 +413,13 @@ def test_every_command_on_files_ends_as_the_exit_codes_say(
         assert answer.json["error"]["code"] == answer.code
 
 
+def test_several_files_are_checked_by_what_is_said_to_type(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator", "craft"])
+    refused = cli("check", ORCHESTRATOR, CRAFT)
+    assert refused.code == 2 and lines_to_type(refused) == ["holdfast check ."]
+    assert len(cli.json("check", ".")["sessions"]) == 2
+
+
 NO_SUCH = [
     *("orchestrator history 7", "orchestrator history nope", "essay resume 7", "essay resume nope"),
     *("layouts report no-2026-01-31", "layouts update no-2026-01-31 --status=paused"),

@@ -156,6 +156,8 @@ class Parser(argparse.ArgumentParser):
         taken = [action.metavar for action in self._get_positional_actions()]
         if _TEXTS.intersection(map(str, taken)):
             return f'put words that belong together in quotes: {self.prog} "…"'
+        if "FILE|DIR" in taken:
+            return f"one at a time, or the folder that they are in: {self.prog} ."
         number = word.removeprefix("#")
         known = [one for one in ("--at", "-n") if one in self._option_string_actions]
         if known and number.isdigit():

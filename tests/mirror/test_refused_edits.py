@@ -49,13 +49,15 @@ def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
 
 
 @pytest.mark.req("S0-6")
-@pytest.mark.parametrize("task, taken", [("t9", False), (None, True), ("t2", True)])
-def test_work_on_a_task_that_is_none_is_told_not_passed_over(
+@pytest.mark.parametrize("task, taken", [("t0", False), ("t9", True), (None, True), ("t2", True)])
+def test_work_on_a_task_that_is_done_is_told_not_passed_over(
     make: Make, task: str | None, taken: bool
 ) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("One", id="t1")
-    project.session.task_add("Two", id="t2")
+    for name in ("t0", "t1", "t2"):
+        project.session.task_add(name, id=name)
+    project.session.task_start("t0")
+    project.session.task_done("t0")
     project.session.task_start("t1")
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
@@ -63,6 +65,21 @@ def test_work_on_a_task_that_is_none_is_told_not_passed_over(
     told = [line for line in project.notices if f"not taken up: position: {task}" in line]
     assert bool(told) is not taken
     assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")
+
+
+@pytest.mark.req("S0-6", "X0-1")
+def test_a_task_that_no_plan_knows_stays_the_active_one(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.layouts_remove("ai-session")
+    state = project.ai("state.yaml")
+    project.edit(lambda value: value["current_state"].update(active_task="task-1"), state)
+    home = project.opened("another")
+    (one,) = home.adopt()
+    home.session(one.session).note("nothing to do with it")
+    assert project.read(state)["current_state"]["active_task"] == "task-1"
+    project.edit(lambda value: value["current_state"].update(active_task="task-2"), state)
+    home.session(one.session).note("nor has this")
+    assert project.read(state)["current_state"]["active_task"] == "task-2"
 
 
 @pytest.mark.req("S0-6")

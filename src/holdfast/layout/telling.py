@@ -235,8 +235,9 @@ def _position(state: st.State, facts: Facts) -> str:
     core, began = state.core, (s for s in reversed(facts.steps) if s.status == "running")
     running = [s for s in began if core.phase_of(s.id) in (None, core.phase)]
     latest = max(running, key=lambda s: s.started_at or 0, default=StepFact(""))
-    if state.is_at_nothing(latest.started_at or 0):
-        return ""
+    elsewhere = state.elsewhere(latest.started_at or 0)
+    if elsewhere is not None:
+        return elsewhere
     chosen = state.chosen(latest.started_at or 0)
     return latest.id if chosen is None else chosen.id
 

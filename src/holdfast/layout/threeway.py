@@ -287,10 +287,10 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
 
 
 def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
-    """Where an edit says the work is, if no step is open there: the file will not say it again."""
+    """Where an edit says the work is, if that step is closed: the file will not say it again."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
-    if place == was or steps.get(place or was, "done") not in _CLOSED:
+    if place == was or steps.get(place or was) not in _CLOSED:
         return ""
     merged["position"] = today.get("position", "")
     # Of what is completed all steps are closed, and the work is in the last one.

@@ -474,10 +474,15 @@ class State:
         is_left = self.core.phase_of(step.id) not in (None, self.core.phase)
         return None if is_left else step
 
-    def is_at_nothing(self, since: int) -> bool:
-        """Whether someone said that nothing is being worked on, and nothing began after that."""
+    def elsewhere(self, since: int) -> str | None:
+        """What someone said is being worked on, if that is no step of ours, or nothing: "". None if
+        it is one, if nobody said it, or something began after that."""
         row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
-        return isinstance(row, Attribute) and row.at >= since and row.value is None
+        if not isinstance(row, Attribute) or row.at < since:
+            return None
+        if isinstance(row.value, str):
+            return row.value if self.step(row.value) is None else None
+        return "" if row.value is None else None
 
     def put(self, table: str, row: Row) -> None:
         """Keep a row and the counters that speak of its table."""

@@ -324,6 +324,29 @@ def test_times_that_no_event_can_say_stay_in_their_file(
     assert inside(yaml.safe_load(path.read_text()), way) == inside(value, way)
 
 
+@pytest.mark.req("S2-51")
+@pytest.mark.parametrize("options", [[], ["JWT", "cookies"]])
+def test_what_was_chosen_need_not_be_among_the_options(
+    hf: Holdfast, project: Path, options: list[str]
+) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    value = json.loads(path.read_text())
+    value["decisions_made"][0] |= {"options": options, "chosen": "both of them"}
+    path.write_text(json.dumps(value, indent=2))
+    (one,) = hf.adopt()
+    session = hf.session(one.session)
+    session.note("nothing to do with it")
+    assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
+    value = json.loads(path.read_text())
+    value["decisions_made"][0]["chosen"] = "neither"
+    path.write_text(json.dumps(value, indent=2))
+    session.note("another")
+    assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
+    (decision,) = session.state().rows.select("decision")
+    assert getattr(decision, "chosen", "") == "neither"
+
+
 def inside(value: Any, way: list[str | int]) -> Any:
     for step in way:
         value = value[step]

@@ -358,13 +358,13 @@ def _taken_back(base: Facts, new: Facts) -> list[str]:
 
 def _decided(base: Facts, new: Facts) -> Iterator[Move]:
     for old, decision in _paired(base.decisions, new.decisions):
-        chosen = decision.chosen if decision.chosen in decision.options else ""
+        is_choice = not decision.options or decision.chosen in decision.options
         body = ev.DecisionMade(
             decision=short_name((old or decision).what),
             what=decision.what or decision.chosen or "a decision",
             because=decision.because,
             options=decision.options,
-            chosen=chosen,
+            chosen=decision.chosen if is_choice else "",
         )
         yield Move(body, decision.at)
 

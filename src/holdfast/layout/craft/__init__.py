@@ -198,6 +198,8 @@ def _get_decision(value: Any, where: Where) -> DecisionFact | None:
     options = NAMES.read(of.get("options"), where)
     if chosen == what and options in ([], [what]):
         chosen, options = "", []  # a bare statement, as other documents have it
+    elif chosen and options and chosen not in options:
+        options = [*options, chosen]  # whoever chose it had it to choose from
     if not what and not chosen:
         return None
     said = form.get_fields(of, _CHOICE, where)

@@ -430,3 +430,20 @@ def test_many_texts_are_looked_through_at_once() -> None:
     assert not Redactor().none_in(["plain", secret, "text"])
     # Where each text begins matters to a pattern of the user's own.
     assert not Redactor([r"^x\d+$"]).none_in(["plain"])
+
+
+def test_of_very_many_secrets_the_rest_of_the_text_goes_with_the_last() -> None:
+    pair = "password" + ": x1y2z3w4 "
+    few, many = (redact(pair * count + "the end")[0] for count in (5_000, 20_000))
+    assert few.endswith("the end") and few.count("[redacted:secret]") == 5_000
+    assert many.endswith("[redacted:secret]") and "x1y2" not in many
+    assert redact(many) == (many, [])
+
+
+def test_nobody_waits_for_a_text_that_is_nothing_but_secrets() -> None:
+    text = ("password" + ": x1y2z3w4 ") * 200_000
+    began = time.process_time()
+    for _ in range(20):
+        redact(text)
+    assert not Redactor().none_in([text])
+    assert time.process_time() - began < 2

@@ -6,7 +6,8 @@ first time one of its anchors is met. What is cut out becomes `[redacted:NAME]`,
 
 Tokens are never cut again, and rules run until nothing changes, so redacting twice is
 redacting once. Every finder is linear in the text: a value that is refused was looked at for
-at most `_PROBE` characters, a value that is taken is stepped over.
+at most `_PROBE` characters, a value that is taken is stepped over. Of a text with more than `_MOST`
+secrets, all that follows goes with them.
 
 A *pair* such as `password=x` is judged by how plainly it is a literal. A quoted JSON value,
 `=` without spaces and an authorization scheme count as they stand; after `:` or ` = ` the
@@ -23,6 +24,7 @@ token or key; anything encoded (base64, gzip, pictures) or split over two fields
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 
 from holdfast.errors import InvalidInput
@@ -43,6 +45,9 @@ _PASSES = 8
 _PROBE = 80
 _NEAR = 300
 _LONG_NUMBER = 6
+_LONG = 20_000
+_MOST = 10_000
+"""How many secrets are cut out of a text one by one, so that nobody waits for a hostile one."""
 
 _compiled = functools.cache(re.compile)
 
@@ -331,17 +336,27 @@ def _matching(text: str) -> list[int]:
 
 def _cut(text: str, spans: Spans, name: str) -> str:
     """Replace the spans; one that cuts into a token takes all of it, one inside it is left."""
-    tokens = [m.span() for m in _compiled(_TOKEN).finditer(text)] if _OPENING in text else []
-    starts = [start for start, _ in tokens]
     out: list[str] = []
     at = 0
-    for span in sorted(spans):
-        start, end = _widen(*span, tokens, starts) if tokens else span
+    for start, end in _widened(text, _bounded(text, spans)):
         start = max(start, at)
         if start < end:
             out += (text[at:start], _OPENING, name, "]")
             at = end
     return "".join([*out, text[at:]]) if out else text
+
+
+def _bounded(text: str, spans: Spans) -> list[tuple[int, int]]:
+    """The spans in order; where there are too many, the last takes the rest of the text along."""
+    found = sorted(itertools.islice(spans, _MOST))
+    return [*found[:-1], (found[-1][0], len(text))] if len(found) == _MOST else found
+
+
+def _widened(text: str, spans: Iterable[tuple[int, int]]) -> Spans:
+    tokens = [m.span() for m in _compiled(_TOKEN).finditer(text)] if _OPENING in text else []
+    starts = [start for start, _ in tokens]
+    for span in spans:
+        yield _widen(*span, tokens, starts) if tokens else span
 
 
 def _widen(
@@ -363,6 +378,13 @@ def _widen(
 
 def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> tuple[str, list[str]]:
     """The text without its secrets, and the names of what was replaced (each once)."""
+    if len(text) < _LONG:
+        return _redacted(text, extra)
+    clean, names = _remembered(text, tuple(extra))
+    return clean, list(names)
+
+
+def _redacted(text: str, extra: Sequence[re.Pattern[str]]) -> tuple[str, list[str]]:
     names: dict[str, None] = {}
     for _ in range(_PASSES):
         before = text
@@ -374,6 +396,16 @@ def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> tuple[str, list[
         if text is before:
             break
     return text, list(names)
+
+
+# Whoever compares files asks for the same few long texts again and again.
+_remembered = functools.lru_cache(maxsize=4)(_redacted)
+
+
+def _has_any(text: str) -> bool:
+    """Whether anything in a text would be replaced."""
+    found = (_widened(text, _RULES[index][2](text)) for index in _matching(text))
+    return any(start < end for spans in found for start, end in spans)
 
 
 def _apply(text: str, spans: Spans, name: str, names: dict[str, None]) -> str:
@@ -410,7 +442,7 @@ class Redactor:
 
         A pattern of the user's own may ask where a text begins, which cannot be told then.
         """
-        return not self._extra and not redact("\n".join(texts))[1]
+        return not self._extra and not _has_any("\n".join(texts))
 
     def text(self, text: str) -> tuple[str, list[str]]:
         return redact(text, self._extra)

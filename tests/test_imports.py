@@ -39,6 +39,7 @@ ALLOWED = {
     "clock": "errors sha",
     "meanwhile": "",
     "files": "errors clock",
+    "obstacle": "files",
     "exchange": "errors clock files meanwhile sha",
     "amend": "errors clock exchange files layout.*",
     "mount": "",
@@ -62,8 +63,8 @@ ALLOWED = {
     "probe": "errors config files",
     "rebuild": "errors backup clock config derived files journal probe process redact restore"
     " store.*",
-    "doctor": "errors backup clock config derived files hooks.spool journal model.* mount pack"
-    " probe process"
+    "doctor": "errors backup clock config derived files hooks.spool journal model.* mount"
+    " obstacle pack probe process"
     " rebuild restore soundness store.*",
     "workspace": "errors clock config choice place process project store store.local text",
     "timeline": "errors clock journal model.* store",
@@ -78,7 +79,7 @@ ALLOWED = {
     "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
     "prove": "errors child clock config files home inputs model.* place sha text verb",
     "mirror.*": "errors amend choice clock exchange files journal model.* layout.* mirror.*"
-    " place store store.bound text",
+    " obstacle place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
     "hooks.scan": "errors clock files git model.event model.state place",
@@ -99,7 +100,7 @@ ALLOWED = {
     "convert": "errors files found layout.*",
     "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
-    "cleanup": "errors amend choice exchange files found home layout.*",
+    "cleanup": "errors amend choice exchange files found home layout.* obstacle",
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",

@@ -18,7 +18,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found
+from holdfast import exchange, files, found, obstacle
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, ReadOnly, Refused
@@ -244,7 +244,7 @@ def _locked(hf: Holdfast, root: str, name: str) -> Iterator[None]:
 def _require_movable(root: str, name: str) -> None:
     """Before anything says that it is over: what may not be changed cannot be moved."""
     folder = os.path.join(root, name)
-    for why in (*map(files.why_not_writable, (root, folder)), files.why_not_replaced(folder)):
+    for why in (*map(obstacle.why_not_writable, (root, folder)), obstacle.why_not_replaced(folder)):
         if why:
             raise ReadOnly(f"{name} cannot be moved", why=why, file=folder)
 

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from holdfast import backup, config, files, mount, pack, probe, restore
+from holdfast import backup, config, files, mount, obstacle, pack, probe, restore
 from holdfast.clock import Clock, ago, iso
 from holdfast.config import Settings
 from holdfast.derived import as_sealed
@@ -178,7 +178,7 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
 def _not_writable(home: str) -> str:
     """What keeps us from writing to a home, itself or a file that every event is written to."""
     parts = (os.path.join(home, name) for name in (files.DATABASE, f"{files.DATABASE}-wal"))
-    closed = next((path for path in parts if files.why_not_added_to(path)), "")
+    closed = next((path for path in parts if obstacle.why_not_added_to(path)), "")
     return closed if files.is_writable(home) else home
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import files, recover
+from holdfast import files, obstacle, recover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 
@@ -352,7 +352,7 @@ def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
     project = make("craft")
     folder = str(project.place.parent)
     told = f"{folder} may not be written to"
-    monkeypatch.setattr(files, "why_not_writable", {folder: told}.__getitem__)
+    monkeypatch.setattr(obstacle, "why_not_writable", {folder: told}.__getitem__)
     assert project.suspended == ""
     with files.locked(folder):
         monkeypatch.setattr("holdfast.mirror._PATIENCE", 0.0)

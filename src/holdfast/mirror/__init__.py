@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast import exchange, files
+from holdfast import exchange, files, obstacle
 from holdfast.errors import HoldfastError
 from holdfast.layout import Where
 from holdfast.layout.customs import custom
@@ -128,7 +128,7 @@ class Mirror:
         return found
 
     def _hindrance(self, binding: Binding) -> str:
-        if shut := next((f for f in folders_of(binding) if files.is_shut(f)), ""):
+        if shut := next((f for f in folders_of(binding) if obstacle.is_shut(f)), ""):
             return f"{shut} may not be looked into"
         self._require_calm(binding)
         for folder in folders_of(binding):
@@ -675,15 +675,16 @@ def _own_lock(binding: Binding) -> str:
 
 def _obstacles(binding: Binding) -> Iterator[str]:
     """What keeps us from writing the files of a binding; empty for what does not."""
-    yield from map(files.why_not_writable, folders_of(binding))
-    locks = [path for path in (binding.root, _own_lock(binding)) if path]
-    yield from (f"{p} may not be read, and cannot be locked" for p in locks if files.is_closed(p))
+    yield from map(obstacle.why_not_writable, folders_of(binding))
+    locks = filter(None, (binding.root, _own_lock(binding)))
+    closed = filter(obstacle.is_closed, locks)
+    yield from (f"{path} may not be read, and cannot be locked" for path in closed)
     paths = list(paths_of(binding).values())
-    yield from (files.why_not_added_to(path) for path in paths if is_log(path))
+    yield from (obstacle.why_not_added_to(path) for path in paths if is_log(path))
     if ending := custom(binding.layout).backup:
         paths.append(f"{binding.place}{ending}")
         yield f"{paths[-1]} is not a file" if files.is_odd(paths[-1]) else ""
-    yield from map(files.why_not_replaced, paths)
+    yield from map(obstacle.why_not_replaced, paths)
 
 
 def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:

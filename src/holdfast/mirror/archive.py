@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
-from holdfast import files
+from holdfast import files, obstacle
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, Refused
 from holdfast.layout.customs import custom
@@ -127,7 +127,7 @@ def _require_folder(folder: str, root: str) -> None:
     files.require_no_link(folder)
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise Suspended(f"{folder} is not a folder", file=folder)
-    if why := files.why_not_writable(folder) or files.why_not_writable(root):
+    if why := obstacle.why_not_writable(folder) or obstacle.why_not_writable(root):
         raise Suspended(why, file=folder)
 
 

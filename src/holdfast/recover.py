@@ -449,10 +449,11 @@ def blocked(left: list[Advice]) -> bool:
 def mend(home: Holdfast) -> list[str]:
     """Write anew what is damaged or missing, and end what was cut off; says what was done and what
     could not be."""
-    # What kept us from files may be gone, and a session that is over has no event any more.
-    home.mirror.try_again()
     # One after the other: what mended one session may have mended the index of the next.
     said = [line for case in _each_case(home) for line in _mended(home, case)]
+    # What kept us from files may be gone, and a session that is over has no event any more. Not
+    # before: an index that is lost would come back with that session alone.
+    home.mirror.try_again()
     left = list(leftover.everywhere(home))
     shown = [kept for path in left for kept in leftover.uncover(home, path)]
     return [*said, *(f"kept what was there as {kept}" for kept in shown)]

@@ -435,7 +435,8 @@ def _read(path: str) -> str:
         why, hint = f"byte {error.start}", _away(path)
         raise InvalidInput(f"{path} is not UTF-8", why=why, hint=hint, file=path) from None
     except HoldfastError as error:
-        error.hint = error.hint or f"move it away: mv {path} {path}.old"
+        if not error.hint or files.is_odd(path):
+            error.hint = f"move it away: mv {path} {path}.old"
         raise
 
 

@@ -69,7 +69,7 @@ ANSWERS = {
     "orchestrator history": "orchestrator history",
     "orchestrator history N": "orchestrator history 1",
     "orchestrator new": "orchestrator new Again",
-    "orchestrator save": "--session login orchestrator save",
+    "orchestrator save": "--session kept orchestrator save",
     "essay list": "essay list",
     "contract show": "contract",
     "contract ack": "contract ack --agent claude",
@@ -159,6 +159,7 @@ def _make(cli: Cli, project: Path) -> None:
     (project / "stage-1-thesis.md").write_text("One claim.\n")
     cli.ok("section", "add", "1")
     cli.ok("claim", "defer", "It is so", "--reason", "timeout", "--section", "1")
+    cli.start("Keep it", "--id", "kept", "--layout", "orchestrator")
     cli.start("Add login", "--id", "login")
     for text in ("task add one", "task add two"):
         cli.ok(*text.split())

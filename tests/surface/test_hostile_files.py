@@ -209,7 +209,7 @@ def test_folders_of_any_depth_are_looked_through(
 def test_a_folder_with_more_files_than_are_looked_at_says_so(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(found, "_MOST_FILES", 5)
+    monkeypatch.setattr(found, "MOST_FILES", 5)
     fill(project, kinds=["craft"])
     for number in range(6):
         (project / f"{number}.txt").touch()

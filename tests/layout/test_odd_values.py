@@ -225,3 +225,11 @@ def test_a_number_that_is_read_can_be_written_and_travels(digits: int) -> None:
     files = {name: written(name, {**value, "mine": 10**digits - 1})}
     there = converted(files, "craft", "essay", HERE)
     assert converted(there, "essay", "craft", ELSEWHERE) == files
+
+
+@pytest.mark.parametrize("a", ["craft", "orchestrator"])
+def test_a_last_compression_at_no_time_stays_where_none_is_counted(a: str) -> None:
+    ((name, data),) = STORIES[f"{a}/first"].items()
+    value = Document.parse(data, kind(name)).value
+    usage = {"compression_count": 0, "last_compression": "2026-99-99T99:99:99Z"}
+    unchanged(a, {name: written(name, {**value, "context_usage": usage})})

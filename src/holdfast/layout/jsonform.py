@@ -461,8 +461,8 @@ def salvaged(
     )
 
 
-def put_no_compression(usage: Node, facts: Facts) -> None:
+def put_no_compression(usage: Node, facts: Facts, where: Where) -> None:
     """Do not say when a context was compressed last if it was not after all."""
     never = facts.compressions == 0 and facts.compressed_at is None
-    if never and usage.get("last_compression") is not None:
+    if never and SECONDS.read(usage.get("last_compression"), where) is not None:
         usage["last_compression"] = None

@@ -485,7 +485,7 @@ def _spent(facts: Facts) -> dict[str, int]:
 
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
-    form.put_no_compression(usage, facts)
+    form.put_no_compression(usage, facts, where)
     spent = dict(mapping(usage.get("by_agent")))
     for agent, tokens in _spent(facts).items():
         if COUNT.read(spent.get(agent), where) != tokens:

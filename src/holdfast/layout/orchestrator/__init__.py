@@ -485,7 +485,7 @@ def _put_path(old: Any, fact: FileFact) -> Any:
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     before = COUNT.read(usage.get("estimated_tokens"), where)
     form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
-    form.put_no_compression(usage, facts)
+    form.put_no_compression(usage, facts, where)
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     if tokens is not None and tokens != before:
         form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)

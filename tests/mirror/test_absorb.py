@@ -186,6 +186,27 @@ def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, layout: str
     assert said_by(everything(project.folder)) == said_by(newest)
 
 
+def test_who_edits_a_file_that_was_put_back_and_says_all_there_is_to_say_is_heard(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left as it is, and another process must not take it for none of ours."""
+    project = make("essay")
+    now = project.clock.now()
+    monkeypatch.setattr(Ticking, "now", lambda clock: now)  # an essay says when something happened
+    project.session.note("one")
+    old = project.place.read_bytes()
+    project.edit(lambda value: value.update(x_hers=1))
+    project.session.note("two")
+    swap_in(project.place, old)
+    for note in ("three", "four"):
+        project.again().note(note)
+    assert project.place.read_bytes() == old
+    session = project.session
+    project.edit(lambda value: value.update(status="paused"))
+    session.note("five")
+    assert session.status()["status"] == "paused"
+
+
 def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
     """What files say apart from the time of the last change, and that there was one."""
     moving = ("updated", "last_active", "last_updated")

@@ -211,9 +211,16 @@ class Looker:
         else:
             self._written[binding.number, name] = (data, digest)
 
-    def reached(self, binding: Binding, seq: int) -> None:
-        """Note that all files of a binding are as remembered, and up to which event they go."""
-        self._reached[binding.number] = seq
+    def reached(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
+        """Note up to which event the files of a binding go, if all of them are as remembered: one
+        that was put back and says all there is to say stays, and is not our newest rendering."""
+        if all(self._is_newest(binding, name, digest) for name, digest in digests.items()):
+            self._reached[binding.number] = seq
+
+    def _is_newest(self, binding: Binding, name: str, digest: str) -> bool:
+        log = self._logs.get((binding.number, name))
+        known = log.digest if log else self._written.get((binding.number, name), (b"", ""))[1]
+        return known == digest
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
         """The bytes of a file; None if it is missing. What is no plain file here suspends."""

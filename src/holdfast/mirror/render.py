@@ -299,7 +299,7 @@ class Renderer:
                 change.log.look_at(change.look.path)
             self._looker.remember(plan.binding, name, change.log or change.data, change.digest)
         self._put_last[plan.binding.number] = _Put(plan.facts, plan.seq, digests)
-        self._looker.reached(plan.binding, plan.seq)
+        self._looker.reached(plan.binding, plan.seq, digests)
         return False
 
     def let_go(self, plans: Sequence[Plan]) -> None:

@@ -207,6 +207,23 @@ def test_who_edits_a_file_that_was_put_back_and_says_all_there_is_to_say_is_hear
     assert session.status()["status"] == "paused"
 
 
+def test_a_stale_copy_that_tells_of_a_resumption_in_the_same_second_lifts_no_pause(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("praxis")
+    now = project.clock.now()
+    monkeypatch.setattr(Ticking, "now", lambda clock: now)
+    project.session.pause()
+    project.session.resume()
+    stale = project.read()
+    project.session.pause()
+    stale["metadata"]["x_his"] = 1
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    assert project.session.status()["status"] == "paused"
+    assert project.read()["metadata"]["x_his"] == 1
+
+
 def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
     """What files say apart from the time of the last change, and that there was one."""
     moving = ("updated", "last_active", "last_updated")

@@ -79,7 +79,7 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     merged, conflicts = trees.merge(*_filled(before, after, today))
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
-    _go_on(merged, after, today)
+    _go_on(before, after, today, merged)
     _begin_again(before, after, merged)
     residue += [_astray(before, after, today, merged)]
     said = [path for path in conflicts if not _is_beside(path, after, today)]
@@ -308,10 +308,14 @@ def _lift(before: Plain, after: Plain) -> None:
         del after["status"], after["because"]
 
 
-def _go_on(merged: Plain, after: Plain, today: Plain) -> None:
+def _go_on(before: Plain, after: Plain, today: Plain, merged: Plain) -> None:
     """Who resumed after we paused has read that it was paused, whatever the file looks like."""
     paused = today.get("paused_at") if today.get("status") == "paused" else None
-    if paused is not None and after.get("resumed_at", 0) >= paused and "status" not in after:
+    resumed = after.get("resumed_at", 0)
+    if paused is None or resumed < paused or "status" in after:
+        return
+    # A stale copy may tell of a resumption in the second of the pause.
+    if resumed != before.get("resumed_at"):
         merged.pop("status", None)
 
 

@@ -949,6 +949,16 @@ def test_a_task_moves_with_all_its_keys_and_an_empty_plan_loses_it() -> None:
     assert LAYOUT.put(old, replace(get(old), steps=[]), WHERE)[PLAN]["phases"] == []
 
 
+def test_a_phase_keeps_the_task_of_its_name_when_the_only_one_with_news_goes() -> None:
+    """What is taken out of a plan takes nothing else with it."""
+    done, pending = (StepFact(id, id, unit="phase", status=id) for id in ("done", "pending"))
+    old = LAYOUT.put(None, Facts(native_id=FEATURE, steps=[done, pending]), WHERE)
+    kept = old[PLAN]["phases"][1]
+    assert [task["task_id"] for task in kept["tasks"]] == ["pending"]
+    made = LAYOUT.put(old, replace(get(old), steps=get(old).steps[1:]), WHERE)
+    assert made[PLAN]["phases"] == [kept]
+
+
 def test_tasks_without_a_phase_stand_in_one_that_is_no_step() -> None:
     loose = [StepFact("Sing"), StepFact("Sing"), StepFact("Dance", "D")]
     made = LAYOUT.put(None, Facts(native_id=FEATURE, steps=loose), WHERE)

@@ -270,6 +270,11 @@ def _tasks_in(phase: Node) -> Iterator[Node]:
             yield task
 
 
+def has_own_task(phase: Node, id: str) -> bool:
+    """Whether a phase of that id has a task that tells how it stands with it, see `_merged`."""
+    return any(name(task.get("task_id")) == id for task in _tasks_in(phase))
+
+
 def phase_id(phase: Node, number: int) -> str:
     """A phase's id; one that has none is known by its name, or else by its place."""
     return name(phase.get("phase_id")) or slug(text(phase.get("name"))) or f"phase-{number}"

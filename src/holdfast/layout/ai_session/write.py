@@ -411,13 +411,14 @@ def native(steps: list[StepFact]) -> list[StepFact]:
 def _told_by_tasks(steps: list[StepFact], phases: list[Any]) -> list[StepFact]:
     """The steps, with a task of its own name for each phase that has no tasks (see `read`).
 
-    Not while all of them are pending, and not where a file has a status for its phases.
+    While all of them are pending only where it is there already, and not where a file has a status
+    for its phases.
     """
-    around = {step.parent for step in steps}
-    told = {id for id, phase in read.phases_of(phases) if "status" in phase}
+    around, listed = {step.parent for step in steps}, dict(read.phases_of(phases))
+    told = {id for id, phase in listed.items() if "status" in phase}
     alone = {s.id for s in steps if s.unit == "phase"} - around - told
     if not any(_has_news(step) for step in steps if step.unit == "phase" and step.id in alone):
-        return steps
+        alone = {id for id in alone if id in listed and read.has_own_task(listed[id], id)}
     made: list[StepFact] = []
     for step in steps:
         if step.unit == "phase" and step.id in alone:

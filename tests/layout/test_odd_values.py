@@ -27,7 +27,7 @@ from tests.chance import new_seed
 from tests.layout.test_pairs import ELSEWHERE, HERE, STORIES, Files, converted, kind, read
 
 FEW = 60
-MANY = 10_000
+MANY = 3_000
 SLOW = 1.0
 Way = tuple[Any, ...]
 

@@ -82,10 +82,21 @@ def early(home: str) -> Iterator[Record]:
 
 def _toy_base(home: str) -> sqlite3.Connection:
     base = sqlite3.connect(os.path.join(home, "toy.db"), timeout=60, isolation_level=None)
-    base.execute("PRAGMA journal_mode = WAL")
+    _use_wal(base)
     base.execute("PRAGMA synchronous = FULL")
     base.execute("CREATE TABLE IF NOT EXISTS event (n INTEGER PRIMARY KEY, key UNIQUE, text)")
     return base
+
+
+def _use_wal(base: sqlite3.Connection) -> None:
+    """Of several that ask for this at once all but one may be refused, however long they wait."""
+    for _ in range(1000):
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            time.sleep(LINGER_SECONDS)
+    raise TimeoutError("the base was busy all the time")
 
 
 def toy_journal(home: str) -> list[str]:

@@ -128,7 +128,7 @@ def test_a_newer_version_replaces_the_entries_of_an_older_one(ground: Ground) ->
     path.write_text(old)
     _install("claude-code", USER, ground)
     hooks = json.loads(path.read_text())["hooks"]
-    assert "99" not in path.read_text()
+    assert '"timeout": 99' not in path.read_text()
     assert len(hooks["Stop"]) == 1
 
 

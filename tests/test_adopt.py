@@ -176,14 +176,29 @@ def test_what_was_converted_and_then_edited_is_left_alone_until_its_source_is_go
     assert alone.outcome == "adopted" and hf.session(alone.session).status()["status"] == "paused"
 
 
-def test_a_source_and_its_copy_that_are_found_together_are_one_session(
+@pytest.mark.parametrize("kind", ALL[1:])
+def test_a_source_and_its_copies_that_are_found_together_are_one_session(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    others = [other for other in ALL if other != kind]
+    for other in others:
+        hf.convert(str(project / MAIN[kind]), other)
+    wanted = {kind: "adopted"} | dict.fromkeys(others, "copy")
+    assert dict(outcomes(list(hf.adopt(dry_run=True)))) == wanted
+    assert dict(outcomes(list(hf.adopt()))) == wanted and len(hf.list()) == 1
+
+
+def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
     hf: Holdfast, project: Path
 ) -> None:
-    fill(project, kinds=["craft"])
-    hf.convert(str(project / CRAFT), "praxis")
-    would = list(hf.adopt(dry_run=True))
-    assert sorted(one.outcome for one in would) == ["adopted", "copy"]
-    assert sorted(one.outcome for one in hf.adopt()) == ["adopted", "copy"] and len(hf.list()) == 1
+    fill(project, kinds=["orchestrator"])
+    mine, other = project / "session.json", project / "back.json"
+    (project / ORCHESTRATOR).rename(mine)
+    (one,) = hf.adopt()
+    other.write_text(mine.read_text().replace('"in_progress"', '"paused"', 1))
+    told = {Path(told.path): told.outcome for told in hf.adopt()}
+    assert told == {mine: "known", other: "rival"} and one.session
 
 
 BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]

@@ -89,18 +89,29 @@ def adopt(
     """Take every session found at a path, and in other folders; one that fails keeps no other."""
     taking = _Taking(home, manner or Manner())
     try:
-        for place in (path, *also):
-            for one in found.sessions(place):
-                told = taking.try_to_take(one)
-                # A list of sessions that are over, and put away, is nothing to speak of.
-                if told.problems or told.outcome == TEMPLATE or not one.is_index:
-                    yield told
+        for one in _in_order((path, *also)):
+            told = taking.try_to_take(one)
+            # A list of sessions that are over, and put away, is nothing to speak of.
+            if told.problems or told.outcome == TEMPLATE or not one.is_index:
+                yield told
     finally:
         # Once for all of them: a write that is synced takes longer than all else about a session.
         for folder, sessions in taking.taken.items():
             _claim(home, folder, sessions)
         if taking.taken:
             home.keep_house()
+
+
+def _in_order(places: Iterable[str]) -> Iterator[Find]:
+    """What was converted from other files comes last: theirs is the session."""
+    converted = []
+    for place in places:
+        for one in found.sessions(place):
+            if carry.origins(one.tree):
+                converted.append(one)
+            else:
+                yield one
+    yield from converted
 
 
 def _claim(home: Holdfast, folder: str, sessions: list[str]) -> None:
@@ -112,7 +123,7 @@ class _Taking:
     def __init__(self, home: Holdfast, manner: Manner) -> None:
         self.home = home
         self.manner = manner
-        self.claimed: dict[tuple[str, str], tuple[str, str]] = {}
+        self.claimed: dict[tuple[str, str], tuple[str, str, str]] = {}
         self.taken: dict[str, list[str]] = {}
         self.where = Surroundings(home.mirror.where, manner.workflows).of
 
@@ -143,6 +154,9 @@ class _Taking:
         if told.outcome in (ADOPTED, EDITED):
             told.problems[:0] = [] if owner else saved
             told.errors = _errors(one, where)
+        if owner is None and told.outcome != RIVAL:
+            claim = one.path, _digest(one), told.session
+            self.claimed.setdefault((one.layout, told.native), claim)
         if told.session and not self.manner.dry_run:
             self._remember(one, told)
         return told
@@ -165,10 +179,8 @@ class _Taking:
 
     def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
         """Whether another file was met on the way that claims to be the same session."""
-        mine = (one.path, _digest(one))
-        path, digest = self.claimed.setdefault((one.layout, native), mine)
-        same = digest == mine[1]
-        return None if path == one.path or not native else _rivals(path, one, same=same)
+        path, digest, _ = self.claimed.get((one.layout, native), ("", "", ""))
+        return _rivals(path, one, same=digest == _digest(one)) if path and native else None
 
     def _source(self, one: Find) -> tuple[str, str] | None:
         """The file that others were converted from, if it is still there, and its session."""
@@ -176,7 +188,8 @@ class _Taking:
             if known := _twin(self.home, kind, id):
                 return known.place, known.session
             if (kind, id) in self.claimed:
-                return self.claimed[kind, id][0], ""
+                path, _, session = self.claimed[kind, id]
+                return path, session
         return None
 
     def _join(self, one: Find, told: Adopted, source: str, session: str) -> None:

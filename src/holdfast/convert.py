@@ -88,10 +88,7 @@ def write(made: Converted, out: str) -> list[str]:
 def _only(path: str) -> found.Find:
     finds = [one for one in found.sessions(path) if one.layout and not one.is_index]
     if len(finds) != 1:
-        why = f"{len(finds)} sessions are there" if finds else "no session file is there"
-        raise InvalidInput(
-            f"{path} is not one session", why=why, hint=f"holdfast check {shlex.quote(path)}"
-        )
+        raise found.not_one(path, finds)
     (one,) = finds
     faults = [fault for fault in one.faults if fault.severity == ERROR]
     if faults or not one.documents:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -314,6 +315,15 @@ def walk(path: str) -> Iterator[Find]:
 def sessions(path: str) -> Iterator[Find]:
     """Like `walk`, but a file that is a part of a session, in its place, stands for all of it."""
     return walk(_folder_of_parts(path) or path)
+
+
+def not_one(path: str, there: list[Find]) -> InvalidInput:
+    """What to say to whoever named something that is of no session, or of several."""
+    hint = f"holdfast check {shlex.quote(path)}"
+    if not there:
+        return InvalidInput(f"no session is in {path}", hint=hint)
+    why = f"{len(there)} sessions are there"
+    return InvalidInput(f"{path} is not one session", why=why, hint=hint)
 
 
 def _folder_of_parts(path: str) -> str:

@@ -599,10 +599,7 @@ def _one(path: str) -> Find:
     if not finds and _has_stages(path):
         finds = [found.essay_without_state(path)]
     if len(finds) != 1:
-        why = f"{len(finds)} sessions are there" if finds else "no session file is there"
-        raise InvalidInput(
-            f"{path} is not one session", why=why, hint=f"holdfast check {shlex.quote(path)}"
-        )
+        raise found.not_one(path, finds)
     return finds[0]
 
 

@@ -156,6 +156,35 @@ def test_a_template_is_nothing_damaged(cli: Cli, project: Path) -> None:
     text = (project / ESSAY).read_text()
     (project / ESSAY).write_text(text.replace(IDS["essay"], "essay-{uuid}"))
     assert cli.ok("adopt", ESSAY).out.startswith("template")
+    told = cli.ok("adopt", "--no-color", terminal=True).out
+    assert told.endswith("  also what is not filled in: holdfast adopt --templates\n")
+
+
+def test_of_several_copies_each_is_named_by_its_file(cli: Cli, project: Path) -> None:
+    fill(project, kinds=["orchestrator"])
+    for kind in ("craft", "praxis"):
+        cli.ok("convert", ORCHESTRATOR, "--to", kind)
+    told = [line.split() for line in cli.ok("adopt").out.splitlines() if line.startswith("copy")]
+    stem = ORCHESTRATOR.removesuffix(".json")
+    assert told == [["copy", f"{stem}.{kind}.json", kind] for kind in ("craft", "praxis")]
+
+
+@pytest.mark.parametrize("name", ["package.json", "chat.jsonl", "empty", ""])
+def test_where_no_session_is_in_a_file_or_folder_that_is_said(
+    cli: Cli, project: Path, name: str
+) -> None:
+    (project / "empty").mkdir()
+    (project / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
+    (project / "chat.jsonl").write_text('{"type": "user", "message": {"content": "hi"}}')
+    for line in (["convert", name or ".", "--to", "craft"], ["doctor", name or "."]):
+        answer = cli(*line)
+        where = name or (project if line[0] == "doctor" else ".")
+        assert (answer.code, answer.err.splitlines()[0]) == (2, f"error: no session is in {where}")
+    told = cli("adopt", "--no-color", *([name] if name else []), terminal=True).out
+    assert not any(line.endswith(" ") for line in told.split("\r")[-1].splitlines())
+    other = " ".join(filter(None, ["holdfast adopt", name, "--transcripts claude-code"]))
+    hinted = told.endswith(f"  conversations of an agent: {other}\n")
+    assert hinted == (name != "package.json")
 
 
 def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:

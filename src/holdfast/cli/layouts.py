@@ -228,6 +228,15 @@ def _tell_all_adopted(
     new = [one.session for one in adopted if one.outcome == "adopted" and _is_open(one)]
     if new and not options.dry_run:
         screen.hint("pick one up: ", f"holdfast resume {new[0]}")
+    _tell_what_else_there_is(adopted, options, screen)
+
+
+def _tell_what_else_there_is(adopted: list[Adopted], options: Namespace, screen: Screen) -> None:
+    way = " ".join(filter(None, ["holdfast adopt", options.path and typed_path(options.path)]))
+    if any(one.outcome == "template" for one in adopted):
+        screen.hint("also what is not filled in: ", f"{way} --templates")
+    if all(one.path.endswith(".jsonl") and not one.layout for one in adopted):
+        screen.hint("conversations of an agent: ", f"{way} --transcripts claude-code")
 
 
 def _how_many(adopted: list[Adopted]) -> str:
@@ -294,8 +303,10 @@ def _tell_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
     counts = [plural(one.events, "event")] if one.events else []
     counts += [plural(one.artifacts, "artifact")] if one.artifacts else []
     about = ", ".join(filter(None, [one.layout, *counts]))
-    what = one.session or shown_path(one.path)
-    screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (f"  {about}", "dim"))
+    # Of several copies of one session it matters which file is meant.
+    what = shown_path(one.path) if one.outcome == "copy" or not one.session else one.session
+    after = f"  {about}" if about else ""
+    screen.line((verb.ljust(len(wide)), _OUTCOMES[one.outcome]), what, (after, "dim"))
     for problem in one.problems[:_PROBLEMS]:
         screen.prose(wide, told_from_here(problem), "yellow")
     more = one.problems[_PROBLEMS:]

@@ -340,6 +340,18 @@ def _turned_task(chance: Random, task: Any) -> None:
     task["status"] = chance.choice([word for word in _TASK_WORDS if word != task["status"]])
 
 
+def _reworded(chance: Random, doc: Any) -> str:
+    """A task that only repeats its phase is reworded with it: else the phase is still there."""
+    if not doc["tasks"]:
+        return ""
+    task = chance.choice(doc["tasks"])
+    task["description"] = new(chance, task["description"])
+    for phase in doc["phases"]:
+        if phase["phase_id"] == task["task_id"]:
+            phase["name"] = task["description"]
+    return "task"
+
+
 def _in_a_phase(act: Callable[[Random, list[Any]], str]) -> Edit:
     def edit(chance: Random, doc: Any) -> str:
         return act(chance, chance.choice(doc["phases"])["tasks"]) if doc["phases"] else ""
@@ -392,7 +404,7 @@ AI_SESSION: list[Edit] = [
         "status",
         *_TASK_WORDS[:2],
     ),
-    change("task", "tasks", lambda c, t: t.update(description=new(c, t["description"]))),
+    _reworded,
     *(_in_a_phase(act) for act in (task_added, task_taken, tasks_turned)),
     put("updated", "state.last_updated", "entry.last_active", to=stamp),
     put("began", "state.started_at", to=EARLY),

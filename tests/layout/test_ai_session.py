@@ -735,9 +735,8 @@ def is_told(facts: Facts, now: Facts, was: Facts) -> None:
     began = was.began_at if facts.began_at is None else facts.began_at
     assert floor(now.began_at) == floor(began)
     assert floor(now.updated_at) == floor(max(facts.updated_at or 0, was.updated_at or 0))
-    tasks = {step.id for step in facts.steps if step.unit == "task"}
-    other = facts.position in ({"P0", "P1", "P2"} & {s.id for s in facts.steps} | {"agent-1"})
-    assert now.position == ("" if other and facts.position not in tasks else facts.position)
+    other = {step.parent for step in facts.steps} | {"agent-1"}
+    assert now.position == ("" if facts.position in other else facts.position)
     assert by_key(now.steps) == by_key([told_step(step) for step in facts.steps])
 
 

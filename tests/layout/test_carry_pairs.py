@@ -324,6 +324,19 @@ def test_what_travelled_of_a_list_stays_when_all_that_stood_there_is_taken_out()
     assert after["errors"] == before["errors"][:1]
 
 
+def test_a_phase_keeps_the_task_of_its_name_when_another_phase_is_taken_out_there() -> None:
+    a, b = layout("ai-session"), layout("orchestrator")
+    steps = [StepFact("Dig", "dig", "phase", status="blocked"), StepFact("Build", "b", "phase")]
+    files = carry.write(a, None, Facts(native_id="dig-2026-01-31", steps=steps), HERE)
+    there, _, _ = carry.convert(a, files, {}, b, HERE)
+    (doc,) = there.values()
+    doc["pending_tasks"].remove("Dig")
+    back, _, _ = carry.convert(b, there, {}, a, LATER)
+    plan = "dig-2026-01-31/implementation-plan.yaml"
+    assert back[plan]["phases"] == files[plan]["phases"][1:]
+    assert [task["task_id"] for task in back[plan]["phases"][0]["tasks"]] == ["b"]
+
+
 @pytest.mark.parametrize("other", ["orchestrator", "ai-session"])
 def test_tasks_that_are_put_in_another_order_there_are_so_here(other: str) -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)

@@ -302,7 +302,8 @@ def _put_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
 def _state_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> Iterator[tuple[str, Any]]:
     current = read.current_of(tree)
     if facts.position != was.position:
-        task = _id_in_plan(read.part(tree, PLAN), _active_task(facts), facts, where)
+        plan = read.part(tree, PLAN)
+        task = _id_in_plan(plan, _active_task(facts, plan), facts, where)
         if task != (was.position or None):
             yield "active_task", task
     if facts.model != was.model and facts.model in MODELS:
@@ -313,9 +314,10 @@ def _state_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> Iterat
         yield "last_updated", _restamped(current.get("last_updated"), facts.updated_at, where)
 
 
-def _active_task(facts: Facts) -> str | None:
+def _active_task(facts: Facts, plan: Node) -> str | None:
     """The position, unless it is known to be something else than a task."""
-    tasks = {step.id for step in _told_by_tasks(native(facts.steps), []) if step.unit == "task"}
+    steps = _told_by_tasks(native(facts.steps), plan)
+    tasks = {step.id for step in steps if step.unit == "task"}
     others = {step.id for step in facts.steps} | {agent.id for agent in facts.agents}
     known_other = facts.position in others - tasks
     return None if known_other else facts.position or None
@@ -389,8 +391,7 @@ def _put_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     if told and description:
         _inner(plan, "feature", dict)["description"] = description
     if facts.steps != was.steps:
-        steps = _told_by_tasks(native(facts.steps), sequence(plan.get("phases")))
-        _put_steps(plan, steps, where)
+        _put_steps(plan, _told_by_tasks(native(facts.steps), plan), where)
 
 
 def native(steps: list[StepFact]) -> list[StepFact]:
@@ -408,17 +409,18 @@ def native(steps: list[StepFact]) -> list[StepFact]:
     return made
 
 
-def _told_by_tasks(steps: list[StepFact], phases: list[Any]) -> list[StepFact]:
+def _told_by_tasks(steps: list[StepFact], plan: Node) -> list[StepFact]:
     """The steps, with a task of its own name for each phase that has no tasks (see `read`).
 
-    While all of them are pending only where it is there already, and not where a file has a status
-    for its phases.
+    Not where a file has a status for its phases, nor for one that it has without any and that has
+    nothing to tell.
     """
-    around, listed = {step.parent for step in steps}, dict(read.phases_of(phases))
+    around = {step.parent for step in steps}
+    listed = dict(read.phases_of(sequence(plan.get("phases"))))
     told = {id for id, phase in listed.items() if "status" in phase}
-    alone = {s.id for s in steps if s.unit == "phase"} - around - told
-    if not any(_has_news(step) for step in steps if step.unit == "phase" and step.id in alone):
-        alone = {id for id in alone if id in listed and read.has_own_task(listed[id], id)}
+    mute = {id for id, phase in listed.items() if not read.has_own_task(phase, id)}
+    alone = {s.id for s in steps if s.unit == "phase" and (s.id not in mute or _has_news(s))}
+    alone -= around | told
     made: list[StepFact] = []
     for step in steps:
         if step.unit == "phase" and step.id in alone:

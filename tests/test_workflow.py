@@ -14,9 +14,9 @@ from holdfast import workflow
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.model.gate import judge
 from holdfast.model.plan import Field, Task, from_snapshot, snapshot
+from tests import corpus
 
-_AROUND = [up / "shared" / "corpus" / "1" / "workflows" for up in Path(__file__).parents[1:4]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
+CORPUS = corpus.CORPUS / "1" / "workflows"
 
 
 @pytest.fixture
@@ -408,7 +408,7 @@ def test_a_copy_of_a_workflow_of_praxis_is_in_our_form(root: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the real workflows are not here")
+@corpus.needs_corpus
 @pytest.mark.req("X1-3", "X1-4")
 @pytest.mark.parametrize(
     "name, total, listed, gates",

@@ -7,13 +7,11 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
-import pytest
-
 from holdfast.hooks.wire import KNOWN, hear
+from tests import corpus
 
-_AROUND = [up / "shared" / "corpus" / "hooks" for up in Path(__file__).parents[2:5]]
-CORPUS = next((folder for folder in _AROUND if folder.is_dir()), _AROUND[0])
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded payloads are not here")
+CORPUS = corpus.CORPUS / "hooks"
+pytestmark = corpus.needs_corpus
 
 NOTHING = "nothing"
 # Pattern of the file → what it says. The first that fits counts; reviewed one by one.

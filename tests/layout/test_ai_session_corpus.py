@@ -6,7 +6,6 @@ The files are not part of the project; where they are absent these tests are ski
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,14 +14,14 @@ from holdfast.layout import Tree, Where, contract
 from holdfast.layout.ai_session import LAYOUT, conflicts, report, salvage_index
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
+from tests import corpus
 
-_AROUND = [up / "shared" / "corpus" / "0" for up in Path(__file__).parents[2:5]]
-CORPUS = next((folder for folder in _AROUND if folder.is_dir()), _AROUND[0])
+CORPUS = corpus.CORPUS / "0"
 SEED = CORPUS.parents[1] / "spec" / "seeds" / "S0-ai-session-contract.md"
 WHERE = Where(now=1_794_771_152_000, naive="utc")
 FEATURE = "ai-orchestrator-2025-01-09"
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = corpus.needs_corpus
 
 STATE, PLAN = "state.yaml", "implementation-plan.yaml"
 LOG, INDEX = "history.jsonl", "active-features.yaml"

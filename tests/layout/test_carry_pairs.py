@@ -24,9 +24,8 @@ from holdfast.layout.facts import (
     StepFact,
 )
 from holdfast.layout.guarded import Unreadable
+from tests.corpus import CORPUS, needs_corpus
 
-_AROUND = [up / "shared" / "corpus" for up in Path(__file__).parents[2:5]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
 PAIRS = list(permutations(REGISTRY, 2))
 HERE = Where(now=1_700_000_000_000)
 LATER = Where(now=1_800_000_000_000)
@@ -446,7 +445,7 @@ def _real_files() -> list[tuple[str, Path]]:
     return [(id, path) for id, paths in found.items() for path in paths[:: len(paths) // 6 or 1]]
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the project")
+@needs_corpus
 def test_real_files_come_back_byte_by_byte() -> None:
     seen = set()
     for id, path in _real_files():

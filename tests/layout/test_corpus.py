@@ -16,6 +16,7 @@ import holdfast
 from holdfast.home import Holdfast
 from holdfast.layout import carry
 from holdfast.model.state import State
+from tests.corpus import CORPUS, needs_corpus
 from tests.layout import test_ai_session_corpus as ai_session
 from tests.layout import test_craft_corpus as craft
 from tests.layout import test_essay_corpus as essay
@@ -23,10 +24,9 @@ from tests.layout import test_orchestrator_corpus as orchestrator
 from tests.layout import test_praxis_corpus as praxis
 from tests.surface.support import Cli
 
-CORPUS = praxis.CORPUS.parent
 WORKFLOWS = str(CORPUS / "1" / "workflows")
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = needs_corpus
 
 # What a row says: layout, generation, complete, status, progress, finding codes.
 Said = tuple[str, str, bool | None, str, float | None, tuple[str, ...]]

@@ -11,12 +11,11 @@ import pytest
 import holdfast.layout.craft
 from holdfast.layout import Where
 from holdfast.layout.craft import LAYOUT
+from tests.corpus import CORPUS, needs_corpus
 
-_AROUND = [up / "shared" / "corpus" for up in Path(__file__).parents[2:5]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
 HERE = Where(now=1, device="here", project_path="/here", naive="utc")
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = needs_corpus
 
 SEED, COMPANION = "seed-complete-example.json", "companion-resume-md-example.json"
 SETTINGS = "companion-teleport-config.json"

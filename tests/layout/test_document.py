@@ -6,7 +6,6 @@ import copy
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,10 +17,9 @@ from holdfast.errors import InvalidInput
 from holdfast.layout import editing, habits, tree
 from holdfast.layout.document import Document, dress, fresh
 from holdfast.layout.guarded import LEAF, MAP, Node, Unreadable
+from tests.corpus import CORPUS, needs_corpus
 from tests.layout.scribe import Scribe, keys, maps, scalars, values
 
-_AROUND = [up / "shared" / "corpus" for up in Path(__file__).parents[2:5]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 often = settings(
@@ -532,7 +530,7 @@ def test_any_manner_at_all_is_harmless(kind: str, value: Any, junk: Any) -> None
         assert tree.same(Document.parse(dress(kind, value, manner), kind).value, value)
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the project")
+@needs_corpus
 def test_real_files_keep_their_bytes_and_need_few_manners() -> None:
     kept = wordy = 0
     for path in sorted(CORPUS.rglob("*")):

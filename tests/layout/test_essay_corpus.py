@@ -5,7 +5,6 @@ The files are not part of the project; where they are absent these tests are ski
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,11 @@ import pytest
 from holdfast.layout import INFO, Tree, Where
 from holdfast.layout.document import Document
 from holdfast.layout.essay import LAYOUT, STATE, form
+from tests import corpus
 
-_AROUND = [up / "shared" / "corpus" / "3" for up in Path(__file__).parents[2:5]]
-CORPUS = next((folder for folder in _AROUND if folder.is_dir()), _AROUND[0])
+CORPUS = corpus.CORPUS / "3"
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = corpus.needs_corpus
 
 # File → generation, complete, status, progress, findings.
 Row = tuple[str, bool, str, float, tuple[str, ...]]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.layout import Where
 from holdfast.layout.orchestrator import LAYOUT
+from tests.corpus import CORPUS, needs_corpus
 
-_AROUND = [up / "shared" / "corpus" for up in Path(__file__).parents[2:5]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
 HERE = Where(now=1, device="here", project_path="/here", naive="utc")
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = needs_corpus
 
 SEED, AITERM = "seed-example.json", "aiterm__dogfood-persistence-test.json"
 

@@ -20,11 +20,11 @@ from holdfast.layout.translate import adoption
 from holdfast.model.chain import next_event
 from holdfast.model.fold import extend
 from holdfast.model.state import State
+from tests import corpus
 
-_AROUND = [up / "shared" / "corpus" / "1" for up in Path(__file__).parents[2:5]]
-CORPUS = next((path for path in _AROUND if path.is_dir()), _AROUND[0])
+CORPUS = corpus.CORPUS / "1"
 
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the real session files are not here")
+pytestmark = corpus.needs_corpus
 
 OLD = ("legacy-format", "naive-timestamps")
 UNKNOWN = ("legacy-format", "total-unknown", "naive-timestamps")

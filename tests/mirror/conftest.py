@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.layout import threeway
 from tests.mirror.support import Project
 
 Make = Callable[..., Project]
@@ -23,3 +25,17 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield project
     for each in made:
         each.home.close()
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was compared to find out which part of an edit says something."""
+    found: list[object] = []
+    between = threeway._between
+
+    def counted(*sides: Any) -> Any:
+        found.append(sides)
+        return between(*sides)
+
+    monkeypatch.setattr(threeway, "_between", counted)
+    return found

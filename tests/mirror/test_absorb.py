@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from holdfast import exchange
-from holdfast.layout import threeway
 from holdfast.model import event as ev
 from holdfast.model.state import Agent
 from tests.mirror.conftest import Make
@@ -513,16 +512,7 @@ def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     assert edited.residue == "" and "Theirs" in project.titles()
 
 
-def test_tasks_that_are_done_are_not_tried_one_by_one(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries: list[object] = []
-    between = threeway._between
-
-    def counted(*sides: Any) -> Any:
-        tries.append(sides)
-        return between(*sides)
-
+def test_tasks_that_are_done_are_not_tried_one_by_one(make: Make, tries: list[object]) -> None:
     project = make("craft")
     for n in range(60):
         project.session.task_add(f"Task {n}", id=f"t{n}")
@@ -531,7 +521,7 @@ def test_tasks_that_are_done_are_not_tried_one_by_one(
         tasks = value["pending_tasks"]
         value.update(pending_tasks=tasks[40:], completed_work=tasks[:40])
 
-    monkeypatch.setattr(threeway, "_between", counted)
+    tries.clear()
     project.edit(finish)
     project.session.note("seen")
     edited, *done = project.edits()

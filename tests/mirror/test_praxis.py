@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import found
-from holdfast.layout import Where, threeway
+from holdfast.layout import Where
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
 
@@ -562,17 +562,10 @@ def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> N
 
 
 def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, tries: list[object]
 ) -> None:
-    tries: list[object] = []
-    between = threeway._between
-
-    def counted(*sides: Any) -> Any:
-        tries.append(sides)
-        return between(*sides)
-
-    monkeypatch.setattr(threeway, "_between", counted)
     project = in_phases(make)
+    tries.clear()
     handed = {"outputs": {}, "commands_executed": [], "timestamp": "2027-01-15T09:00:00Z"}
     many = {str(n): {"phase_number": n, "evidence": {"n": n}, **handed} for n in range(2, 600)}
     project.edit(lambda doc: doc["phase_artifacts"].update(many))

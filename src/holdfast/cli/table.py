@@ -126,7 +126,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "orchestrator new": ("documents", "begin another; the current one is archived"),
         "orchestrator abort": ("documents", "stop the current one; its state is preserved"),
         "orchestrator save": ("documents", "write the orchestrator session's files now"),
-        "essay list": ("documents", "the essays that were begun"),
+        "essay list": ("documents", "the essays that have a folder of their own"),
         "essay resume": ("documents", "go on with an essay"),
     },
     "In your agents": {

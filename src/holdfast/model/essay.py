@@ -80,7 +80,7 @@ def _agreed(one: int | None, other: int | None) -> int | None:
 
 def require_essay(state: State) -> None:
     if not is_essay(state):
-        hint = 'holdfast start "GOAL" --workflow essay'
+        hint = 'holdfast start "GOAL" --workflow essay --layout essay'
         raise Refused("the session is no essay", hint=hint, session=state.core.session)
 
 

@@ -665,6 +665,9 @@ def test_an_essay_is_one_line_of_the_list_whatever_its_folder_is_called(
 @pytest.mark.req("S3-120", "S3-121", "S3-122")
 def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> None:
     assert cli.ok("essay", "list").out == "No sessions found.\n"
+    begin = 'holdfast start "GOAL" --workflow essay --layout essay'
+    told = cli.ok("essay", "list", "--no-color", terminal=True).out
+    assert told.splitlines()[1] == f"  begin one: {begin}"
     essay_in_tmp(project)
     essay_in_tmp(project, "essay-pipeline-20260301-090000")
     lines = cli.ok("essay", "list").out.splitlines()
@@ -875,6 +878,8 @@ def test_continue_takes_the_current_file_up_and_resumes_it(cli: Cli, project: Pa
     assert "## 🔄 RESUMING SESSION" in answer.out and "2026-02-14-abc123" in answer.out
     assert cli.json("status")["session"] == "2026-02-14-abc123"
     assert json.loads((project / ORCHESTRATOR).read_text())["session_id"] == "2026-02-14-abc123"
+    answer = cli.ok("orchestrator", "continue", "--style", "holdfast")
+    assert "\nSession 2026-02-14-abc123: active" in answer.out and "RESUMING" not in answer.out
 
 
 @pytest.mark.req("S4-46")

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 # -- orchestrator ------------------------------------------------------------------------------
 
 
+def _continue_arguments(parser: Parser) -> None:
+    resume_arguments(parser)
+    parser.set_defaults(style="orchestrator")
+
+
 def run_continue(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     from holdfast import orchestrator
     from holdfast.recover import Unusable
@@ -38,7 +43,6 @@ def run_continue(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         options.chosen = hf.orchestrator_continue().id
     except Unusable as error:
         return _tell_unusable(error, screen)
-    options.style = "orchestrator"
     return run_resume(options, hf, screen)
 
 
@@ -171,6 +175,8 @@ def run_essays(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     for one, idle in zip(essays, days, strict=True):
         _tell_abandoned(one, idle, screen)
     screen.hint("go on with one: ", "holdfast essay resume 1" if essays else "")
+    if not essays:
+        screen.hint("begin one: ", 'holdfast start "GOAL" --workflow essay --layout essay')
 
 
 def _tell_abandoned(one: Listed, days: int, screen: Screen) -> None:
@@ -216,7 +222,7 @@ def _tell_faults(error: Faulty, screen: Screen) -> int:
 
 COMMANDS = {
     "orchestrator continue": Command(
-        resume_arguments, run_continue, "holdfast orchestrator continue"
+        _continue_arguments, run_continue, "holdfast orchestrator continue"
     ),
     "orchestrator history": Command(
         _history_arguments,

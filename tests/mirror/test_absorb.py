@@ -768,6 +768,15 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
     assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
 
 
+def test_the_stages_of_an_essay_are_known_as_soon_as_one_is_begun_in_its_file(make: Make) -> None:
+    project = make()
+    project.session.layouts_add("essay")
+    project.edit(lambda v: v["stages"]["stage_1"].update(status="in_progress"))
+    project.session.note("next")
+    stages = ["Thesis development", "Essay structuring", "Argument development"]
+    assert project.titles() == [*stages, "Paragraph writing"]
+
+
 # -- what stays in the file --------------------------------------------------------------------
 
 

@@ -687,3 +687,36 @@ def test_a_phase_that_another_clock_began_ahead_of_ours_ends_no_sooner_nor_does_
     before = project.place.read_bytes()
     project.again().note("later")
     assert project.read()["phase_timing"] == json.loads(before)["phase_timing"]
+
+
+def passes(project: Project, number: int, at: str) -> None:
+    """What a program does that goes through the phases of a file by itself."""
+
+    def change(doc: Any) -> None:
+        doc["phase_timing"][str(number)] = {"started_at": at, "completed_at": at}
+        doc["checkpoints"][str(number)] = "passed"
+        doc["completed_phases"].append(number)
+
+    project.edit(change)
+    project.session.note("seen")
+
+
+@pytest.mark.req("S1-20", "S1-33")
+def test_phases_that_only_a_file_tells_of_are_known_from_the_first_to_the_last(make: Make) -> None:
+    project = make("praxis")
+    project.edit(lambda doc: doc["workflow_structure"].update(total_phases=3))
+    project.session.note("seen")
+    assert project.titles() == ["Phase 0", "Phase 1", "Phase 2"]
+    for number, current in enumerate((1, 2, 2)):
+        passes(project, number, f"2027-01-15T09:0{number}:00Z")
+        assert project.read()["current_phase"] == current
+    assert project.session.status()["status"] == "completed"
+
+
+def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) -> None:
+    project = make("praxis")
+    for title in ("Write it", "Test it"):
+        project.session.task_add(title)
+    passes(project, 1, "2027-01-15T09:00:00Z")
+    assert project.titles() == ["Write it", "Test it"]
+    assert [row.status for row in project.session.task_list()] == ["pending", "done"]

@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import DecisionFact, Facts, alike, plain
+from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, plain
 from holdfast.layout.translate import Move, begun_by, category_of, match_steps, moves, reworded
 from holdfast.layout.verbatim import Kept, in_words_of, written
 
@@ -61,7 +62,9 @@ def changes(
     ours = written(lens, base, now, where, kept)
     sides = [base, ours, theirs]
     sides = in_words_of(now, sides, kept, told=[plain(lens.get(side, where)) for side in sides])
-    before, today, after = (as_recorded(carry.read(lens, side, where, sides[0])) for side in sides)
+    names = {name: now.steps[place] for place, name in lens.known_as(now).items()}
+    read = (_as_ours(carry.read(lens, side, where, sides[0]), names) for side in sides)
+    before, today, after = map(as_recorded, read)
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -108,7 +111,26 @@ def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
+    if had.get("steps") != wanted.get("steps"):
+        # A file may speak of phases and stages that nobody has told: then it tells of them.
+        known = {step.id for step in now.steps}
+        old.steps = [step for step in old.steps if step.id in known]
     return moves(old, new)
+
+
+def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
+    """Facts that call steps what we do: some files have a number of their own for each."""
+
+    def called(name: str) -> str:
+        return names[name].id if name in names else name
+
+    def known(step: StepFact) -> StepFact:
+        ours = names.get(step.id, step)
+        return replace(step, id=ours.id, title=ours.title, unit=ours.unit, parent=ours.parent)
+
+    steps = [known(step) for step in facts.steps]
+    checks = [replace(check, step=called(check.step)) for check in facts.checkpoints]
+    return replace(facts, steps=steps, checkpoints=checks, position=called(facts.position))
 
 
 def as_recorded(facts: Facts) -> Plain:

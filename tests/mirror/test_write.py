@@ -209,19 +209,18 @@ def _full(fd: int, data: bytes) -> None:
 
 HOLD = """
 import fcntl, sys, time
-file = open(sys.argv[1], "r+b")
-fcntl.flock(file, fcntl.LOCK_EX)
+file = open(sys.argv[1], "rb")  # no writer: who writes is waited for without a lock, too
+fcntl.flock(file, getattr(fcntl, sys.argv[2]))
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+time.sleep(float(sys.argv[3]))
 """
 
 
 @contextmanager
-def held(path: Path, seconds: float) -> Iterator[None]:
+def held(path: Path, seconds: float, how: str = "LOCK_EX") -> Iterator[None]:
     """Another process holds a file locked."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", HOLD, str(path), how, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     try:
         yield
@@ -241,6 +240,15 @@ def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
         took = time.monotonic() - began
     assert 0.3 < took < 3 and project.notices == []
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
+
+
+@pytest.mark.req("S0-67")
+def test_who_only_reads_the_plan_is_not_waited_for(make: Make) -> None:
+    project = make(AI_SESSION)
+    plan = project.ai("implementation-plan.yaml")
+    with held(plan, 60, "LOCK_SH"):
+        project.session.task_add("First", id="t1")
+    assert project.notices == [] and "t1" in plan.read_text()
 
 
 @pytest.mark.req("S0-65", "S0-87", "X0-5")

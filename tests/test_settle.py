@@ -319,6 +319,12 @@ def test_a_file_against_the_journal_is_settled_either_way(
 ) -> None:
     (case,) = edited.disputes()
     assert [s.outcome for s in case.sides] == ["the file", "the journal"]
+    assert [s.said for s in case.sides] == ["session.renamed Theirs", "session.renamed Ours"]
+    assert case.about == "goal in the craft file"
+    assert edited.status()["next"] == f"settle {case.about}: the file or the journal?"
+    assert f"{case.about} is not what had been changed here" in edited.brief().text
+    lines = [one["command"] for one in dialogue(edited)["choices"]]
+    assert lines == ["holdfast settle 1 --prefer file", "holdfast settle 1 --prefer journal", ""]
     edited.resume()
     assert len(edited.disputes()) == 1, "to resume is not to settle"
     edited.settle(str(case.number), prefer=side)

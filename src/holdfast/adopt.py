@@ -39,8 +39,7 @@ from holdfast.layout.verbatim import in_words_of
 from holdfast.layout.words import session_status
 from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
 from holdfast.model.fold import extend, fold
-from holdfast.model.meaning import CONFLICT
-from holdfast.model.state import ADOPTED_FROM, Edit, State
+from holdfast.model.state import ADOPTED_FROM, CONFLICT, Edit, State
 from holdfast.place import find_tree, is_plain
 from holdfast.sha import digest_of
 from holdfast.store.bound import Binding

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.home import Holdfast
     from holdfast.session import Session
 
-_LONG = 60
+_LONG, _SAID = 60, 400
 
 
 def _arguments(parser: Parser) -> None:
@@ -128,11 +128,16 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
         return []
     first = found[0]
     one = f"holdfast settle {first.number}"
+    cancel = ("cancel: nothing is done, and it stays open", "")
+    if first.kind == "edit":
+        # What each says is one whole: there is nothing to merge, and no place for both.
+        sides = ("file", "journal")
+        return [*((f"the {side} stands", f"{one} --prefer {side}") for side in sides), cancel]
     return [
         (f"prefer one side (newer: {first.newer})", f"{one} --prefer {first.newer}"),
         ("merge: both in one", f"{one} --merge"),
         ("keep both, apart", f"{one} --keep-both"),
-        ("cancel: nothing is done, and it stays open", ""),
+        cancel,
     ]
 
 
@@ -172,14 +177,13 @@ def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
     screen.line()
     title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
     screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
-    rows: list[list[Part]] = []
     for side in case["sides"]:
-        newer = ("newer", "green") if side["number"] == case["recommended"] else ""
-        said = " – ".join(filter(None, [_plain(side["outcome"]), shorten(side["said"], _LONG)]))
+        said = " – ".join(filter(None, [_plain(side["outcome"]), shorten(side["said"], _SAID)]))
+        screen.prose(f"   {side['number']}  ", said)
         at = when(_ms(side["at"]), now) if side["at"] else ""
         by = ", ".join(filter(None, [side["name"], at, side["by"]]))
-        rows.append([str(side["number"]), said, (by, "dim"), newer])
-    screen.table(rows, indent=3)
+        newer = ("  newer", "green") if side["number"] == case["recommended"] else ""
+        screen.line("      ", (by, "dim"), newer)
     told = f"recommended: {case['recommended']}, the newer; {case['why']}"
     for line in screen.wrapped(f"   {told}"):
         screen.line((line, "dim"))

@@ -48,10 +48,9 @@ from holdfast.mirror.desk import (
 )
 from holdfast.mirror.look import Look, Looker, Read
 from holdfast.model import event as ev
-from holdfast.model.meaning import CONFLICT
 from holdfast.model.phase import added
 from holdfast.model.plan import Workflow
-from holdfast.model.state import State
+from holdfast.model.state import CONFLICT, State
 from holdfast.store.bound import Binding
 from holdfast.text import plural
 

@@ -14,7 +14,7 @@ do not contradict what each device had seen; else by who knew more of the sessio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,18 +22,15 @@ from msgspec.structs import replace
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
 from holdfast.model.fold import fold
-from holdfast.model.meaning import BOTH, CONFLICT, EDIT, SETTLED
+from holdfast.model.meaning import BOTH, SETTLED
 from holdfast.model.merge import ENDINGS, SESSION, WENT_ON, in_order, parents, position
-from holdfast.model.state import Agent, Dispute, Edit, State
-from holdfast.model.summary import plain_outcome, progress, subject, summary
-
-FILE, JOURNAL = "the file", "the journal"
-"""The sides of a dispute between a layout file and the journal."""
+from holdfast.model.state import EDIT, Agent, Dispute, Edit, State
+from holdfast.model.summary import FILE, JOURNAL, plain_outcome, progress, subject, summary
 
 _MINUTE = 60_000
 _FURTHEST = ("done", "failed", "timed_out", "blocked", "skipped")
-_TEXTS = ("outcome", "result", "error", "because")
-_NAMES = ("what", "name", "path", "step", "agent", "claim", "workflow")
+_TEXTS = ("outcome", "result", "error", "because", "chosen", "goal", "title", "reason")
+_NAMES = ("what", "name", "path", "step", "agent", "claim", "workflow", "key")
 
 
 class Side(Struct, frozen=True):
@@ -144,11 +141,35 @@ def _first(body: Body, names: Sequence[str]) -> str:
 
 
 def _of_edit(row: Dispute, known: Mapping[str, Event]) -> list[Side]:
-    hash, device, _, cause = row.sides[0]
-    what = cause.partition(CONFLICT)[2]
-    file = _side(1, known.get(hash), device, FILE)
-    ours = Side(2, JOURNAL, device, 0, "", "", f"what had changed here too: {what}")
-    return [replace(file, said=f"what it says of {what}"), ours]
+    hash, device, *_ = row.sides[0]
+    told = known.get(hash)
+    theirs = _told_with(told, known) if told else []
+    ours = filter(None, (_before(event, told, known) for event in theirs))
+    file = _side(1, told, device, FILE)
+    return [
+        replace(file, said=_all_words(theirs)),
+        Side(2, JOURNAL, device, 0, "", "", _all_words(ours)),
+    ]
+
+
+def _before(event: Event, told: Event | None, known: Mapping[str, Event]) -> Event | None:
+    """What was last said here of what a file says."""
+    same = [e for e in known.values() if _topic(e) == _topic(event)]
+    before = [e for e in same if told and position(e) < position(told)]
+    return max(before, key=position, default=None)
+
+
+def _topic(event: Event) -> tuple[str, str]:
+    renames = event.kind == "session.renamed"
+    return event.kind if renames else event.kind.partition(".")[0], _first(event.body, _NAMES)
+
+
+def _all_words(events: Iterable[Event]) -> str:
+    told = (
+        " ".join(filter(None, (e.kind, _first(e.body, _NAMES), _first(e.body, _TEXTS))))
+        for e in events
+    )
+    return "; ".join(dict.fromkeys(told))
 
 
 class _Clocks:

@@ -18,6 +18,8 @@ from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
 from holdfast.model.state import (
     CHECKOUT,
+    CONFLICT,
+    EDIT,
     Acknowledgment,
     Agent,
     Artifact,
@@ -43,10 +45,6 @@ from holdfast.model.state import (
 RECENT = 5
 TRIES = 20
 """How many verdicts on a step are remembered beside the last one; the journal has them all."""
-EDIT = "edit:"
-"""Begins the subject of a dispute between a layout file and the journal."""
-CONFLICT = "conflict: "
-"""Begins the cause of an edit that changed what had changed here too; their names follow."""
 BOTH = " and "
 """Joins choices that are made together: none of them is rejected by that."""
 SETTLED = "settled"

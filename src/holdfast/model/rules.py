@@ -27,9 +27,10 @@ from holdfast.errors import InvalidInput, Outdated, Refused
 from holdfast.model import event as ev
 from holdfast.model import tombstone
 from holdfast.model.event import KIND_OF, Body, Event
-from holdfast.model.meaning import EDIT, SETTLED
+from holdfast.model.meaning import SETTLED
 from holdfast.model.merge import KEPT, SESSION, stances_of
 from holdfast.model.state import (
+    EDIT,
     Agent,
     Checkpoint,
     Core,

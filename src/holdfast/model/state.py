@@ -364,6 +364,10 @@ class Acknowledgment(Row, frozen=True):
     checksum: str
 
 
+EDIT = "edit:"
+"""Begins the subject of a dispute between a layout file and the journal."""
+CONFLICT = "conflict: "
+"""Begins the cause of an edit that changed what had changed here too; their names follow."""
 ADOPTED_FROM = "adopted from "
 """Begins the cause of an edit that remembers adopted bytes; the short digest of a place follows,
 and what has to be known of their shape."""

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.choice import FINISHED, WAIT
-from holdfast.model.state import Agent, Checkpoint, Dispute, State, Step
+from holdfast.model.state import CONFLICT, EDIT, Agent, Checkpoint, Dispute, State, Step
 from holdfast.sha import digest_of
 
 FAILED = ("failed", "timed_out")
+FILE, JOURNAL = "the file", "the journal"
+"""The sides of a dispute between a layout file and the journal."""
 
 _FEW, _MANY = 3, 200
 """How many open rows are looked at first, and how many at most, to find one in a given status."""
@@ -103,14 +105,20 @@ def _settle(state: State) -> str:
 
 
 def subject(dispute: Dispute) -> str:
-    """What a dispute is about, as people say it: `task s3`, `the session`."""
+    """What a dispute is about, as people say it: `task s3`, `the session`, `goal in the craft
+    file` against the journal."""
     kind, _, name = dispute.subject.partition(":")
+    if dispute.subject.startswith(EDIT):
+        layout, _, cause = dispute.sides[0][3].partition(f": {CONFLICT}")
+        return f"{cause.partition(';')[0]} in the {layout} file"
     kind = "task" if kind == "step" else kind
     return f"{kind} {name}" if name else f"the {kind}"
 
 
 def outcomes(dispute: Dispute) -> list[str]:
     """The different answers given, in a fixed order."""
+    if dispute.subject.startswith(EDIT):
+        return [FILE, JOURNAL]
     return sorted({plain_outcome(outcome) for _, _, _, outcome in dispute.sides})
 
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from holdfast.choice import COMMAND_STATUSES, PAUSE_REASONS, undecided, what_next
 from holdfast.model.state import (
     ADOPTED_FROM,
+    EDIT,
     Agent,
     Checkpoint,
     Claim,
@@ -531,6 +532,8 @@ def _disputes(known: Known) -> Topic:
 
 
 def _sides(dispute: Dispute, names: dict[str, str]) -> str:
+    if dispute.subject.startswith(EDIT):
+        return f"{subject(dispute)} is not what had been changed here"
     said = [
         f"{plain_outcome(outcome)} ({names.get(device, device)})"
         for _, device, _, outcome in dispute.sides

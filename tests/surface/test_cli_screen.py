@@ -34,11 +34,9 @@ def test_colour_can_be_refused(cli: Cli, how: str, monkeypatch: pytest.MonkeyPat
         cli.ok("config", "color", "never")
     elif how != "option":
         monkeypatch.setenv(how, "dumb")
-    for line in ("status", "use nowhere", *["task --help", "nonsense"] * (how == "option")):
+    for line in ("status", "use nowhere", "task --help", "--help", "nonsense"):
         answer = cli(*line.split(), *argv, terminal=True)
         assert "\x1b" not in answer.out + answer.err
-    if how in ("NO_COLOR", "TERM", "setting"):
-        assert "\x1b" not in cli("nonsense", terminal=True).err
 
 
 def test_colour_can_be_forced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def _alone(family: str) -> str:
 
 
 def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
-    """Version and help, which need neither settings nor a home."""
+    """Version and help, which need no home, nor settings that can be read."""
     asked = {"--version", "--help", "-h"}.intersection(_options(rest))
     if asked and name:
         # Only the parser of the command knows whether such a word is the value of an option.
@@ -117,7 +117,9 @@ def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
         return _tell_version(screen)
     if asked:
         from holdfast.cli.manual import tell_help
+        from holdfast.cli.problem import settle
 
+        settle(screen)
         return tell_help(name, screen)
     return None
 

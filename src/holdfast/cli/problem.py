@@ -23,7 +23,7 @@ _LOOK_CLOSER = "look closer with HOLDFAST_DEBUG=1 before the command, and check:
 
 def tell(error: HoldfastError, screen: Screen) -> int:
     """Say what went wrong; returns the exit code."""
-    _settle(screen)
+    settle(screen)
     fault.take_secrets_out(error, screen.patterns)
     if screen.chosen and isinstance(error, Refused):
         # It was refused, so another one is current, if any: what is legal is so for this one.
@@ -89,8 +89,8 @@ def _operation(command: str) -> str:
     return "read" if command.rpartition(" ")[2] in _READS else "update"
 
 
-def _settle(screen: Screen) -> None:
-    """Colours follow the settings also when the error came before they were read."""
+def settle(screen: Screen) -> None:
+    """Colours and the pager follow the settings also where nothing else needs them."""
     from holdfast.config import load
 
     if not screen.settled:

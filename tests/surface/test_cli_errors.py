@@ -149,6 +149,7 @@ NEAR = {
     "show #5": "holdfast show --at 5",
     "list 5": "holdfast list -n 5",
     "use logn": "login",
+    "layout add craft": "holdfast layouts?",
     "task done mailx": "mail",
     "agent done cod-1": "code-1",
 }

@@ -207,9 +207,9 @@ def _unknown(name: str) -> InvalidInput:
     name = name[:100]
     family, _, action = name.rpartition(" ")
     lead = f"{family} " if family else ""
-    known = {c.removeprefix(lead): c for c in COMMANDS if c.startswith(lead)}
+    known = dict.fromkeys(c.removeprefix(lead).split()[0] for c in COMMANDS if c.startswith(lead))
     inside = [command for command in COMMANDS if command.split()[-1] == name]
-    near = inside or [known[word] for word in difflib.get_close_matches(action, known, 3, 0.6)]
+    near = inside or [lead + word for word in difflib.get_close_matches(action, known, 3, 0.6)]
     hint = f"did you mean: {' or '.join(f'holdfast {one}' for one in near)}?" if near else ""
     return InvalidInput(f"there is no command '{name}'", hint=hint or _help_of(family))
 

@@ -2,7 +2,9 @@
 
 The text is followed token by token. The last place at which it could have ended, had every open
 bracket been closed, is where it is cut. Behind the cut, values of topmost keys are still found by
-their indentation. Time is in proportion to the text, of which only the first megabytes are read.
+their indentation. If that is not all, the text is tried again with its slips put right: a comma too
+many or too few, a remark, a backslash that escapes nothing, a word of another language. Time is in
+proportion to the text, of which only the first megabytes are read.
 """
 
 from __future__ import annotations
@@ -49,6 +51,14 @@ class Torn(Struct):
 def recover(data: bytes) -> Torn | None:
     """What the bytes of a JSON object still say, or None when it is nothing."""
     text, remarks = decoded(data)
+    torn = _followed(text, remarks)
+    if torn is not None and torn.whole:
+        return torn
+    again = _followed(_SLIP.sub(_put_right, text), remarks)
+    return max((torn, again), key=lambda one: (one.whole, len(one.value)) if one else (False, 0))
+
+
+def _followed(text: str, remarks: list[str]) -> Torn | None:
     start = text.find("{")
     if start < 0:
         return None
@@ -56,7 +66,8 @@ def recover(data: bytes) -> Torn | None:
     value = _loaded(text[start:end] + closers)
     whole = not closers and not text[end:].strip()
     if not whole:
-        remarks.append("the file breaks off or is damaged; what stands before the damage was read")
+        torn = "the file breaks off or is damaged; what stands before the damage was read"
+        remarks = [*remarks, torn]
     behind = _behind(text, start, end, value) if closers else {}
     return Torn({**value, **behind}, remarks, list(behind), whole) if value or behind else None
 
@@ -92,6 +103,29 @@ def _first_sides(text: str) -> str:
         elif first and mark != "<<<<<<<":
             kept.append(line)
     return "".join(kept)
+
+
+# --- slips -------------------------------------------------------------------------------------
+
+# A text that does not end is passed over, too, so that nothing in it is looked at again.
+_SLIP = re.compile(
+    r'(?P<text>"[^"\\\0]*+(?:\\.[^"\\\0]*+)*+"?)'
+    r"|,(?=[ \t\r\n]*+[\]}])"
+    r"|//[^\n]*+"
+    r'|(?P<gap>(?<=["\]}0-9el])[ \t]*+\r?\n[ \t\r\n]*+(?=["{]))'
+    r"|(?P<word>(?<![\w.])(?:-?(?:NaN|Infinity)|None|True|False)(?!\w))"
+)
+_WORDS = {"True": "true", "False": "false"}
+_NO_ESCAPE = re.compile(r'(?<!\\)(?:\\\\)*+\\(?!["/bfnrt]|u[0-9a-fA-F]{4})')
+
+
+def _put_right(slip: re.Match[str]) -> str:
+    if slip["text"]:
+        # A backslash that begins no escape stands for itself, as in C:\Users.
+        return _NO_ESCAPE.sub(r"\g<0>\\", slip[0])
+    if slip["gap"]:
+        return f",{slip[0]}"
+    return _WORDS.get(slip[0], "null") if slip["word"] else ""
 
 
 # --- the part before the damage ----------------------------------------------------------------

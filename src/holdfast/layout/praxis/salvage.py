@@ -1,7 +1,7 @@
 """What a damaged praxis session file still says.
 
-Two ways, tried in order. `prefix`: what stands before the damage (see `torn`). `fields`: values of
-the topmost keys found one by one, where even the beginning cannot be read.
+Two ways, tried in order: what stands before the damage (see `torn`), which may be all of it, and
+`fields`: values of the topmost keys found one by one, where even the beginning cannot be read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def salvage(bundle: Bundle, where: Where) -> Salvaged | None:
 def _of(name: str, data: bytes, where: Where) -> Salvaged | None:
     text, remarks = decoded(data)
     torn = recover(data)
-    whole = torn.value if torn else {}
-    doc, level = (whole, "prefix") if likeness(whole) else (_single(text), "fields")
+    doc, level = (torn.value, "whole" if torn.whole else "prefix") if torn else ({}, "")
+    if not likeness(doc):
+        doc, level = _single(text), "fields"
     if not likeness(doc):
         return None
     return Salvaged(
@@ -45,10 +46,12 @@ def _of(name: str, data: bytes, where: Where) -> Salvaged | None:
 
 
 _MESSAGES = {
-    "prefix": "The file ends too early; what stands before the break was read.",
+    "whole": "The file was read in spite of its faults.",
+    "prefix": "The file breaks off or is damaged; what stands before the damage was read.",
     "fields": "The file cannot be read as a whole; single fields were found in it.",
 }
 _INFERRED = {
+    "whole": [],
     "prefix": ["the missing end of the file: brackets were closed where the text breaks off"],
     "fields": ["which values belong to the session: the first of each name was taken"],
 }

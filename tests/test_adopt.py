@@ -757,6 +757,22 @@ def test_artifacts_beside_a_session_are_kept_with_it(hf: Holdfast, project: Path
     ]
 
 
+def test_artifacts_that_are_not_kept_are_told(
+    hf: Holdfast, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["ai-session"])
+    kept = (project / STATE).parent / "artifacts"
+    kept.mkdir()
+    for name in ("a.md", "b.md", "c.md", "d.md"):
+        (kept / name).write_text("too long" if name == "b.md" else "fine")
+    monkeypatch.setattr(adopt, "MAX_ARTIFACTS", 2)
+    monkeypatch.setattr(adopt, "MAX_ARTIFACT", 4)
+    (told,) = hf.adopt(str(project))
+    assert told.artifacts == 1
+    left = "2 of 4 artifacts were left out, from artifacts/c.md on"
+    assert told.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
+
+
 def test_essays_of_the_user_are_found_without_a_path(
     hf: Holdfast, project: Path, tmp_path: Path
 ) -> None:

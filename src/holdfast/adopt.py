@@ -247,7 +247,7 @@ class _Taking:
         """Files that were moved with their folder: their session goes on with them there."""
         told.session, told.outcome, told.bound = left.session, MOVED, True
         if not self.manner.dry_run and self.home.mirror.follow(left, _root(one)):
-            told.events = _events_made(self.home, left.session, self.home.take_up)
+            told.events = _taken_up(self.home, left.session)
             _stay_current(self.home, one, left)
 
     def _record(self, one: Find, facts: Facts, told: Adopted) -> None:
@@ -265,7 +265,7 @@ class _Taking:
         told.outcome, told.bound = KNOWN, True
         if self.manner.dry_run:
             return
-        told.events = _events_made(self.home, told.session, self.home.take_up)
+        told.events = _taken_up(self.home, told.session)
         told.outcome = EDITED if told.events else KNOWN
 
     def _compare(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
@@ -603,10 +603,10 @@ def _as_told(one: Find, facts: Facts, where: Where) -> Plain:
     return as_recorded(carry.read(one.lens, tree, where))
 
 
-def _events_made(home: Holdfast, session: str, act: object) -> int:
+def _taken_up(home: Holdfast, session: str) -> int:
+    """Take up what was written into a session's files; how many events it came to."""
     before = _seq(home, session)
-    assert callable(act)
-    act(session)
+    home.take_up(session)
     return _seq(home, session) - before
 
 
@@ -620,15 +620,16 @@ def _seq(home: Holdfast, session: str) -> int:
 
 def _keep_artifacts(home: Holdfast, session: str, one: Find, problems: list[str]) -> int:
     folder, paths = _artifact_paths(one)
-    for path in paths[MAX_ARTIFACTS:]:
-        problems.append(f"{os.path.relpath(path, folder)}: left out, there are too many")
+    if left := paths[MAX_ARTIFACTS:]:
+        first = os.path.relpath(left[0], folder)
+        problems.append(f"{len(left)} of {len(paths)} artifacts were left out, from {first} on")
     kept = 0
     for path in paths[:MAX_ARTIFACTS]:
         try:
             _keep_artifact(home, session, one, folder, path)
             kept += 1
         except HoldfastError as error:
-            problems.append(f"{os.path.basename(path)}: {error}")
+            problems.append(str(error))
     return kept
 
 

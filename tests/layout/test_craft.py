@@ -748,7 +748,20 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+ELEMENTS = [
+    ("agents[0]", "object", "S2-20"),
+    ("agents[0].artifacts.files_created[0]", "text", "S2-36"),
+    ("agents[1].artifacts.files_modified[0]", "text", "S2-37"),
+    ("agents[1].artifacts.files_deleted[0]", "text", "S2-38"),
+    ("completed_work[0]", "text", "S2-45"),
+    ("pending_tasks[0]", "text", "S2-46"),
+    ("decisions_made[0].options[0]", "text", "S2-50"),
+    ("teleportation.devices[0]", "text", "S2-72"),
+    ("metadata.tags[0]", "text", "S2-80"),
+]
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
 def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
     wrong = stories.WRONG_KIND[kind.rstrip("?")]
     for value, is_wrong in ((wrong, True), (None, "?" not in kind)):

@@ -1211,7 +1211,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("deferred_verifications.0.section", "2", "wrong-type", "S3-52"),
     ("deferred_verifications.0.paragraph", 0, "out-of-range", "S3-53"),
     ("deferred_verifications.0.reason", "fact-checker timeout", "odd-word", "S3-54"),
-    ("deferred_verifications.0.added_at", "-", "missing-key", "S3-55"),
+    ("deferred_verifications.0.added_at", "soon", "bad-stamp", "S3-55"),
     ("deferred_verifications.0.resolved", "no", "wrong-type", "S3-56"),
     ("user_overrides", "x", "wrong-type", "S3-57"),
     ("user_overrides.0.claim_text", 1, "wrong-type", "S3-58"),

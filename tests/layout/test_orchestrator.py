@@ -556,10 +556,15 @@ FIELDS = [
     ("context_usage.last_compression", "stamp?", "S4-35"),
     ("errors", "list", "S4-36"),
 ]
+ELEMENTS = [
+    ("agents[0]", "object", "S4-17"),
+    ("completed_work[0].files[0]", "text", "S4-28"),
+    ("pending_tasks[0]", "text", "S4-29"),
+]
 MAY_BE_MISSING = ("agents[0].context_tokens", "agents[1].progress", "completed_work[0].")
 
 
-@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
 def test_a_field_of_another_kind_is_told(place: str, kind: str, req: str) -> None:
     wrong = stories.WRONG_KIND[kind.rstrip("?")]
     for value, is_wrong in ((wrong, True), (None, "?" not in kind)):

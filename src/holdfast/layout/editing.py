@@ -126,7 +126,7 @@ class _Editor:
 
     def _inline(self, node: Node, new: Any) -> str:
         if not self.is_json:
-            return yaml_flow(new, self.style, _quote(node, self.text, new))
+            return yaml_flow(new, self.style, _quote(node))
         if not is_full(new) or self._is_lined(node.start):
             return json_text(new, self.style, self._indent(node.start))
         return json_text(new, _on_one_line(self.style))
@@ -198,7 +198,7 @@ class _Editor:
 
     def _new_item(self, node: Node, value: Any, key: str, gaps: list[str]) -> str:
         if not self.is_json:
-            body = yaml_flow(value, self.style, _quote(node.items[-1], self.text, value))
+            body = yaml_flow(value, self.style, _quote(node.items[-1]))
             return f"{yaml_key(key, self.style)} {body}" if node.kind == MAP else body
         like = _like(node, value)
         own_line = JSON_BREAK.search(gaps[0]) is not None
@@ -463,7 +463,7 @@ def _tail(text: str) -> int:
     return len(matches[-1].group()) if matches and matches[-1].end() == len(text[-2:]) else 0
 
 
-def _quote(node: Node, text: str, new: Any) -> str | None:
+def _quote(node: Node) -> str | None:
     return node.style if isinstance(node.value, str) and node.style in ("'", '"') else None
 
 

@@ -23,6 +23,7 @@ from holdfast.layout.facts import (
 )
 from holdfast.layout.praxis import LAYOUT, file_name
 from holdfast.layout.praxis.check import unsafe_id
+from holdfast.layout.praxis.context import resumption_context
 from holdfast.layout.praxis.state import (
     LEGACY_WARNING,
     CheckpointStatus,
@@ -1249,6 +1250,26 @@ def test_a_phase_that_was_paused_for_longer_than_it_took_by_a_clock_set_back_too
     assert "duration-mismatch" not in found(session(**changes))
 
 
+HUGE = 10**400
+"""More than any float."""
+
+
+@pytest.mark.req("S1-39")
+@pytest.mark.parametrize("key", ["duration_seconds", "paused_duration_seconds"])
+def test_a_duration_beyond_all_measure_is_checked_as_any_other(key: str) -> None:
+    assert "duration-mismatch" in found(session(phase_timing__1__duration_seconds=3))
+    told = found(session(**{f"phase_timing__1__{key}": HUGE}))
+    assert ("duration-mismatch" in told) == (key == "duration_seconds")
+
+
+@pytest.mark.req("S1-39")
+def test_a_pause_beyond_all_measure_counts_for_none_when_its_phase_ends() -> None:
+    doc = session(phase_timing__2={"started_at": at(30), "paused_duration_seconds": HUGE})
+    facts = get(doc)
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(45)
+    assert put(doc, facts)["phase_timing"]["2"]["duration_seconds"] == 900.0
+
+
 @pytest.mark.req("S1-40", "S1-45", "S1-48")
 def test_strictly_all_ten_flags_must_be_there() -> None:
     for key in LIFECYCLE:
@@ -1447,6 +1468,15 @@ def test_time_spent_paused_does_not_count() -> None:
     made = state(phase_timing=timing)
     made.complete_phase(0, handed(0), now=later(10))
     assert made.phase_timing[0]["duration_seconds"] == 500.0
+
+
+def test_a_pause_that_is_none_does_not_count() -> None:
+    for none in (HUGE, "long", -1):
+        timing = {0: {"started_at": "2025-10-09T09:00:00Z", "paused_duration_seconds": none}}
+        made = state(phase_timing=timing)
+        assert resumption_context(made, later(10)).time_in_phase == 600.0
+        made.complete_phase(0, handed(0), now=later(10))
+        assert made.phase_timing[0]["duration_seconds"] == 600.0
 
 
 def test_times_without_a_zone_are_local() -> None:

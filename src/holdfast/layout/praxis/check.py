@@ -25,7 +25,7 @@ from holdfast.layout import (
     stamps,
 )
 from holdfast.layout.praxis.read import REDESIGNED, View, by_phase, verdict_of
-from holdfast.layout.praxis.state import LEGACY_WARNING, is_count, is_phase, last_phase
+from holdfast.layout.praxis.state import LEGACY_WARNING, is_count, is_phase, last_phase, seconds
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
 from holdfast.layout.value import copied, mapping, put_back, sequence
 
@@ -430,8 +430,8 @@ def _duration(entry: dict[str, Any], spent: int, path: str) -> Iterator[Finding]
         )
         return
     told, paused = entry.get("duration_seconds"), entry.get("paused_duration_seconds")
-    rest = max(0.0, spent / 1000 - (paused if _is_number(paused) else 0))
-    if _is_number(told) and abs(told - rest) > 1:
+    rest = max(0.0, spent / 1000 - seconds(paused))
+    if _is_number(told) and abs(seconds(told) - rest) > 1:
         what = "the duration is not the time between start and end without the pauses"
         yield _tell("duration-mismatch", INFO, path + "duration_seconds", "S1-39", what)
 

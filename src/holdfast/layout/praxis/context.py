@@ -19,6 +19,7 @@ from holdfast.layout.praxis.state import (
     first_phase,
     known_total,
     moment_of,
+    seconds,
     within,
 )
 from holdfast.timing import Timing, active, standing
@@ -98,5 +99,4 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 def _paused(timing: Mapping[str, Any]) -> float:
-    value = timing.get("paused_duration_seconds")
-    return float(value) if isinstance(value, int | float) else 0.0
+    return seconds(timing.get("paused_duration_seconds"))

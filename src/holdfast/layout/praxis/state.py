@@ -242,9 +242,9 @@ class WorkflowState:
         timing = self.phase_timing.get(phase, {})
         started = moment_of(timing.get("started_at"))
         if started is not None:
-            seconds = seconds_between(started, now) - (timing.get("paused_duration_seconds") or 0)
+            paused = seconds(timing.get("paused_duration_seconds"))
             timing["completed_at"] = stamp(now)
-            timing["duration_seconds"] = max(0.0, seconds)
+            timing["duration_seconds"] = max(0.0, seconds_between(started, now) - paused)
 
     def _finish(self, now: datetime) -> None:
         if self.lifecycle.get("completed"):
@@ -269,6 +269,11 @@ def stamp(moment: datetime) -> str:
     """ISO 8601, with `Z` for UTC."""
     text = moment.isoformat()
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+def seconds(value: object) -> float:
+    """A duration as a file tells it; 0 where it is none that anybody could wait for."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0.0
 
 
 def seconds_between(start: datetime, end: datetime) -> float:

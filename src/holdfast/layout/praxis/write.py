@@ -33,7 +33,7 @@ from holdfast.layout.praxis.read import (
     phase_of,
     verdict_of,
 )
-from holdfast.layout.praxis.state import is_count, is_phase, last_phase
+from holdfast.layout.praxis.state import is_count, is_phase, last_phase, seconds
 from holdfast.layout.value import copied
 
 LIFECYCLE: dict[str, Any] = {
@@ -463,8 +463,7 @@ class Edit:
         """Active time: what was spent paused does not count."""
         naive = self.where.naive
         started, ended = (stamps.read(entry.get(k), naive) for k in ("started_at", "completed_at"))
-        paused = entry.get("paused_duration_seconds")
-        paused = paused if isinstance(paused, int | float) else 0
+        paused = seconds(entry.get("paused_duration_seconds"))
         if started is not None and ended is not None:
             entry["duration_seconds"] = max(0.0, round((ended - started) / 1000 - paused, 3))
 

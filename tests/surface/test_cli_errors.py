@@ -155,6 +155,13 @@ NEAR = {
 }
 
 
+def test_a_value_that_an_option_cannot_have_is_met_with_those_it_can(cli: Cli) -> None:
+    wrong = cli("start", "x", "--mode", "fast")
+    assert (wrong.code, wrong.err.splitlines()[0]) == (2, "error: --mode cannot be fast")
+    assert wrong.err.splitlines()[1] == "  it is one of default, debug, optimize, release"
+    assert cli("log", "-n", "x").err.startswith("error: -n: 'x' is not a whole number")
+
+
 @pytest.mark.parametrize("line", NEAR)
 def test_a_near_miss_is_suggested(cli: Cli, line: str) -> None:
     cli.start("Add login", "--id", "login")

@@ -126,6 +126,13 @@ class Parser(argparse.ArgumentParser):
             raise InvalidInput(f"{action.metavar} is empty", why="an empty variable, perhaps")
         return super()._get_values(action, words)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        name = next(iter(action.option_strings), str(action.metavar))
+        why = f"it is one of {', '.join(map(str, action.choices))}"
+        raise InvalidInput(f"{name} cannot be {value}", why=why, hint=self._see)
+
     def error(self, message: str) -> NoReturn:
         kind, _, words = message.partition(": ")
         if kind == "unrecognized arguments":
@@ -135,8 +142,8 @@ class Parser(argparse.ArgumentParser):
                 f"{' and '.join(words.split(', '))} {'are' if ', ' in words else 'is'} missing"
             )
         if words == "expected one argument":
-            message = f"{kind.removeprefix('argument ')} is given without a value"
-        raise InvalidInput(message, hint=self._see)
+            message = f"{kind} is given without a value"
+        raise InvalidInput(message.removeprefix("argument "), hint=self._see)
 
     @property
     def _see(self) -> str:

@@ -38,6 +38,7 @@ def run_continue(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     if orchestrator.load(hf).kind == orchestrator.NONE:
         screen.answer({"kind": "none", "message": orchestrator.NOTHING})
         screen.line(orchestrator.NOTHING)
+        screen.hint("begin one: ", 'holdfast orchestrator new "GOAL"')
         return NoSession.exit_code
     try:
         options.chosen = hf.orchestrator_continue().id

@@ -518,7 +518,7 @@ def read_yaml(text: str) -> tuple[Node, list[Remark]]:
     try:
         composer.read()
     except yaml.MarkedYAMLError as error:
-        raise _yaml_error(error) from None
+        raise _yaml_error(error, text) from None
     except yaml.reader.ReaderError:
         message = "a character that YAML does not allow"
         raise Unreadable("yaml-syntax", message, *_forbidden(text)) from None
@@ -538,8 +538,12 @@ def _forbidden(text: str) -> tuple[int, int]:
 _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _yaml_error(error: yaml.MarkedYAMLError) -> Unreadable:
+def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
     mark = error.problem_mark or error.context_mark
+    # What lacks its end is noticed behind the line that has the fault, perhaps behind all lines.
+    lacks_end = mark is not None and mark.index >= len(text.rstrip())
+    if error.context_mark and (lacks_end or error.context == "while scanning a simple key"):
+        mark = error.context_mark
     message = f"no YAML: {error.problem}" if error.problem else "no YAML"
     if mark is None:
         return Unreadable("yaml-syntax", message)

@@ -1136,6 +1136,27 @@ def test_each_deviation_is_found_with_its_number(
         assert len(found) == 1 or path in HIDING
 
 
+@pytest.mark.parametrize(
+    "path, value, code, where",
+    [
+        ("plan/phases/0/tasks/0/task_id", "T2", "duplicate-task-id", "phases[0].tasks[1].task_id"),
+        ("index/active_features/1/feature_id", FEATURE, "duplicate-entry", "active_features[1]"),
+        (
+            "index/active_features/0/started_at",
+            "2025-03-04T10:00:01Z",
+            "start-differs",
+            "active_features[0].started_at",
+        ),
+        ("state/status", "paused", "status-differs", "active_features[0].status"),
+    ],
+)
+def test_what_contradicts_something_else_is_told_where_it_stands(
+    path: str, value: Any, code: str, where: str
+) -> None:
+    found = LAYOUT.check(changed(path, value), WHERE)
+    assert where in [finding.where for finding in found if finding.code == code]
+
+
 HIDING = ("state", "state/current_state", "plan", "index", "index/active_features")
 """Where a wrong type hides other values, so that their absence is found too."""
 

@@ -392,21 +392,30 @@ def _artifacts(task: Node, at: str, where: Where) -> Iterator[Finding]:
 
 
 def _repeated_steps(plan: Node) -> Iterator[Finding]:
-    phases = [mapping(phase) for phase in sequence(plan.get("phases"))]
-    tasks = [mapping(task) for phase in phases for task in sequence(phase.get("tasks"))]
-    kinds = (("phase_id", phases, WARNING, "S0-27"), ("task_id", tasks, ERROR, "S0-30"))
-    for key, nodes, severity, requirement in kinds:
-        for id in _repeated(name(node.get(key)) for node in nodes):
-            message = f"{key} {_short(id)!r} stands for several"
+    phases = [
+        (f"phases[{n}]", mapping(each)) for n, each in enumerate(sequence(plan.get("phases")))
+    ]
+    tasks = [
+        (f"{at}.tasks[{n}]", mapping(each))
+        for at, phase in phases
+        for n, each in enumerate(sequence(phase.get("tasks")))
+    ]
+    yield from _repeated("phase_id", phases, WARNING, "S0-27")
+    yield from _repeated("task_id", tasks, ERROR, "S0-30")
+
+
+def _repeated(
+    key: str, nodes: list[tuple[str, Node]], severity: str, requirement: str
+) -> Iterator[Finding]:
+    """An id that was met before, told once, where it comes again."""
+    met: dict[str, int] = defaultdict(int)
+    for at, node in nodes:
+        id = name(node.get(key))
+        met[id] += 1
+        if id and met[id] == 2:
             code = "duplicate-" + key.replace("_", "-")
-            yield Finding(code, severity, message, "", "phases", requirement)
-
-
-def _repeated(ids: Iterable[str]) -> list[str]:
-    seen: dict[str, int] = defaultdict(int)
-    for id in ids:
-        seen[id] += 1
-    return [id for id, times in seen.items() if id and times > 1]
+            message = f"{key} {_short(id)!r} stands for several"
+            yield Finding(code, severity, message, "", f"{at}.{key}", requirement)
 
 
 # --- the log -----------------------------------------------------------------------------------
@@ -513,7 +522,12 @@ def _diverged(tree: Tree) -> Iterator[Finding]:
         if id and len(sides) > 1:
             told = "; ".join(_told(side) for side in sides)
             message = f"{_short(id)!r} is listed {len(sides)} times: {told}"
-            yield Finding("duplicate-entry", ERROR, message, "", "active_features", "S0-69")
+            yield Finding("duplicate-entry", ERROR, message, "", _place(tree, sides[1]), "S0-69")
+
+
+def _place(tree: Tree, entry: Node) -> str:
+    listed = sequence(read.part(tree, INDEX).get("active_features"))
+    return next(f"active_features[{n}]" for n, each in enumerate(listed) if each is entry)
 
 
 def _told(entry: Node) -> str:
@@ -523,7 +537,7 @@ def _told(entry: Node) -> str:
 
 
 def _listing(tree: Tree, where: Where) -> Iterator[Finding]:
-    id = read.identity(tree)
+    id = read.folder(tree) or read.identity(tree)
     if not read.has_session(tree) or not id:
         return
     entry = read.entry_of(tree, id)
@@ -531,15 +545,15 @@ def _listing(tree: Tree, where: Where) -> Iterator[Finding]:
         message = f"{_short(id)!r} is not listed"
         yield Finding("not-listed", WARNING, message, "", "active_features", "S0-57")
         return
-    places = (entry, read.current_of(tree))
+    places, at = (entry, read.current_of(tree)), _place(tree, entry)
     began = [stamps.read(place.get("started_at"), where.naive) for place in places]
     if None not in began and began[0] != began[1]:
         message = f"started_at of {_short(id)!r} differs from {STATE}"
-        yield Finding("start-differs", WARNING, message, "", "active_features", "S0-79")
+        yield Finding("start-differs", WARNING, message, "", f"{at}.started_at", "S0-79")
     words = [word for word in read.status_words(tree, id) if word]
     if len({session_status(ID, word) for word in words}) > 1:
         message = f"status of {_short(id)!r} is {words[0]!r} here, {words[1]!r} in {STATE}"
-        yield Finding("status-differs", WARNING, message, "", "active_features", "S0-79")
+        yield Finding("status-differs", WARNING, message, "", f"{at}.status", "S0-79")
 
 
 _LOOKS: dict[str, Callable[[Tree, Where], Iterator[Finding]]] = {

@@ -482,6 +482,18 @@ def test_twice_is_once(hf: Holdfast, project: Path) -> None:
     assert {one.session: len(list(hf.session(one.session).log())) for one in again} == seqs
 
 
+def test_a_session_in_the_folder_of_another_is_adopted_once_and_not_kept_there(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    path, other = project / STATE, "other-2026-02-14"
+    path.write_text(path.read_text().replace(path.parent.name, other))
+    (one,) = hf.adopt()
+    assert (one.outcome, one.native, one.bound, one.errors) == ("adopted", other, False, 1)
+    (again,) = hf.adopt()
+    assert (again.outcome, again.session, again.events) == ("known", one.session, 0)
+
+
 def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
     hf: Holdfast, project: Path
 ) -> None:

@@ -64,6 +64,50 @@ def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Pat
     assert found.find(str(folder)) == []
 
 
+def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    for above, count in (("deep/down", 1), (found.ARCHIVE, 0)):
+        shutil.copytree(folder, project / "elsewhere" / above / folder.name)
+        assert len(found.find(str(project / "elsewhere"))) == count
+        shutil.rmtree(project / "elsewhere")
+
+
+@pytest.mark.parametrize("end", ["", "current_state:\n"])
+def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
+    hf: Holdfast, project: Path, end: str
+) -> None:
+    path = project / "any.yaml"
+    path.write_text(f'version: "1.0"\nfeature_id: "cart-2026-02-14"\n{end}')
+    (report,) = hf.check(str(path))
+    assert (report.reading.layout, report.ok) == ("ai-session", False)
+    assert "current_state" in [finding.where for finding in report.findings]
+
+
+@pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])
+def test_a_log_is_one_by_its_lines_whatever_stands_between_them(
+    hf: Holdfast, project: Path, between: bytes
+) -> None:
+    fill(project, kinds=["ai-session"])
+    path = project / "somewhere"
+    lines = (project / LOG).read_bytes().splitlines()
+    path.write_bytes(between.join([*lines, *lines]) + b"\n")
+    (report,) = hf.check(str(path))
+    assert (report.reading.layout, report.reading.generation) == ("ai-session", "contract")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_in_utf_16_is_told_and_read_whatever_its_name(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = (project / MAIN[kind]).with_name(f"any{Path(MAIN[kind]).suffix}")
+    path.write_bytes((project / MAIN[kind]).read_text("utf-8").encode("utf-16"))
+    (report,) = hf.check(str(path))
+    assert report.reading.layout == kind
+    assert [finding.code for finding in report.findings] == ["utf16"]
+
+
 @pytest.mark.parametrize("name", ["state.yaml", "implementation-plan.yaml", "history.jsonl"])
 def test_a_part_of_a_session_in_its_place_lacks_nothing(
     hf: Holdfast, project: Path, name: str

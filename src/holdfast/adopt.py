@@ -258,6 +258,11 @@ class _Taking:
             _require_unmoved(one)
             told.events = _record(self.home, told.session, one, facts, _warning(told))
             told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
+            self._bind(one, told)
+
+    def _bind(self, one: Find, told: Adopted) -> None:
+        """Keep the files from now on, unless they name another session than their folder does."""
+        if told.native == one.native:
             told.bound = _bind(self.home, told.session, one, self.where(one))
 
     def _take_up(self, told: Adopted) -> None:
@@ -281,7 +286,7 @@ class _Taking:
                 return
             self._edit(one, facts, told, state)
         if not self.manner.dry_run and not told.bound:
-            told.bound = _bind(self.home, told.session, one, self.where(one))
+            self._bind(one, told)
 
     def _lost_sight(self, one: Find, session: str, state: State) -> bool:
         """Whether these are the bytes of a session that is bound to no file of the layout: whoever

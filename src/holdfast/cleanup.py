@@ -22,7 +22,7 @@ from holdfast import exchange, files, found, obstacle
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, ReadOnly, Refused
-from holdfast.found import ARTIFACTS, Find
+from holdfast.found import ARCHIVE, ARTIFACTS, Find
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where
 from holdfast.layout import ai_session as form
@@ -33,7 +33,6 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.value import copied
 from holdfast.layout.words import session_status
 
-ARCHIVE = ".ai-session-archive"
 _DAY = 86_400_000
 _MOST_ARTIFACTS = 10_000
 _OVER = FINISHED | {"paused"}

@@ -63,6 +63,8 @@ CORRUPT = ".corrupt-"
 """What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
 CONFLICTED = "conflict-markers"
+ARCHIVE = ".ai-session-archive"
+"""Where sessions are put away that are over."""
 ARTIFACTS = "artifacts"
 ESSAY_ROOTS = ("/tmp",)
 """Where essays are made by other programs."""
@@ -272,8 +274,7 @@ def reading_of(find: Find, where: Where) -> Reading:
         return Reading(layout=find.layout)
     reading = find.lens.reading(find.tree, where)
     if not (reading.writable or reading.warning):
-        said = reading.version or reading.generation
-        return replace(reading, warning=f"version {said} is not written by us; the files stay so")
+        return replace(reading, warning=f"{reading.unwritten}; the files stay so")
     if reading.writable and carry.travels(find.tree):
         # The layout's word may stand for several, of which the one meant travels beside it.
         status = find.facts(where).status
@@ -471,13 +472,14 @@ def _kind_by_content(path: str, data: bytes) -> str:
     start = data.lstrip()[:1]
     if start != b"{":
         return "yaml"
-    lines = data.split(b"\n", 2)
-    whole = len(lines) > 1 and lines[0].rstrip().endswith(b"}") and lines[1].startswith(b"{")
+    first, _, rest = data.strip().partition(b"\n")
+    whole = first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
     return "jsonl" if whole else "json"
 
 
 def _hinted(path: str, data: bytes) -> str:
-    start = data[:_HINTING]
+    # Without its zeros UTF-16 tells, too.
+    start = data[:_HINTING].replace(b"\0", b"")
     for id, pattern in _HINTS:
         if re.search(pattern, start):
             return id
@@ -553,6 +555,8 @@ def _of_folder(folder: str) -> Iterator[Find]:
         if os.path.basename(below) == AI_ROOT or INDEX in names:
             roots.add(below)
             yield from ai_sessions(below)
+        elif STATE in names and _is_feature(below):
+            yield _ai_session(os.path.dirname(below), os.path.basename(below))
         else:
             yield from _loose(below, names)
     if is_more:
@@ -603,6 +607,12 @@ def _is_ai_session(folder: str) -> bool:
     # Elsewhere the state has to say so itself: others call their files that, too.
     said = _look(os.path.join(folder, STATE)) if _is_file(folder, STATE) else None
     return said is not None and said.layout == "ai-session"
+
+
+def _is_feature(folder: str) -> bool:
+    """Whether a folder is that of a session by its name, too, and was not put away."""
+    above, name = os.path.split(folder)
+    return _is_id(name) and os.path.basename(above) != ARCHIVE and _is_ai_session(folder)
 
 
 def _is_root(folder: str) -> bool:
@@ -768,7 +778,6 @@ def _look(path: str) -> Find | None:
         data = files.read_bounded(path, MAX_BYTES, follow=False)
     except HoldfastError:
         return _of_plain_file(path) if _hinted(path, b"") else None
-    # Without its zeros UTF-16 tells, too.
     tells = _TELLING.search(data.replace(b"\0", b"") if b"\0" in data else data)
     return told(path, data) if tells or _hinted(path, b"") else None
 

@@ -111,6 +111,13 @@ class Reading(Struct):
     warning: str = ""
     """What whoever goes on with such files has to know of their shape."""
 
+    @property
+    def unwritten(self) -> str:
+        """Why files that are not writable are left as they are."""
+        form = "a file without its" if self.generation == "document" else f"the {self.generation}"
+        known = f"version {self.version}" if self.version else ""
+        return f"{known or f'{form} version'} is not written by us"
+
 
 class Salvaged(Struct):
     """What could be made of damaged files: facts, where each came from, and what is lost."""

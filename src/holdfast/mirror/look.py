@@ -344,7 +344,7 @@ class Looker:
         known = ((look.name, self.newest(binding, look)) for look in looks)
         tree, _ = lens.whole(tree, {name: read.value for name, read in known if read}, where)
         if not (reading := lens.reading(tree, where)).writable:
-            raise Suspended(f"version {reading.version or reading.generation} is not written by us")
+            raise Suspended(reading.unwritten)
 
     def torn(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
         """Why a file that can be parsed was not written to its end, or nothing.

@@ -64,6 +64,8 @@ class AiSession(Layout):
             return 1.0
         if current:
             return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
+        if "feature_id" in node and ("version" in node or "current_state" in node):
+            return 0.5  # a state that breaks off
         return 0.9 if isinstance(feature, dict) and "phases" in node else 0.0
 
     def files(self, native_id: str) -> list[str]:

@@ -647,6 +647,14 @@ def test_the_redesigned_form_of_an_old_file_says_the_same_and_keeps_what_it_does
         assert not any(f.severity == "error" for f in found(new, strict=True).values())
 
 
+@pytest.mark.parametrize("key", ["created_at", "updated_at"])
+def test_the_redesigned_form_of_a_file_that_lacks_a_time_has_both(key: str) -> None:
+    doc = {name: value for name, value in legacy().items() if name != key}
+    (new,) = LAYOUT.renewed(tree(doc), HERE).values()
+    assert not any(f.severity == "error" for f in found(new, strict=True).values())
+    assert new["created_at"] <= new["updated_at"] and stamps.is_naive(new[key])
+
+
 def test_new_stamps_in_a_file_without_zones_have_none() -> None:
     (new,) = LAYOUT.renewed(tree(legacy()), HERE).values()
     assert stamps.is_naive(new["phase_timing"]["2"]["started_at"])

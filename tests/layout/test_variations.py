@@ -79,6 +79,12 @@ ROWS: dict[str, Row] = {
     "signs misread": (
         PLAIN, {"goal": "â””â”€â”€ tree"}, ("document", False, "active"), {"misread-text"},
     ),
+    "a running agent with all keys": (
+        PLAIN,
+        {"agents.0.completed": None, "agents.0.result_summary": None},
+        ("document", False, "active"),
+        set(),
+    ),
     "a loose file that is over": (
         LOOSE, {"status": "done"}, ("aiterm", True, "completed"), {"foreign-word"},
     ),
@@ -126,6 +132,12 @@ ROWS: dict[str, Row] = {
     ),
     "a second generation without times": (
         SECOND, {"phase_timings": GONE}, ("ouroboros", False, "active"), set(),
+    ),
+    "an error without a status": (
+        SECOND,
+        {"status": GONE, "error_reason": "manually_deleted"},
+        ("ouroboros-timed", False, "failed"),
+        {"deleted-by-hand"},
     ),
     "a status nobody knows": (
         SECOND, {"status": "zombie"}, ("ouroboros-timed", False, "active"), {"unknown-status"},

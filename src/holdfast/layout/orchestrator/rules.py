@@ -140,8 +140,9 @@ _AGENT = _object(
         "task": _text("S4-19"),
         "status": _text("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
         "started": _stamp("S4-21"),
-        "completed": _stamp("S4-22"),
-        "result_summary": _text("S4-23"),
+        # Only finished agents have these; of others many programs write null.
+        "completed": _stamp("S4-22", null=True),
+        "result_summary": _text("S4-23", null=True),
         "progress": _count("S4-25", 100),
         "context_tokens": _count("S4-24"),
     },
@@ -302,9 +303,9 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     status = unit_status(ID, text(agent.get("status")))
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
     for key, req in ends.items():
-        if status == "running" and key in agent:
+        if status == "running" and agent.get(key) is not None:
             yield warn("running-has-end", f"{at} is running, but has {key}", f"{at}.{key}", req)
-        elif status == "done" and key not in agent:
+        elif status == "done" and agent.get(key) is None:
             yield warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
 
 

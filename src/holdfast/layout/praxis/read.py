@@ -161,7 +161,7 @@ class View:
         if self.complete and not self._is_held():
             return "completed"
         if not self.redesigned:
-            return self._second_status() or "active"
+            return self._second_status() or ("failed" if self.error() else "active")
         if self.lifecycle.get("paused") is True:
             error = self.lifecycle.get("paused_reason") == "system_error" and self.error()
             return "failed" if error else "paused"

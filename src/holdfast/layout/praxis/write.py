@@ -131,7 +131,10 @@ def upgraded(view: View, where: Where) -> dict[str, Any]:
     doc = _blank(said.native_id, view.first, view.total)
     old = {key: value for key, value in copied(view.doc).items() if key not in _TRANSLATED}
     fitting = {key: value for key, value in old.items() if _fits(doc, key, value)}
-    doc.update(fitting)
+    # Whichever time is missing is the other one, else now.
+    times = [time for key in ("created_at", "updated_at") if stamps.read(time := old.get(key))]
+    moment = [*times, stamps.write(where.now)][0]
+    doc.update({"created_at": moment, "updated_at": moment} | fitting)
     for phase in view.submitted:
         if phase not in view.artifacts:
             doc["phase_artifacts"][str(phase)] = _handed_in(view, phase)

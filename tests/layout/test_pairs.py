@@ -92,6 +92,13 @@ def test_there_and_back_gives_the_same_bytes(story: str, b: str) -> None:
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
+def test_a_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> None:
+    values, _ = read(there_of(story, b))
+    there = {name: _dumped(name, value, sort_keys=True) for name, value in values.items()}
+    assert converted(there, b, _layout_of(story), ELSEWHERE) == STORIES[story]
+
+
+@pytest.mark.parametrize(("story", "b"), PAIRS)
 def test_what_travels_is_values_and_never_the_file(story: str, b: str) -> None:
     there = b"".join(there_of(story, b).values())
     for data in STORIES[story].values():
@@ -349,10 +356,10 @@ def edited(files: Files, edit: Edit) -> tuple[Files, Claim]:
     return {name: _dumped(name, value) for name, value in values.items()}, claim
 
 
-def _dumped(name: str, value: Any) -> bytes:
+def _dumped(name: str, value: Any, *, sort_keys: bool = False) -> bytes:
     if kind(name) == "jsonl":
         return b"".join(json.dumps(line).encode() + b"\n" for line in value)
-    return json.dumps(value, indent=1).encode()  # JSON is YAML too
+    return json.dumps(value, indent=1, sort_keys=sort_keys).encode()  # JSON is YAML too
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -118,9 +118,10 @@ def test_long_lists_take_no_quadratic_time(old: list[Any], new: list[Any]) -> No
 
 
 @often
+@pytest.mark.parametrize("sort_keys", [False, True], ids=["as written", "sorted by others"])
 @given(st.one_of(values, lists, maps), st.one_of(values, lists, maps))
-def test_a_delta_leads_from_its_base_to_its_target(base: Any, target: Any) -> None:
-    change = json.loads(json.dumps(delta(base, target)))
+def test_a_delta_leads_from_its_base_to_its_target(sort_keys: bool, base: Any, target: Any) -> None:
+    change = json.loads(json.dumps(delta(base, target), sort_keys=sort_keys))
     assert identical(patch(change, base), target)
 
 

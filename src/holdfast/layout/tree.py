@@ -10,6 +10,9 @@ a value in which someone changed that place since, it leaves the place alone. It
     {"by": key, "n": length, "at": [[index, mark, delta]], "new": [[after, mark, value]],
      "order": [[index, mark]]}                             a list
 
+Many programs sort the keys of what they write, deltas too. So a value whose keys are not sorted
+has a delta that brings them into order: in `in` beside `add`, behind a value in `new`, or `then`.
+
 An element of a list is found again by its *mark*: a digest of the value under the key `by` (or of
 the whole element), and failing that by its place between elements that were found.
 
@@ -311,7 +314,19 @@ def delta(base: Any, target: Any, *, ordered: bool = True) -> Delta:
         return _map_delta(base, target, ordered)
     if isinstance(base, list) and isinstance(target, list):
         return list_delta(base, target, align(base, target), ordered=ordered)
-    return {**_was(base), "now": target}
+    order = _order_in(target) if ordered else {}
+    return {**_was(base), "now": target} | ({"then": order} if order else {})
+
+
+def _order_in(value: Any) -> Delta:
+    """From a value with its keys sorted to the same with them as they are."""
+    return delta(_sorted(value), value)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list) else value
 
 
 def _was(value: Any) -> Delta:
@@ -325,12 +340,13 @@ def _map_delta(base: dict[str, Any], target: dict[str, Any], ordered: bool) -> D
     add = {key: target[key] for key in target if key not in base}
     inner = {key: delta(base[key], target[key], ordered=ordered) for key in base if key in target}
     inner |= {key: _was(base[key]) for key in base if key not in target}
+    inner |= {key: _order_in(value) for key, value in add.items() if ordered}
     made: Delta = {}
     if add:
         made["add"] = add
     if changed := {key: value for key, value in inner.items() if value}:
         made["in"] = changed
-    if ordered and [*(key for key in base if key in target), *add] != list(target):
+    if ordered and [*(key for key in base if key in target), *sorted(add)] != list(target):
         made["order"] = list(target)
     return made
 
@@ -356,12 +372,14 @@ def list_delta(
     made: Delta = {"by": by} if by else {}
     made["n"] = len(base)
     at = [[i, _mark(base[i], by), change] for i, change in sorted(changes.items()) if change]
-    new = _new_elements(base, target, kept, by)
+    new = _new_elements(base, target, kept, by, ordered)
     parts = {"at": at, "new": new, "order": order if order != sorted(order) else []}
     return made | {name: part for name, part in parts.items() if part}
 
 
-def _new_elements(base: list[Any], target: list[Any], kept: dict[int, int], by: str) -> list[Any]:
+def _new_elements(
+    base: list[Any], target: list[Any], kept: dict[int, int], by: str, ordered: bool
+) -> list[Any]:
     made, after = [], -1
     for place, element in enumerate(target):
         if place in kept:
@@ -372,6 +390,8 @@ def _new_elements(base: list[Any], target: list[Any], kept: dict[int, int], by: 
     for entry in made:
         if not isinstance(entry[2], (dict, list)) and text_of(entry[2]) in known:
             entry.append(True)  # it is meant to be there once more, or elsewhere
+        elif ordered and (order := _order_in(entry[2])):
+            entry.append(order)
     return made
 
 
@@ -400,7 +420,8 @@ def patch(change: Any, current: Any) -> Any:
 
 def _patch(change: Delta, current: Any) -> Any:
     if "was" in change or "sum" in change:
-        return change["now"] if "now" in change and _still(change, current) else current
+        is_taken = "now" in change and _still(change, current)
+        return _patch(change.get("then", {}), change["now"]) if is_taken else current
     if isinstance(current, dict) and ("add" in change or "in" in change or "order" in change):
         return _patch_map(change, current)
     if isinstance(current, list) and "n" in change:
@@ -421,14 +442,14 @@ def is_removal(change: Delta) -> bool:
 
 def _patch_map(change: Delta, current: dict[str, Any]) -> dict[str, Any]:
     made = dict(current)
+    for key, value in change.get("add", {}).items():
+        made.setdefault(key, value)
     for key, inner in change.get("in", {}).items():
         if key in made and is_removal(inner):
             if _still(inner, made[key]):
                 del made[key]
         elif key in made:
             made[key] = _patch(inner, made[key])
-    for key, value in change.get("add", {}).items():
-        made.setdefault(key, value)
     return _ordered(made, change["order"]) if "order" in change else made
 
 
@@ -486,7 +507,8 @@ def _insert(slots: list[list[Any]], new: list[Any], found: dict[int, int]) -> li
     """Puts new elements behind the one they followed; what was first stays first."""
     head: list[Any] = []
     known = sorted(found)
-    for after, _, value, *_ in new:
+    for after, _, value, *order in new:
+        value = _patch(order[0], value) if order and order[0] is not True else value
         rank = bisect_right(known, after)
         near = known[rank - 1] if rank else 0
         place = found.get(near, 0) + after - near

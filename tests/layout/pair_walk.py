@@ -197,10 +197,15 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "agent": ("agents", "order"),
     "agent error": ("agents", "order"),
     "agent taken": ("agents", "order", "spent", "tokens"),
+    "spent": ("spent", "tokens"),
     "error status": ("status",),
 }
 """Kind of edit → the parts of a view that it may change, unless it is just the one of its name."""
 
+FOLLOWS = {"order": {"tasks", "agents"}, "spent": {"tasks", "agents"}, "tokens": {"spent"}}
+"""What need not be the same in both after a change of something else: a task that is done or taken
+up again has its own place in each file, what an agent spent that was taken out may stand in one of
+them only, and only one has a sum where nobody gave one."""
 _LISTS = r"json:(completed_work|pending_tasks)\b"
 _PHASES = (
     r"json:(completed_phases|checkpoints|phase_timings?|phase_attempts|phase_artifacts"
@@ -220,8 +225,9 @@ REACH: dict[str, dict[str, str]] = {
         "outcome": "artifacts",
     },
     "praxis": {
-        "status": r"json:(lifecycle\.\w+|status)$",
+        "status": r"json:(lifecycle\.\w+|status|completed_at)$",
         "task": _PHASES,
+        "order": _PHASES,
         "updated": "updated_at",
         "began": "created_at|started_at|duration",
         "error": r"lifecycle\.|error_reason",
@@ -365,10 +371,7 @@ def hold_views(
     for name in was.keys() & now.keys():
         if name not in touched and was[name] != now[name]:
             raise Broken(f"{name} was {was[name]}, is {now[name]}; {told} touched")
-        # A task that is done or taken up again has its own place in each file, and what an agent
-        # spent that was taken out may stand in one of them only.
-        is_same = name not in ("order", "spent") or not touched & {"tasks", "agents"}
-        if is_same and name in other and name in wanted:
+        if not touched & FOLLOWS.get(name, set()) and name in other and name in wanted:
             old, new = (_as_in(a, name, view[name]) for view in (other, wanted))
             if was[name] == old and now[name] != new:
                 raise Broken(f"{name} is {now[name]}, and {new} there")

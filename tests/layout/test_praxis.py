@@ -283,6 +283,15 @@ def test_each_checkpoint_word_has_its_status(word: str, status: str) -> None:
     assert put(session(), facts)["checkpoints"].get("2", "pending") == word
 
 
+def test_a_phase_that_waits_stands_in_its_place_if_the_others_do() -> None:
+    words = ("pending", "done", "failed")
+    steps = [StepFact("", f"phase-{n}", "phase", status=word) for n, word in enumerate(words)]
+    new = put(None, Facts(steps=steps, position="phase-2"))
+    assert list(new["checkpoints"]) == ["0", "1", "2"]
+    odd = new | {"checkpoints": {"2": "failed", "1": "passed"}}
+    assert list(put(odd, Facts(steps=steps, position="phase-2"))["checkpoints"]) == ["2", "1", "0"]
+
+
 @pytest.mark.req("S1-75", "S1-38")
 def test_a_phase_with_an_end_that_was_not_completed_is_in_progress() -> None:
     doc = session(phase_timing__2={"started_at": at(30), "completed_at": at(40)})

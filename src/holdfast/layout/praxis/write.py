@@ -190,6 +190,17 @@ def _free(taken: dict[int, int], base: int) -> Iterator[int]:
         number += 1
 
 
+def _by_number(said: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Both in one map, each phase in its place if those that are there are."""
+    made, is_in_order = said | more, sorted(said, key=_number) == list(said)
+    return {key: made[key] for key in sorted(made, key=_number)} if is_in_order else made
+
+
+def _number(key: str) -> tuple[int, str]:
+    """As numbers are compared, also where one is none."""
+    return len(key), key
+
+
 # -- one edit --------------------------------------------------------------------------------------
 
 
@@ -349,9 +360,8 @@ class Edit:
     def _name_the_rest(self) -> None:
         """A phase that nothing else in the file speaks of is named as pending."""
         spoken = {*View({"": self.doc}, self.where).phases(), *self._understood()}
-        for phase in self.steps:
-            if phase not in spoken:
-                self.part("checkpoints")[str(phase)] = "pending"
+        if rest := {str(phase): "pending" for phase in self.steps if phase not in spoken}:
+            self.doc["checkpoints"] = _by_number(self.part("checkpoints"), rest)
 
     def _understood(self) -> list[int]:
         """Phases that the file speaks of without a word of its own for them."""

@@ -720,3 +720,14 @@ def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) 
     passes(project, 1, "2027-01-15T09:00:00Z")
     assert project.titles() == ["Write it", "Test it"]
     assert [row.status for row in project.session.task_list()] == ["pending", "done"]
+
+
+def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make: Make) -> None:
+    project = make("praxis")
+    stale = project.read()
+    project.edit(lambda doc: doc["metadata"].update(one="by the first"))
+    project.session.note("seen")
+    stale["metadata"]["two"], stale["updated_at"] = "by the second", "2027-01-15T09:00:00Z"
+    project.edit(lambda doc: doc.update(stale))
+    project.session.note("seen")
+    assert project.read()["metadata"].keys() >= {"one", "two"}

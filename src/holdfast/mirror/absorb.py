@@ -280,9 +280,10 @@ class Absorber:
         return newest is not None and not shared and is_later(newest.value, look.value)
 
     def _anew(self, binding: Binding, look: Look, value: Any) -> Any:
-        """A file as we would begin it, for what it says."""
+        """A file as we would begin it, for what it says, without what only somebody's keys say."""
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
-        return lens.put(None, lens.get({look.name: value}, where), where).get(look.name)
+        facts = replace(lens.get({look.name: value}, where), attributes={})
+        return lens.put(None, facts, where).get(look.name)
 
     def _last_edit(self, binding: Binding, look: Look) -> str:
         """The digest of what was last taken up from a file."""

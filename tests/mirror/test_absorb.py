@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from holdfast import exchange
+from holdfast.layout import stamps
 from holdfast.model import event as ev
 from holdfast.model.state import Agent
 from tests.mirror.conftest import Make
@@ -800,6 +801,37 @@ def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
     assert project.read()["mine"] == [1, {"x": None}] and project.read()["pending_tasks"] == [
         "Next"
     ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "stamp"),
+    [
+        ("craft", "updated_at"),
+        ("praxis", "updated_at"),
+        ("orchestrator", "updated"),
+        ("essay", "last_activity"),
+    ],
+)
+def test_a_key_comes_and_goes_as_often_as_its_owner_says(
+    make: Make, layout: str, stamp: str
+) -> None:
+    project = make(layout)
+
+    def put(doc: Any) -> None:
+        doc["mine"] = "waits for the review"
+
+    def take(doc: Any) -> None:
+        del doc["mine"]
+
+    for change in (put, take, put, take):
+        project.edit(partial(_add_stamp, stamp, project.clock.now()))
+        project.edit(change)
+        project.session.note("next")
+        assert ("mine" in project.read()) == (change is put)
+
+
+def _add_stamp(key: str, at: int, doc: Any) -> None:
+    doc[key] = stamps.write(at)
 
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 4

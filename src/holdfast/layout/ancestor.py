@@ -60,8 +60,10 @@ def _few(near: Sequence[bytes], size: int) -> list[bytes]:
 def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes | None:
     if not near:
         return None
-    if near[0] in kept[1:2] and _untimed(near[0]) == _untimed(data):
-        return kept[0]
+    if near[0] != kept[0] and (says := _untimed(data)) == _untimed(near[0]):
+        newest = _untimed(kept[0])
+        before = next((told for each in kept[1:] if (told := _untimed(each)) != newest), newest)
+        return kept[0] if says == before else near[0]
     return near[0]
 
 

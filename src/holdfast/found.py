@@ -59,8 +59,6 @@ NOT_CREATED, GONE = "not-created", "listed-but-gone"
 NO_ACCESS, READ_FAILED = "no-access", "read-failed"
 NOT_READ = frozenset({NO_ACCESS, READ_FAILED})
 """The system did not let us read a file, which says nothing of its bytes."""
-CORRUPT = ".corrupt-"
-"""What follows the name of a file that was set aside because it could not be read."""
 AI_ROOT = ".ai-session"
 CONFLICTED = "conflict-markers"
 ARCHIVE = ".ai-session-archive"
@@ -742,7 +740,7 @@ def _loose(folder: str, names: list[str]) -> Iterator[Find]:
     layouts = set()
     for name in names:
         path = os.path.join(folder, name)
-        if os.path.splitext(name)[1].lower() in _ENDINGS and not _is_backup_of(name, names):
+        if os.path.splitext(name)[1].lower() in _ENDINGS:
             found = _look(path)
             if found is not None and found.layout not in ("", "ai-session"):
                 layouts.add(found.layout)
@@ -763,11 +761,6 @@ def essay_without_state(folder: str) -> Find:
     message = f"{essay.STATE} is missing"
     gone = Finding("missing-file", ERROR, message, essay.STATE, "", _UNREADABLE["essay"])
     return Find("essay", "", {essay.STATE: path}, {}, {}, [gone])
-
-
-def _is_backup_of(name: str, names: list[str]) -> bool:
-    """Files that we set aside are named after the one they were."""
-    return CORRUPT in name and name.partition(CORRUPT)[0] in names
 
 
 def _look(path: str) -> Find | None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from holdfast import exchange, files, found
 from holdfast.clock import Clock, iso
 from holdfast.errors import HoldfastError
-from holdfast.found import AI_ROOT, CORRUPT, Find
+from holdfast.found import AI_ROOT, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
 from holdfast.mirror.desk import paths_of
@@ -25,9 +25,9 @@ _PATIENCE = 1.0
 
 
 def aside_name(path: str, clock: Clock) -> str:
-    """A free name beside a file for what was in its place, which says so."""
+    """A free name beside a file for what was in its place; nobody takes it for a session's."""
     stamp = re.sub("[-:]", "", iso(clock.now()))
-    names = (f"{path}{CORRUPT}{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
+    names = (f"{path}.corrupt-{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
     return next(name for name in names if not os.path.lexists(name))
 
 

@@ -323,6 +323,7 @@ def test_progress_is_the_figure_given_else_counted() -> None:
     assert write(replace(read(), progress=None), tree())["progress"] == 1 / 3
 
 
+@pytest.mark.req("S2-14")
 def test_a_device_that_writes_is_named_and_known() -> None:
     facts = replace(read(), device="", goal="another")
     made = LAYOUT.put(tree(), facts, replace(HERE, device="Laptop 2"))[NAME]

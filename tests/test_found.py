@@ -53,6 +53,20 @@ def test_a_glance_sees_sessions_where_their_layout_keeps_them(
     assert seen.startswith(str(project / REGISTRY[kind][1]))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ai-session"])
+def test_what_is_no_session_in_the_place_of_one_is_told(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    path = project / MAIN[kind]
+    path.parent.mkdir(parents=True)
+    path.write_text('{"a": 1}')
+    (report,) = hf.check(str(project))
+    (fault,) = report.findings
+    assert (fault.code, fault.file, report.ok) == ("not-a-session", str(path), False)
+    (told,) = hf.adopt(str(project))
+    assert told.outcome == "unreadable" and path.read_text() == '{"a": 1}'
+
+
 def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = project / "elsewhere"

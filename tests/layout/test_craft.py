@@ -511,8 +511,8 @@ def test_a_path_alone_is_a_change_and_stays_one() -> None:
     made = write(replace(read(), files=[FileFact("b.py", at=7), FileFact("c.py", at=7)]), old)
     assert made["files_modified"][:2] == ["a.py", "b.py"]
     assert [each["path"] for each in made["files_modified"][2:]] == ["c.py"]
-    codes = found(files_modified=["a.py"])
-    assert codes == [("bare-path", "error", "files_modified[0]")]
+    assert found(files_modified=["a.py"]) == [("bare-path", "error", "files_modified[0]")]
+    assert found(decisions_made=["x"]) == [("bare-decision", "error", "decisions_made[0]")]
 
 
 def test_log_entries_are_never_removed_and_not_doubled() -> None:

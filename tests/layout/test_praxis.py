@@ -219,8 +219,16 @@ def test_an_id_that_is_no_uuid_is_read_but_not_given_out() -> None:
     (name,) = LAYOUT.put(None, Facts(native_id="../abc"), HERE)
     assert LAYOUT.valid_id(name.removesuffix(".json")) == ""
     assert list(LAYOUT.put(None, Facts(native_id="abc-123"), HERE)) == ["abc-123.json"]
-    assert "id-not-uuid" not in found(session(session_id="abc-123"))
-    assert found(session(session_id="abc-123"), strict=True)["id-not-uuid"].requirement == "X1-10"
+    doc = session(session_id="abc-123")
+    assert found(doc).keys().isdisjoint(("id-not-uuid", "file-name"))
+    told = found(doc, strict=True)
+    assert (told["id-not-uuid"].requirement, told["file-name"].requirement) == ("X1-10", "X1-1")
+
+
+@pytest.mark.req("S1-32")
+def test_an_older_form_is_an_error_in_what_we_write() -> None:
+    told = found(legacy(), strict=True)["not-redesigned"]
+    assert (told.severity, told.requirement) == ("error", "S1-32")
 
 
 def test_a_new_id_is_the_same_for_the_same_session_and_never_taken() -> None:
@@ -1243,6 +1251,12 @@ def test_a_missing_field_is_found(key: str) -> None:
         ({"phase_timing__1__duration_seconds": 3}, "duration-mismatch", "info"),
         ({"phase_artifacts__0__phase_number": 1}, "phase-mismatch", "warning"),
         ({"checkpoints__x": "passed"}, "bad-phase-key", "warning"),
+        pytest.param(
+            {"checkpoints__1": "maybe"},
+            "unknown-checkpoint",
+            "error",
+            marks=pytest.mark.req("S1-58"),
+        ),
         ({"workflow_structure__starting_phase": 1}, "scheme-mismatch", "error"),
         ({"workflow_structure__indexing_scheme": "two_based"}, "unknown-scheme", "error"),
         ({"lifecycle__paused_reason": "lunch"}, "unknown-pause-reason", "warning"),

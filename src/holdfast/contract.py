@@ -16,7 +16,9 @@ from holdfast.layout import contract as form
 from holdfast.layout.contract import Acknowledgment, Verdict
 from holdfast.text import ID_LIMIT, clean_input
 
-_MAX_BYTES = 1024 * 1024
+_LONGEST_SPEC = 1024 * 1024
+_MAX_BYTES = 256 * 1024
+"""Of the acknowledgments, each of some 300 bytes: what is longer would take seconds to look at."""
 
 
 class Contract:
@@ -25,7 +27,7 @@ class Contract:
     def __init__(self, folder: str, spec: str = "", clock: Clock | None = None) -> None:
         self.path = os.path.join(folder, form.FILE)
         self._clock = clock or Clock()
-        self.specification = files.read_bounded(spec, _MAX_BYTES) if spec else form.shipped()
+        self.specification = files.read_bounded(spec, _LONGEST_SPEC) if spec else form.shipped()
 
     @property
     def version(self) -> str:

@@ -244,6 +244,21 @@ def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Pa
     assert cli("essay", "resume", "000001999").code == 3
 
 
+@pytest.mark.parametrize("line", ["Agent: x\n", "Agent: x{}\n", "\n"])
+@pytest.mark.parametrize("size", [250_000, 1_000_000])
+def test_acknowledgments_of_any_number_keep_nobody_waiting(
+    cli: Cli, project: Path, line: str, size: int
+) -> None:
+    path = project / ".ai-session" / "contract-acknowledgment.md"
+    path.parent.mkdir()
+    text = "".join(line.format(n) for n in range(size // len(line)))
+    path.write_text(text[:size])
+    for words in (("show",), ("verify",), ("verify", "--agent", "y"), ("ack", "--agent", "x")):
+        answer = quickly(cli, "contract", *words)
+        assert ("too large" in answer.err) == (size > 256 * 1024), words
+    assert (size > 256 * 1024) == (path.read_text() == text[:size])
+
+
 # -- what was ended stays ended ----------------------------------------------------------------
 
 

@@ -146,9 +146,9 @@ def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
     own = [each for each in parse(text) if each.agent == agent.strip()]
     if not own:
         return _after(text) + new
-    for each in reversed(own[1:]):
-        text = text[: each.start] + text[each.end :].lstrip("\r\n")
-    return text[: own[0].start] + new + text[own[0].end :]
+    ends = [*(each.start for each in own[1:]), len(text)]
+    first, *others = (text[each.end : end] for each, end in zip(own, ends, strict=True))
+    return text[: own[0].start] + new + first + "".join(part.lstrip("\r\n") for part in others)
 
 
 def join(text: str, other: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.cli.acting import confirm, meant
-from holdfast.cli.arguments import Command, Parser
+from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.path import shown_path, told_from_here
-from holdfast.errors import REFUSED, InvalidInput, NoSession, Refused
+from holdfast.errors import REFUSED, NoSession, Refused
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -134,7 +134,7 @@ def _cleanup_arguments(parser: Parser) -> None:
         "--completed", action="store_true", help="those that are completed; so if nothing is said"
     )
     parser.add_argument("--stale", action="store_true", help="those that nobody touched for long")
-    parser.add_argument("--days", type=int, default=7, metavar="N", help="how long that is (7)")
+    parser.add_argument("--days", type=count, default=7, metavar="N", help="how long that is (7)")
     parser.add_argument("--empty", action="store_true", help="those in which nothing happened")
     parser.add_argument(
         "--pattern",
@@ -153,8 +153,6 @@ def _cleanup_arguments(parser: Parser) -> None:
 
 
 def run_cleanup(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    if options.days < 0:
-        raise InvalidInput("--days cannot be negative")
     planned = _clean(options, hf, dry_run=True)
     going = [one for one in planned if not one.kept]
     ask = going and not options.dry_run and not options.yes

@@ -337,9 +337,11 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
         mirror = self.home.mirror
         with mirror.holding(root or mirror.root_of(layout.partition(":")[0])):
-            binding = give_place(self.home, self.id, layout, root)
+            place = give_place(self.home, self.id, layout, root)
             self.home.reflect(self.id, force=True)
-        return binding
+        made = (place.layout, place.native, place.root)
+        known = self.layouts_list()
+        return next((b for b in known if (b.layout, b.native, b.root) == made), place)
 
     def layouts_remove(self, layout: str) -> list[Binding]:
         """Let the files of a layout be; they stay as they are."""

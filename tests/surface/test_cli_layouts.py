@@ -16,7 +16,7 @@ import yaml
 from holdfast import compat
 from tests.layout.test_praxis import legacy
 from tests.layout.test_praxis import session as workflow
-from tests.layouts import CRAFT, ESSAY, IDS, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import CRAFT, ESSAY, IDS, INDEX, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 from tests.surface.support import Cli
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
@@ -198,6 +198,18 @@ def test_adding_a_layout_twice_keeps_one_set_of_files(cli: Cli, kind: str) -> No
     (before,) = cli.json("layouts")["layouts"]
     assert cli.json("layouts", "add", kind)["path"] == before["path"]
     assert [one["path"] for one in cli.json("layouts")["layouts"]] == [before["path"]]
+
+
+def test_what_adding_a_layout_answers_is_what_became_of_it(cli: Cli, project: Path) -> None:
+    cli.start("Add login")
+    (project / INDEX).parent.mkdir()
+    (project / INDEX).write_text("no index\n")
+    for kind in ("craft", "ai-session"):
+        added = cli.json("layouts", "add", kind)
+        last = cli.json("layouts")["layouts"][-1]
+        assert {name: added[name] for name in last} == last
+    assert added["suspended"] and not (project / STATE).exists()
+    assert ", once it can be written\n" in cli.ok("layouts", "add", "ai-session").out
 
 
 def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> None:

@@ -415,7 +415,8 @@ def _tell_binding(binding: Binding, screen: Screen) -> None:
 def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     binding = hf.current().layouts_add(options.layout, root=options.root)
     screen.answer({"session": binding.session, **_binding_values(binding)})
-    screen.done(("Kept in ", "green"), shown_path(binding.place))
+    when = ", once it can be written" if binding.suspended else ""
+    screen.done(("Kept in ", "green"), shown_path(binding.place), when)
 
 
 def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:

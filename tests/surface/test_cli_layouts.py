@@ -190,6 +190,9 @@ def test_where_no_session_is_in_a_file_or_folder_that_is_said(
 def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--layout", "orchestrator")
     assert f"  its files too: {ORCHESTRATOR}\n" in answer.out
+    told = cli.json("start", "Add logout", "--layout", "craft")["layouts"]
+    assert told == cli.json("layouts")["layouts"] and Path(told[0]["path"]).is_file()
+    assert cli.json("start", "Add nothing")["layouts"] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

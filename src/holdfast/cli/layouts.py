@@ -384,7 +384,7 @@ def _add_arguments(parser: Parser) -> None:
 def run_layouts(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     session = hf.current()
     bindings = session.layouts_list()
-    screen.answer({"session": session.id, "layouts": [_binding_values(b) for b in bindings]})
+    screen.answer({"session": session.id, "layouts": [binding_values(b) for b in bindings]})
     for binding in bindings:
         _tell_binding(binding, screen)
     if any(binding.suspended for binding in bindings):
@@ -394,7 +394,7 @@ def run_layouts(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         screen.hint("keep some: ", "holdfast layouts add craft")
 
 
-def _binding_values(binding: Binding) -> dict[str, Any]:
+def binding_values(binding: Binding) -> dict[str, Any]:
     return {
         "layout": binding.layout,
         "native_id": binding.native,
@@ -414,14 +414,14 @@ def _tell_binding(binding: Binding, screen: Screen) -> None:
 
 def run_add(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     binding = hf.current().layouts_add(options.layout, root=options.root)
-    screen.answer({"session": binding.session, **_binding_values(binding)})
+    screen.answer({"session": binding.session, **binding_values(binding)})
     when = ", once it can be written" if binding.suspended else ""
     screen.done(("Kept in ", "green"), shown_path(binding.place), when)
 
 
 def run_remove(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     gone = hf.current().layouts_remove(options.layout)
-    screen.answer({"removed": [_binding_values(b) for b in gone]})
+    screen.answer({"removed": [binding_values(b) for b in gone]})
     for binding in gone:
         screen.done("No longer written: ", shown_path(binding.place))
     return 0 if gone else _tell_none(options.layout, screen)

@@ -88,7 +88,8 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     if screen.json:
         known = {"repeated": session.repeated, "before": before or None}
         known |= {"taken_up": session.taken_up}
-        screen.answer({**shown, "event": recorded(_first_event(session)), **known})
+        files = {"layouts": _files(session, options)}
+        screen.answer({**shown, "event": recorded(_first_event(session)), **known, **files})
         return
     lead = "Already started: session " if session.repeated else "Started session "
     if session.taken_up:
@@ -103,6 +104,14 @@ def run_start(options: Namespace, hf: Holdfast, screen: Screen) -> None:
         _tell_files(session, screen)
     tell_outvoted(session, screen)
     screen.hint("next: ", _first_steps(shown))
+
+
+def _files(session: Session, options: Namespace) -> list[dict[str, Any]]:
+    if not options.layout:
+        return []
+    from holdfast.cli.layouts import binding_values
+
+    return [binding_values(binding) for binding in session.layouts_list()]
 
 
 def _tell_files(session: Session, screen: Screen) -> None:

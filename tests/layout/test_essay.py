@@ -1551,6 +1551,18 @@ def test_a_state_that_cannot_be_read_comes_back_from_the_backup(broken: bytes) -
 
 
 @pytest.mark.req("S3-94")
+@pytest.mark.parametrize(
+    "odd", [b"\xef\xbb\xbf" + WHOLE, WHOLE + b"\0" * 50, WHOLE.decode().encode("utf-16")]
+)
+def test_a_state_whose_bytes_alone_are_odd_loses_nothing(odd: bytes) -> None:
+    made = recovered({STATE: odd, essay.BACKUP: BROKEN, "stage-1-thesis.md": THESIS})
+    assert (made.level, made.state, made.data) == ("whole", session(), WHOLE)
+    saved = LAYOUT.salvage({STATE: odd}, HERE)
+    assert saved is not None and (saved.inferred, saved.lost) == ([], [])
+    assert saved.facts.steps == get(session()).steps
+
+
+@pytest.mark.req("S3-94")
 def test_a_state_that_breaks_off_within_a_line_is_never_taken_for_a_whole_one() -> None:
     data = fresh("yaml", session())
     ends = [n for n in range(600, len(data) - 1, 7) if data[n - 1 : n] != b"\n"]

@@ -1,10 +1,11 @@
 """The recovery ladder of an essay whose session file cannot be read.
 
+    whole        only the bytes are odd (a byte order mark, UTF-16, zeros): the text is valid
     backup       `session-state.yaml.bak` is valid: it becomes the state again
     artifacts    the results of the stages tell how far the work has come
     manual       neither: the user says where to resume (`Question`, then `begin_at`)
 
-On the second and third rung, what can still be read of the damaged files (`remains`: topmost keys
+On the last two rungs, what can still be read of the damaged files (`remains`: topmost keys
 whose own lines are whole) gives identity, configuration and the logs. Progress comes from the
 artifacts alone, as the document has it: a half-read list of stages would say too little.
 
@@ -45,6 +46,7 @@ from holdfast.layout.essay.form import (
     torn,
 )
 from holdfast.layout.essay.read import facts
+from holdfast.layout.torn import decoded
 from holdfast.layout.value import mapping
 
 FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
@@ -92,12 +94,12 @@ class Question(Struct):
 
 class Recovery(Struct):
     level: str
-    """`none` (the file is whole), `backup`, `artifacts` or `manual`."""
+    """`none` (nothing is wrong with the file), `whole`, `backup`, `artifacts` or `manual`."""
     message: str
     state: dict[str, Any]
     """What to write as the session file; on the last rung, the beginning of it."""
     data: bytes | None = None
-    """The bytes that say so, where there are such: those of the backup."""
+    """The bytes that say so, where there are such: those of the text, or of the backup."""
     question: Question | None = None
     goal: str = ""
     titles: dict[int, str] = {}
@@ -111,6 +113,10 @@ def recover(bundle: Bundle, native_id: str, where: Where) -> Recovery | None:
     state, backup = (_state(bundle.get(name)) for name in (STATE, BACKUP))
     if state is not None:
         return Recovery("none", "", state, bundle[STATE])
+    text, remarks = decoded(bundle.get(STATE, b""))
+    if (state := _state(text.encode())) is not None:
+        message = "; ".join(remarks) or "the file was read in spite of its faults"
+        return Recovery("whole", message, state, text.encode())
     if backup is not None:
         lost = "what changed after the backup was made"
         return Recovery("backup", FROM_BACKUP, backup, bundle[BACKUP], lost=[lost])

@@ -233,6 +233,7 @@ def _plain_body(body: Body) -> Any:
 def plain_state(state: State) -> dict[str, Any]:
     """A state as JSON values: what `show --json` prints."""
     core = state.core
+    done, told_by = progress(state)
     rows: dict[str, list[Any]] = {}
     for table, _, row in sorted(state.rows.items(), key=lambda item: item[2].rank):
         rows.setdefault(table, []).append(msgspec.to_builtins(row))
@@ -240,7 +241,8 @@ def plain_state(state: State) -> dict[str, Any]:
         "session": core.session,
         "status": core.status,
         "goal": core.goal,
-        "progress": round(progress(state)[0], 4),
+        "progress": round(done, 4),
+        "progress_from": told_by,
         "seq": core.events,
         "core": msgspec.to_builtins(core),
         "rows": rows,

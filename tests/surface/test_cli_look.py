@@ -374,3 +374,11 @@ def test_a_time_before_the_session_began_is_refused(cli: Cli) -> None:
     cli.start()
     answer = cli("show", "--at", "2 hours ago")
     assert (answer.code, "it began at 20" in answer.err) == (2, True)
+
+
+def test_show_says_how_far_a_session_is_only_if_something_tells(cli: Cli) -> None:
+    cli.ok("start", "Add login")
+    assert "status   active\n" in cli.ok("show").out
+    assert cli.json("show")["progress_from"] == "none"
+    cli.ok("task", "add", "Write it")
+    assert "status   active · 0% done\n" in cli.ok("show").out

@@ -79,10 +79,11 @@ def _tell_core(shown: dict[str, Any], at: str, hf: Holdfast, screen: Screen) -> 
     times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
     branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
     used = core.get("tokens") or core.get("agent_tokens", 0)
+    done = f" · {shown['progress']:.0%} done" if shown["progress_from"] != "none" else ""
     screen.fields(
         [
             ("session", shown["session"]),
-            ("status", f"{shown['status']} · {shown['progress']:.0%} done"),
+            ("status", f"{shown['status']}{done}"),
             ("because", core.get("because", "")),
             ("mode", core.get("mode", "")),
             ("model", core.get("model", "")),

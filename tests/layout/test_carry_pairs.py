@@ -30,6 +30,7 @@ PAIRS = list(permutations(REGISTRY, 2))
 HERE = Where(now=1_700_000_000_000)
 LATER = Where(now=1_800_000_000_000)
 BEGAN = 1_700_000_000_000
+FIELDS = set(Facts.__struct_fields__)
 
 
 def some_facts() -> Facts:
@@ -76,6 +77,21 @@ def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) 
     back, _, _ = carry.convert(b, json.loads(json.dumps(there)), {}, a, LATER)
     assert tree.identical(back, files)
     assert loss.lost == []
+
+
+@pytest.mark.parametrize("one, other", PAIRS)
+def test_keys_that_no_layout_knows_are_told_by_their_names(one: str, other: str) -> None:
+    a, b = layout(one), layout(other)
+    files = files_of(a)
+    main = next(value for value in files.values() if isinstance(value, dict))
+    main |= {"x_mine": 1, "x_empty": None}
+    main["inner"] = {"x_mine": {"y": 1}}
+    _, _, plain = carry.convert(a, files_of(a), {}, b, HERE)
+    _, _, told = carry.convert(a, files, {}, b, HERE)
+    names = ("x_mine", "x_empty", "inner")
+    more = [f"{other} has no field for {name}: it travels under `holdfast`" for name in names]
+    assert told.carried == [*plain.carried, *more]
+    assert {line.split(" for ")[1].split(":")[0].split(".")[0] for line in plain.carried} <= FIELDS
 
 
 def _completed(facts: Facts) -> None:

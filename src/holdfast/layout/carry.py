@@ -303,7 +303,32 @@ def convert(
         origin |= {a.id: _strange(a, files, facts, where)}
         known = sequence(back.get("from"))
         origin = {n: each for n, each in origin.items() if n in known or _says_more(each)}
-    return _arrive(b, facts, where, origin, back, native_id)
+    made, manner, loss = _arrive(b, facts, where, origin, back, native_id)
+    rest = mapping(origin.get(a.id)).get("rest", {})
+    strange = (_travels(b, "no field", name) for name in _strangers(a, files, rest, where))
+    loss.carried = [*dict.fromkeys([*loss.carried, *strange])]
+    return made, manner, loss
+
+
+def _strangers(a: Layout, files: Tree, rest: tree.Delta, where: Where) -> Iterator[str]:
+    """The names of keys in the files that their layout does not know: it reads nothing there."""
+    said = a.get(files, where)
+
+    def is_silent(ways: Ways) -> bool:
+        return a.get(_without(files, frozenset(ways)), where) == said
+
+    for _, *keys in _all_that(is_silent, list(_ways(rest))):
+        names = [key for key in keys if isinstance(key, str) and key != EXTRA]
+        # A phase, whose number is a key, is one of the steps.
+        if names and not any(map(str.isdigit, names)):
+            yield ".".join(names)
+
+
+def _without(value: Any, ways: frozenset[Way], way: Way = ()) -> Any:
+    if not isinstance(value, dict):
+        return value
+    left = {key: each for key, each in value.items() if (*way, key) not in ways}
+    return {key: _without(each, ways, (*way, key)) for key, each in left.items()}
 
 
 def _other_version(a: Layout, files: Tree, made: Tree, where: Where) -> list[str]:
@@ -621,12 +646,13 @@ def _loss(b: Layout, files: Tree, facts: Facts, where: Where) -> Loss:
     steps = _same_steps(b, facts, native, wanted)
     carried = [what for what in _differences(native, wanted, steps) if what not in lost]
     return Loss(
-        [
-            f"{b.id} has {_room(native, what)} for {what}: it travels under `{EXTRA}`"
-            for what in carried
-        ],
+        [_travels(b, _room(native, what), what) for what in carried],
         [f"{b.id} cannot keep {what}" for what in lost],
     )
+
+
+def _travels(b: Layout, room: str, what: str) -> str:
+    return f"{b.id} has {room} for {what}: it travels under `{EXTRA}`"
 
 
 def _room(native: dict[str, Any], what: str) -> str:

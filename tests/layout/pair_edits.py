@@ -200,10 +200,10 @@ def _context(chance: Random, choice: Any) -> None:
 
 
 def _spent(chance: Random, doc: Any) -> str:
-    if not doc["agents"]:
-        return ""
-    agent = chance.choice(doc["agents"])["id"]
-    doc["context_usage"]["by_agent"][agent] = chance.randrange(10_000, 20_000)
+    begun = [agent["id"] for agent in doc["agents"] if agent["status"] != "pending"]
+    if not begun:
+        return ""  # who waits has spent nothing, and is listed nowhere else
+    doc["context_usage"]["by_agent"][chance.choice(begun)] = chance.randrange(10_000, 20_000)
     return "spent"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.layout import Tree, Where, carry, contract, guarded, habits, layout
+from holdfast.layout import Tree, Where, ancestor, carry, contract, guarded, habits, layout
 from holdfast.layout.document import Document
 from holdfast.layout.facts import AgentFact, Facts, StepFact
 from holdfast.layout.value import copied
@@ -158,3 +159,27 @@ def test_a_key_that_a_program_adds_everywhere_comes_back_in_a_moment() -> None:
     assert took < 2
     again, _, _ = carry.convert(craft, back[0], {}, orchestrator, WHERE)
     assert [agent["colour"] for agent in again[name]["agents"]] == ["red"] * 800
+
+
+SPELLED: dict[str, Callable[[list[Any]], bytes]] = {
+    "json": lambda listed: json.dumps({"tasks": listed}, indent=2).encode(),
+    "yaml": lambda listed: b"tasks:\n" + b"".join(f"- {each}\n".encode() for each in listed),
+}
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_thousands_of_elements_are_put_between_others_in_a_moment(kind: str) -> None:
+    every = [f"Task number {n}" for n in range(2 * MANY)]
+    document = Document.parse(SPELLED[kind](every[::2]), kind)
+    back: list[Document] = []
+    assert seconds(lambda: back.append(document.rewritten({"tasks": every}))) < 1
+    assert back[0].data == SPELLED[kind](every)
+
+
+def test_what_an_edit_took_out_of_thousands_is_weighed_in_a_moment() -> None:
+    every = [f"Task number {n}" for n in range(3 * MANY)]
+    newest, older = {"at": 2, "tasks": [*every, "new"]}, {"at": 1, "tasks": ["old", *every]}
+    taken, stale = ({"at": 3, "tasks": [*first, *every[::2]]} for first in ([], ["old"]))
+    assert seconds(lambda: ancestor.was_read(newest, older, taken)) < 1
+    assert set(ancestor._news(newest, older, taken)) == set()
+    assert set(ancestor._news(newest, older, stale)) == {False}

@@ -310,7 +310,11 @@ def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
         if len(ours) == len(theirs) == len(found):
             for three in zip(ours, theirs, found, strict=True):
                 yield from _news(*three)
-        elif any(each in theirs and each not in ours for each in found):
+        elif (
+            set(map(trees.text_of, theirs))
+            .difference(map(trees.text_of, ours))
+            .intersection(map(trees.text_of, found))
+        ):
             yield False
     elif newest != older and found == older:
         yield False

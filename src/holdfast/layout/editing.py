@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -169,13 +170,16 @@ class _Editor:
     def _rebuilt(self, node: Node, plan: Plan, gaps: list[str]) -> str:
         parts = [self.text[node.start]]
         usual = self._usual_gap(gaps)
+        likes = {
+            kind: _like(node, kind) for kind in {type(new) for old, new, _ in plan if old is None}
+        }
         before: int | None = None
         for place, (old, value, key) in enumerate(plan):
             # An item keeps the gap before it while its neighbour is the same.
             is_same = old is not None and old > 0 and before == old - 1
             parts.append(gaps[0] if place == 0 else gaps[old or 0] if is_same else usual)
             if old is None:
-                parts.append(self._new_item(node, value, key, gaps))
+                parts.append(self._new_item(node, value, key, gaps, likes[type(value)]))
             else:
                 parts.append(self._old_item(node, old, value))
             before = old
@@ -196,11 +200,12 @@ class _Editor:
         sub.change(item, value, -1, flow=True)
         return apply(self.text, sub.edits, start, item.end)
 
-    def _new_item(self, node: Node, value: Any, key: str, gaps: list[str]) -> str:
+    def _new_item(
+        self, node: Node, value: Any, key: str, gaps: list[str], like: Node | None
+    ) -> str:
         if not self.is_json:
             body = yaml_flow(value, self.style, _quote(node.items[-1]))
             return f"{yaml_key(key, self.style)} {body}" if node.kind == MAP else body
-        like = _like(node, value)
         own_line = JSON_BREAK.search(gaps[0]) is not None
         lined = own_line and (like is None or JSON_BREAK.search(self.text, like.start, like.end))
         style = self.style if lined else _on_one_line(self.style)
@@ -261,7 +266,7 @@ class _Editor:
         self, node: Node, plan: Plan, stay: set[int], entries: list[_Entry]
     ) -> dict[int, list[str]]:
         """The texts of what is new or was moved, by the entry that they follow (-1: none)."""
-        column = self.at.column(entries[0].start)
+        spelled = self._spelled_there(node, self.at.column(entries[0].start))
         texts: dict[int, list[str]] = {}
         behind = -1
         for place, (old, value, key) in enumerate(plan):
@@ -270,17 +275,22 @@ class _Editor:
             elif old is not None:
                 texts.setdefault(behind, []).append(self._moved(entries[old], value))
             else:
-                texts.setdefault(behind, []).append(self._new_entry(node, value, key, column))
+                texts.setdefault(behind, []).append(spelled(value, key))
         return texts
 
-    def _new_entry(self, node: Node, value: Any, key: str, column: int) -> str:
+    def _spelled_there(self, node: Node, column: int) -> Callable[[Any, str], str]:
+        """How a value that is new among others is spelled, with its key in a map."""
+        style = self._like_siblings(node)
         if node.kind == LIST:
-            return yaml_item(value, self._like_siblings(node), column)
+            return lambda value, _: yaml_item(value, style, column)
         quotes = {each.style for each in node.keys}
-        if len(quotes) == 1 and quotes <= {'"', "'"}:
-            spelled = yaml_key(key, self.style, quotes.pop()).replace("\n", "\n" + " " * column)
-            return spelled + yaml_value(value, self._like_siblings(node), column)
-        return yaml_pair(key, value, self._like_siblings(node), column)
+        if len(quotes) != 1 or not quotes <= {'"', "'"}:
+            return lambda value, key: yaml_pair(key, value, style, column)
+        (quote,), margin = quotes, "\n" + " " * column
+        return lambda value, key: (
+            yaml_key(key, self.style, quote).replace("\n", margin)
+            + yaml_value(value, style, column)
+        )
 
     def _like_siblings(self, node: Node) -> Style:
         """The file's habits, but quotes as the neighbours of a scalar in a list have them."""
@@ -424,9 +434,9 @@ def _has_bare_key(node: Node) -> bool:
     return any(item.start == item.end for item in node.items)
 
 
-def _like(node: Node, value: Any) -> Node | None:
-    """A neighbour of the same kind that holds something."""
-    alike = (each for each in reversed(node.items) if type(each.value) is type(value))
+def _like(node: Node, kind: type) -> Node | None:
+    """The last item of a kind that holds something."""
+    alike = (each for each in reversed(node.items) if type(each.value) is kind)
     return next((each for each in alike if each.items), None)
 
 

@@ -45,7 +45,7 @@ _PASSES = 8
 _PROBE = 80
 _NEAR = 300
 _LONG_NUMBER = 6
-_LONG = 20_000
+_SHORT, _LONG = 1_000, 20_000
 _MOST = 10_000
 """How many secrets are cut out of a text one by one, so that nobody waits for a hostile one."""
 
@@ -378,9 +378,10 @@ def _widen(
 
 def redact(text: str, extra: Sequence[re.Pattern[str]] = ()) -> tuple[str, list[str]]:
     """The text without its secrets, and the names of what was replaced (each once)."""
-    if len(text) < _LONG:
-        return _redacted(text, extra)
-    clean, names = _remembered(text, tuple(extra))
+    if not extra and not _matching(text):
+        return text, []
+    known = _shorts if len(text) < _SHORT else _longs if len(text) >= _LONG else _redacted
+    clean, names = known(text, tuple(extra))
     return clean, list(names)
 
 
@@ -398,8 +399,9 @@ def _redacted(text: str, extra: Sequence[re.Pattern[str]]) -> tuple[str, list[st
     return text, list(names)
 
 
-# Whoever compares files asks for the same few long texts again and again.
-_remembered = functools.lru_cache(maxsize=4)(_redacted)
+# Whoever compares files asks for the same texts again and again.
+_longs = functools.lru_cache(maxsize=4)(_redacted)
+_shorts = functools.lru_cache(maxsize=8192)(_redacted)
 
 
 def _has_any(text: str) -> bool:

@@ -951,7 +951,7 @@ def test_an_index_alone_is_no_session(hf: Holdfast, project: Path) -> None:
         adopted = list(hf.adopt())
         assert len(adopted) == told and not any(one.session for one in adopted)
         assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
-        with pytest.raises(InvalidInput, match="not one session"):
+        with pytest.raises(InvalidInput, match="no session is in"):
             hf.convert(str(project / INDEX), "craft")
 
 

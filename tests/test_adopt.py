@@ -50,6 +50,12 @@ def by_layout(adopted: list[Adopted]) -> dict[str, Adopted]:
 ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
 
 
+def test_a_call_that_returns_has_adopted(hf: Holdfast, project: Path) -> None:
+    fill(project)
+    told: list[Adopted] = []
+    assert hf.adopt(on_adopted=told.append) == told and len(hf.list()) == len(told) == 5
+
+
 def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     hf: Holdfast, project: Path
 ) -> None:

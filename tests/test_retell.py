@@ -60,7 +60,7 @@ def transcripts(tmp_path: Path, project: Path) -> Path:
 
 
 def told(hf: Holdfast, place: Path, agent: str = "claude-code", **more: Any) -> list[Retold]:
-    return list(hf.adopt_transcripts(agent, str(place), **more))
+    return hf.adopt_transcripts(agent, str(place), **more)
 
 
 def bodies(hf: Holdfast, session: str) -> list[ev.Body]:

@@ -33,9 +33,9 @@ def _prepare(home: str, change: Callable[[Path], None]) -> None:
 
 def _adopt(home: str, ack: Ack) -> None:
     with _open(home) as opened:
-        for one in opened.adopt(str(Path(home).parent)):
-            if one.session:
-                ack(one.session)
+        opened.adopt(
+            str(Path(home).parent), on_adopted=lambda one: ack(one.session) if one.session else None
+        )
 
 
 def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:

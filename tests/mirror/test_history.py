@@ -522,8 +522,8 @@ def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make,
     log.write_bytes(b"")
     if ours == "adopted":
         here.layouts_remove("ai-session")
-        here = project.opened("here").session(next(project.opened("here").adopt()).session)
-    other = there.session(next(there.adopt()).session)
+        here = project.opened("here").session(project.opened("here").adopt()[0].session)
+    other = there.session(there.adopt()[0].session)
     other.note("theirs")
     here.note("ours")
     assert recorded(log) == ["note.added", "note.added"]

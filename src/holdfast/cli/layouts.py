@@ -191,23 +191,26 @@ def run_adopt(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         from holdfast.errors import InvalidInput
 
         raise InvalidInput("--since is for transcripts", hint="holdfast adopt --transcripts AGENT")
-    adopted: list[Adopted] = []
-    shown = 0
-    for one in hf.adopt(
+    met = count(1)
+    shown: list[Adopted] = []
+
+    def tell(one: Adopted) -> None:
+        screen.progress(f"{next(met)} looked at: {shown_path(one.path)}")
+        if options.all or one.problems or len(shown) < _MOST_SHOWN or not screen.is_terminal:
+            shown.append(one)
+            screen.progress()
+            _tell_adopted(one, screen, dry_run=options.dry_run)
+
+    adopted = hf.adopt(
         options.path,
         dry_run=options.dry_run,
         templates=options.templates,
         workflows=options.workflows,
-    ):
-        adopted.append(one)
-        screen.progress(f"{len(adopted)} looked at: {shown_path(one.path)}")
-        if options.all or one.problems or shown < _MOST_SHOWN or not screen.is_terminal:
-            shown += 1
-            screen.progress()
-            _tell_adopted(one, screen, dry_run=options.dry_run)
+        on_adopted=tell,
+    )
     screen.progress()
     screen.answer({"adopted": [_adopted_values(one) for one in adopted]})
-    _tell_all_adopted(adopted, options, screen, hidden=len(adopted) - shown)
+    _tell_all_adopted(adopted, options, screen, hidden=len(adopted) - len(shown))
     stuck = any(one.outcome in ("rival", "unreadable") for one in adopted)
     return DAMAGED if stuck and not any(one.session for one in adopted) else 0
 

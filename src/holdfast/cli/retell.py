@@ -41,19 +41,21 @@ def run_transcripts(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     def part(one: Transcript, heard: int) -> None:
         screen.progress(f"{len(found)} done, {heard:,} things heard in {shown_path(one.path)}")
 
-    told = hf.adopt_transcripts(
-        options.transcripts,
-        options.path,
-        since=options.since,
-        dry_run=options.dry_run,
-        on_part=part,
-    )
-    for one in told:
+    def tell(one: Retold) -> None:
         found.append(one)
         screen.progress(f"{len(found)} done: {shown_path(one.path)}")
         if options.all or one.problems or len(found) <= _MOST_SHOWN or not screen.is_terminal:
             screen.progress()
             _tell(one, screen, dry_run=options.dry_run)
+
+    hf.adopt_transcripts(
+        options.transcripts,
+        options.path,
+        since=options.since,
+        dry_run=options.dry_run,
+        on_part=part,
+        on_adopted=tell,
+    )
     screen.progress()
     screen.answer({"transcripts": [_values(one) for one in found]})
     _tell_all(found, options, screen)

@@ -10,8 +10,8 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeVar
 
     from holdfast.adopt import Adopted
     from holdfast.cleanup import Put, Wanted
@@ -34,6 +34,17 @@ if TYPE_CHECKING:
     from holdfast.workflow import Listed as ListedWorkflow
 
     Verdicts = dict[str, Verdict]
+    One = TypeVar("One")
+    Heard = Callable[[One], None] | None
+
+
+def _all_of(made: Iterable[One], on_one: Heard[One]) -> list[One]:
+    done = []
+    for one in made:
+        done.append(one)
+        if on_one is not None:
+            on_one(one)
+    return done
 
 
 class LayoutVerbs:
@@ -50,7 +61,7 @@ class LayoutVerbs:
         *,
         strict: bool = False,
         workflows: str = "",
-        on_report: Callable[[FileReport], None] | None = None,
+        on_report: Heard[FileReport] = None,
     ) -> list[FileReport]:
         """What is wrong with the session files at a path, in any of the five layouts.
 
@@ -61,12 +72,8 @@ class LayoutVerbs:
         from holdfast.surroundings import Surroundings
 
         around = Surroundings(self._home.mirror.where, workflows)
-        reports = []
-        for one in found.walk(path):
-            reports.append(found.check(one, around.of(one), strict=strict))
-            if on_report is not None:
-                on_report(reports[-1])
-        return reports
+        made = (found.check(one, around.of(one), strict=strict) for one in found.walk(path))
+        return _all_of(made, on_report)
 
     def adopt(
         self,
@@ -75,17 +82,19 @@ class LayoutVerbs:
         dry_run: bool = False,
         templates: bool = False,
         workflows: str = "",
-    ) -> Iterator[Adopted]:
+        on_adopted: Heard[Adopted] = None,
+    ) -> list[Adopted]:
         """Make the sessions in the files at a path sessions of this home; twice is once.
 
-        Without a path these are the files of this project, and the user's essays.
+        Without a path these are the files of this project, and the user's essays. `on_adopted` is
+        called with what became of each as soon as it is recorded.
         """
         from holdfast import adopt
 
         also = () if path else self.essay_folders()
         place = path or self._home.workspace.tree.root
         manner = adopt.Manner(dry_run=dry_run, templates=templates, workflows=workflows)
-        return adopt.adopt(self._home, place, manner, also=also)
+        return _all_of(adopt.adopt(self._home, place, manner, also=also), on_adopted)
 
     def adopt_transcripts(
         self,
@@ -95,17 +104,19 @@ class LayoutVerbs:
         since: str = "",
         dry_run: bool = False,
         on_part: OnTranscript | None = None,
-    ) -> Iterator[Retold]:
+        on_adopted: Heard[Retold] = None,
+    ) -> list[Retold]:
         """Make sessions of the conversations that an agent wrote down; twice is once.
 
         Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
         span (`36h`, `30d`, `3w`) or a day (`2026-01-31`); `on_part` is told now and then how much
-        of a long one was heard.
+        of a long one was heard, `on_adopted` what became of each.
         """
         from holdfast import retell
 
         after = retell.moment_of(since, self._home.clock.now())
-        return retell.retell(self._home, agent, path, since=after, dry_run=dry_run, on_part=on_part)
+        told = retell.retell(self._home, agent, path, since=after, dry_run=dry_run, on_part=on_part)
+        return _all_of(told, on_adopted)
 
     def unadopted(self) -> list[str]:
         """Places in this project with session files of other programs that nobody took up."""

@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from holdfast.layout.document import Document
+from tests.layout.test_pairs import STORIES
 from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
 from tests.layouts import snapshot as whole_snapshot
 
@@ -96,6 +97,15 @@ def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
     (report,) = hf.check(str(path))
     assert (report.reading.layout, report.ok) == ("ai-session", False)
     assert "current_state" in [finding.where for finding in report.findings]
+
+
+@pytest.mark.parametrize("story", [name for name in STORIES if not name.startswith(("ai", "es"))])
+def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
+    data = next(iter(STORIES[story].values()))
+    finds = [found.told("/any.json", data[: len(data) * part // 20]) for part in range(20)]
+    told = [one.layout if one else "" for one in finds]
+    kind = story.partition("/")[0]
+    assert {*told} <= {kind, ""} and {*told[14:]} == {kind}
 
 
 @pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])

@@ -48,6 +48,7 @@ from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.orchestrator import CURRENT
+from holdfast.layout.torn import recover
 from holdfast.layout.value import mapping, text
 from holdfast.layout.words import session_status
 
@@ -389,9 +390,8 @@ def told(path: str, data: bytes) -> Find | None:
         document = Document.parse(data, kind)
     except Unreadable as error:
         return _broken(path, data, error)
-    scores = {id: layout(id).recognise(path, document.value) for id in REGISTRY}
-    best = max(scores, key=lambda id: scores[id])
-    if scores[best] < SURE:
+    best = _likeliest(path, document.value)
+    if not best:
         return _in_the_place(path, data)
     if why := layout(best).torn(data, document.value):
         return _broken(path, data, Unreadable("torn", why))
@@ -476,6 +476,8 @@ def _kind_by_content(path: str, data: bytes) -> str:
 
 
 def _hinted(path: str, data: bytes) -> str:
+    if id := _said_by_rest(path, data):
+        return id
     # Without its zeros UTF-16 tells, too.
     start = data[:_HINTING].replace(b"\0", b"")
     for id, pattern in _HINTS:
@@ -484,6 +486,19 @@ def _hinted(path: str, data: bytes) -> str:
     name = os.path.basename(path)
     named = (id for id, pattern in _NAMES if re.fullmatch(pattern, name))
     return _at_home(path) or next(named, "")
+
+
+def _said_by_rest(path: str, data: bytes) -> str:
+    """The layout of what can still be read of a JSON file."""
+    left = recover(data[:_HINTING]) if data else None
+    return _likeliest(path, left.value) if left else ""
+
+
+def _likeliest(path: str, value: object) -> str:
+    """The layout whose a value is by its shape; empty if it is of none."""
+    scores = {id: layout(id).recognise(path, value) for id in REGISTRY}
+    best = max(scores, key=lambda id: scores[id])
+    return best if scores[best] >= SURE else ""
 
 
 def _at_home(path: str) -> str:

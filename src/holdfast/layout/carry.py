@@ -21,7 +21,7 @@ layouts that they had come from themselves: they go back with what they knew of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Tree, Where, tree
 from holdfast.layout.facts import SESSION, UNIT, DecisionFact, Facts, StepFact, in_parts, plain
-from holdfast.layout.jsonform import DONE, pair
+from holdfast.layout.jsonform import DONE
 from holdfast.layout.value import mapping, sequence, text
 
 VERSION = 1
@@ -111,19 +111,18 @@ def _same_steps(
     taken = set(known.values())
     here = [place for place in range(len(old)) if place not in known]
     there = [place for place in range(len(new)) if place not in taken]
-    rest = pair([old[place] for place in here], [new[place] for place in there], _ALIKE)
+    rest = tree.pair([old[place] for place in here], [new[place] for place in there], _ALIKE)
     pairs = [*known.items(), *((here[one], there[two]) for one, two in rest.items())]
-    return sorted(pairs, key=lambda both: both[1])
+    return sorted(pairs, key=lambda places: places[1])
 
 
-_KEYS: tuple[Callable[[dict[str, Any]], Hashable], ...] = (
+_ALIKE = tree.both(
     lambda step: step.get("id"),
     lambda step: (step["title"], step.get("status")),
     # Where the words say less, what is over is still apart from what is not.
     lambda step: (step["title"], step.get("status") in DONE),
     lambda step: step["title"],
 )
-_ALIKE = [(key, key) for key in _KEYS]
 
 
 def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> tree.Delta:

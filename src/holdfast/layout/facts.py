@@ -15,13 +15,14 @@ A step without an `id` is known by its title alone: `pending_tasks` is a list of
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
+
+from holdfast.layout.tree import both, pair
 
 SESSION = ("created", "active", "paused", "completed", "failed", "aborted", "abandoned")
 UNIT = (
@@ -291,40 +292,16 @@ def _default(field: Any) -> Any:
     return field.default if field.default is not NODEFAULT else field.default_factory()
 
 
-Key = Callable[[Any, bool], Hashable]
-"""What a record is known by, or None for "not by this"; told whether it is of the new side."""
-
-
-def paired(old: Sequence[Any], new: Sequence[Any], keys: Sequence[Key]) -> dict[int, int]:
-    """Which new record is which old one, by the first key that tells; equal ones in order."""
-    pairs: dict[int, int] = {}
-    for key in keys:
-        if len(pairs) == len(new):
-            break
-        used, free = set(pairs.values()), defaultdict[Hashable, deque[int]](deque)
-        for at, record in enumerate(old):
-            if at not in used:
-                free[key(record, False)].append(at)
-        for at, record in enumerate(new):
-            known = None if at in pairs else key(record, True)
-            if known is not None and free[known]:
-                pairs[at] = free[known].popleft()
-    return pairs
-
-
 def new_revisits(known: Sequence[RevisitFact], told: Sequence[RevisitFact]) -> list[RevisitFact]:
     """Those that are not known yet. A revisit is known by its reason and its time, else by either:
     of one that is told in other words, or at another time, nobody said that it happened again."""
-    pairs = paired(
-        known,
-        told,
-        [
-            lambda revisit, _: (revisit.step, revisit.because, _second(revisit)),
-            lambda revisit, _: (revisit.step, revisit.because),
-            lambda revisit, _: (revisit.step, _second(revisit)),
-        ],
+    passes = both(
+        lambda revisit: (revisit.step, revisit.because, _second(revisit)),
+        lambda revisit: (revisit.step, revisit.because),
+        lambda revisit: (revisit.step, _second(revisit)),
     )
-    return [revisit for place, revisit in enumerate(told) if place not in pairs]
+    again = set(pair(known, told, passes).values())
+    return [revisit for place, revisit in enumerate(told) if place not in again]
 
 
 def _second(revisit: RevisitFact) -> int | None:

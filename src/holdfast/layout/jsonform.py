@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from holdfast.layout import Salvaged, Where, stamps, tree
 from holdfast.layout.facts import AgentFact, Facts, StepFact, with_told_times
 from holdfast.layout.torn import recover
+from holdfast.layout.tree import Key, Pass, both, pair
 from holdfast.layout.value import Node, mapping, sequence, text
 from holdfast.layout.words import session_status, session_word
 from holdfast.sha import digest_of
@@ -231,33 +232,13 @@ def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequen
 
 # --- lists -------------------------------------------------------------------------------------
 
-Key = Callable[[Any], Hashable]
-"""What an element is known by; None when it is not known that way."""
 
-
-def pair(
-    old: Sequence[Any], new: Sequence[Any], passes: Iterable[tuple[Key, Key]]
-) -> dict[int, int]:
-    """Place in `old` → place in `new`, by the keys of each pass in turn, equals in their order."""
-    found: dict[int, int] = {}
-    for of_old, of_new in passes:
-        taken = set(found.values())
-        waiting: dict[Hashable, list[int]] = {}
-        for at in reversed(range(len(new))):
-            if at not in taken and (key := of_new(new[at])) is not None:
-                waiting.setdefault(key, []).append(at)
-        for at, element in enumerate(old):
-            if at not in found and element is not None and waiting.get(of_old(element)):
-                found[at] = waiting[of_old(element)].pop()
-    return found
-
-
-def by_name(name: str) -> list[tuple[Key, Key]]:
+def by_name(name: str) -> list[Pass]:
     """Pairing by one attribute that both sides have."""
-    return [(lambda each: getattr(each, name), lambda each: getattr(each, name))]
+    return both(attrgetter(name))
 
 
-def by_moment(told: Key) -> list[tuple[Key, Key]]:
+def by_moment(told: Key) -> list[Pass]:
     """Pairing of log entries: the same words at the same moment, or one side knows no moment.
 
     A file that keeps whole seconds says the same moment as a fact with milliseconds.
@@ -278,7 +259,7 @@ def by_moment(told: Key) -> list[tuple[Key, Key]]:
     return [(exact, exact), (whole_second, within_second), (timeless, told), (told, timeless)]
 
 
-def reworded() -> list[tuple[Key, Key]]:
+def reworded() -> list[Pass]:
     """Pairing of what is left of log entries whose words may be changed: those of one moment."""
 
     def exact(each: Any) -> Hashable:
@@ -299,7 +280,7 @@ class Entry(NamedTuple, Generic[_T]):
 
     read: Callable[[Any], _T | None]
     write: Callable[[Any, _T], Any]
-    passes: Sequence[tuple[Key, Key]]
+    passes: Sequence[Pass]
     log: bool = False
 
 

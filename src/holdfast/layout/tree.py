@@ -24,7 +24,8 @@ from __future__ import annotations
 import json
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
@@ -131,6 +132,34 @@ def _tells_apart(key: str, maps: Sequence[dict[str, Any]]) -> bool:
     return True
 
 
+Key = Callable[[Any], Hashable]
+"""What an element is known by; None when it is not known that way."""
+Pass = tuple[Key, Key]
+"""What the elements of two lists are known by."""
+
+
+def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict[int, int]:
+    """Place in `old` → place in `new`, by the keys of each pass in turn, equals in their order."""
+    found: dict[int, int] = {}
+    for of_old, of_new in passes:
+        taken, free = set(found.values()), defaultdict[Hashable, deque[int]](deque)
+        if len(taken) == len(new):
+            break
+        for at, element in enumerate(old):
+            if at not in found and element is not None:
+                free[of_old(element)].append(at)
+        for at, element in enumerate(new):
+            key = None if at in taken else of_new(element)
+            if key is not None and free[key]:
+                found[free[key].popleft()] = at
+    return found
+
+
+def both(*keys: Key) -> list[Pass]:
+    """Passes for which an element of either list is known by the same."""
+    return [(key, key) for key in keys]
+
+
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
     """Which element of the old list each of the new is, as (old, new) in the order of the new.
 
@@ -144,7 +173,7 @@ def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
     else:
         pairs = _in_order(here, there)
         pairs += _namesakes(old, new, pairs)
-    return sorted(pairs + _edits(old, new, pairs, key), key=lambda pair: pair[1])
+    return sorted(pairs + _edits(old, new, pairs, key), key=lambda places: places[1])
 
 
 def _name(element: Any, key: str) -> Hashable:
@@ -154,11 +183,7 @@ def _name(element: Any, key: str) -> Hashable:
 
 
 def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    places: dict[Hashable, list[int]] = {}
-    for index in range(len(old) - 1, -1, -1):
-        places.setdefault(old[index], []).append(index)
-    found = ((places[name].pop(), at) for at, name in enumerate(new) if places.get(name))
-    return list(found)
+    return [*pair(old, new, both(lambda name: name)).items()]
 
 
 def _namesakes(
@@ -259,7 +284,7 @@ def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _edits(
     old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]], key: str
 ) -> list[tuple[int, int]]:
-    fences = sorted([(-1, -1), *pairs, (len(old), len(new))], key=lambda pair: pair[1])
+    fences = sorted([(-1, -1), *pairs, (len(old), len(new))], key=lambda places: places[1])
     if any(one[0] >= two[0] for one, two in pairwise(fences)):
         return []
     found: list[tuple[int, int]] = []

@@ -15,7 +15,8 @@ from msgspec.structs import astuple, replace
 from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.read import DEFAULT_MODEL, LOG, MODELS, NOBODY, STATE, Node
-from holdfast.layout.facts import CommandFact, Facts, Key, UpdateFact, paired
+from holdfast.layout.facts import CommandFact, Facts, UpdateFact
+from holdfast.layout.tree import both, pair
 from holdfast.layout.value import mapping, text
 
 _New = TypeVar("_New", CommandFact, UpdateFact)
@@ -178,19 +179,19 @@ def _written(command: CommandFact, *without: str) -> Hashable:
     return tuple(line[key] for key in line if key not in without)
 
 
-_COMMAND_KEYS: tuple[Key, ...] = (
-    lambda command, _: astuple(command),
-    lambda command, _: _written(command),
-    lambda command, _: _written(command, "model"),
-    lambda command, new: (
-        _written(command, "model", "task_id") if not (new and command.task) else None
-    ),
-)
+def _of_any_task(command: CommandFact) -> Hashable:
+    return _written(command, "model", "task_id")
+
+
+_SAME_COMMAND = [
+    *both(astuple, _written, lambda command: _written(command, "model")),
+    (_of_any_task, lambda command: None if command.task else _of_any_task(command)),
+]
 
 
 def _told_pairs(old: list[CommandFact], new: list[CommandFact]) -> dict[int, int]:
     """Which command is told by which line."""
-    pairs = paired(old, new, _COMMAND_KEYS)
+    pairs = {command: line for line, command in pair(old, new, _SAME_COMMAND).items()}
     return pairs | _late_pairs(old, new, pairs)
 
 

@@ -34,7 +34,8 @@ from holdfast.layout.ai_session.read import (
     Placed,
     get,
 )
-from holdfast.layout.facts import Facts, Key, StepFact, paired, with_told_times
+from holdfast.layout.facts import Facts, StepFact, with_told_times
+from holdfast.layout.tree import Key, both, pair
 from holdfast.layout.value import copied, mapping, sequence, text
 from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
@@ -449,17 +450,16 @@ def _root(parent: str, parents: dict[str, str]) -> str:
 
 def _put_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
     placed = list(read.walk(plan, where))
-    pairs = paired([each.step for each in placed], steps, _STEP_KEYS)
-    phases = _inner(plan, "phases", list)
-    added = [step for new, step in enumerate(steps) if new not in pairs]
+    pairs = pair([each.step for each in placed], steps, _SAME_STEP)
+    phases, known = _inner(plan, "phases", list), set(pairs.values())
+    added = [step for new, step in enumerate(steps) if new not in known]
     for step in (step for step in added if step.unit == "phase"):
         phases.append(_new_phase(step.id, step.title))
-    both = [(placed[old], steps[new]) for new, old in pairs.items()]
-    for each, step in both:
+    stay = [(placed[old], steps[new]) for old, new in pairs.items()]
+    for each, step in stay:
         _update(each, step, where)
-    _move(phases, [(each, step) for each, step in both if _is_elsewhere(each, step)])
-    kept = set(pairs.values())
-    _take_out(phases, [each for old, each in enumerate(placed) if old not in kept])
+    _move(phases, [(each, step) for each, step in stay if _is_elsewhere(each, step)])
+    _take_out(phases, [each for old, each in enumerate(placed) if old not in pairs])
     shelf = _Shelf(phases)
     for step in (step for step in added if step.unit == "task"):
         shelf.put(_new_task(shelf.free_id(step), step), step.parent)
@@ -561,20 +561,26 @@ def _update_task(node: Node, was: StepFact, step: StepFact, where: Where) -> Non
 # --- matching ----------------------------------------------------------------------------------
 
 
-def _by_title(nameless_is_new: bool, *, anywhere: bool = False) -> Key:
-    def key(step: StepFact, new: bool) -> Hashable:
-        fits = not step.id if new == nameless_is_new else True
-        return (step.unit, step.title, anywhere or step.parent) if fits else None
-
-    return key
+def _titled(step: StepFact) -> Hashable:
+    return step.unit, step.parent, step.title
 
 
-_STEP_KEYS: tuple[Key, ...] = (
-    lambda step, _: (step.unit, step.parent, step.id, step.title),
-    lambda step, _: (step.unit, step.parent, step.id) if step.id else None,
-    lambda step, _: (step.unit, step.id) if step.id else None,
-    _by_title(True),
-    _by_title(False),
-    _by_title(True, anywhere=True),
-    _by_title(False, anywhere=True),
-)
+def _titled_anywhere(step: StepFact) -> Hashable:
+    return step.unit, step.title
+
+
+def _nameless(key: Key) -> Key:
+    return lambda step: None if step.id else key(step)
+
+
+_SAME_STEP = [
+    *both(
+        lambda step: (step.unit, step.parent, step.id, step.title),
+        lambda step: (step.unit, step.parent, step.id) if step.id else None,
+        lambda step: (step.unit, step.id) if step.id else None,
+    ),
+    (_titled, _nameless(_titled)),
+    (_nameless(_titled), _titled),
+    (_titled_anywhere, _nameless(_titled_anywhere)),
+    (_nameless(_titled_anywhere), _titled_anywhere),
+]

@@ -75,7 +75,11 @@ def _require_inside(tree: Tree) -> None:
 
 def beside(path: str, to: str, made: Converted) -> str:
     """Where converted files go if nobody says: beside their source, with the layout in the name."""
-    target = f"{os.path.splitext(path.rstrip('/'))[0]}.{to}"
+    name = path.rstrip("/")
+    if os.path.basename(name) in ("", ".", ".."):
+        # The folder one is in is called something, and one looks for the file here.
+        name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
+    target = f"{os.path.splitext(name)[0]}.{to}"
     ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
     return target + ending
 

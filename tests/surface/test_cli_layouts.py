@@ -472,6 +472,17 @@ def test_what_has_the_name_to_convert_to_is_never_written_to(
     assert snapshot(project) == before
 
 
+def test_what_is_made_of_the_folder_one_is_in_is_found_in_it(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["craft"])
+    name = f"{project.name}.praxis.json"
+    assert cli.json("convert", ".", "--to", "praxis")["files"] == [name]
+    (project / name).unlink()
+    monkeypatch.chdir(project / ".craft")
+    assert cli.json("convert", "..", "--to", "praxis")["files"] == [f"../{name}"]
+
+
 @pytest.mark.parametrize("out", ["new/", "deep/new/", "old"])
 def test_one_file_is_written_below_what_is_named_as_a_folder(
     cli: Cli, project: Path, out: str

@@ -155,6 +155,18 @@ def test_what_was_converted_into_its_place_is_of_the_same_session(
     assert {one.outcome for one in hf.adopt()} == {"known"}
 
 
+def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    place = project / "essay/session-state.yaml"
+    hf.convert(str(project / CRAFT), "essay", str(place))
+    assert yaml.safe_load(place.read_text())["session_dir"] == ""
+    (session,) = {one.session for one in hf.adopt()}
+    hf.session(session).pause()
+    assert yaml.safe_load(place.read_text())["session_dir"] == str(place.parent)
+
+
 def test_what_was_converted_beside_its_source_is_a_copy(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["craft"])
     (source,) = hf.adopt()

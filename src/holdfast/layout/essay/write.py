@@ -58,7 +58,9 @@ def put(old: Tree | None, wanted: Facts, native_id: str, where: Where) -> Tree:
     name = main(tree)
     if isinstance(tree.get(name), dict):
         Edit(tree[name], wanted, where).apply()
-        if where.moved and tree != old:
+        # One that was converted did not know yet where it would lie.
+        is_astray = where.moved or (where.root and tree[name].get("session_dir") == "")
+        if is_astray and tree != old:
             _anchor(tree[name], where.root)
     elif old is None or facts(tree, where) != wanted:
         tree[name] = _fresh(wanted, native_id, where)

@@ -17,6 +17,7 @@ from holdfast import adopt, found
 from holdfast.adopt import Adopted
 from holdfast.errors import InvalidInput
 from holdfast.home import Holdfast
+from holdfast.layout import stamps
 from holdfast.layout.essay import recover
 from holdfast.workspace import Workspace
 from tests.layouts import (
@@ -801,6 +802,18 @@ def test_artifacts_that_are_not_kept_are_told(
     assert told.artifacts == 1
     left = "2 of 4 artifacts were left out, from artifacts/c.md on"
     assert told.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
+
+
+@pytest.mark.req("S3-128")
+def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_kept(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
+    (one,) = hf.adopt()
+    core = hf.session(one.session).state().core
+    told = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
+    assert one.artifacts == 1 and core.updated_at == stamps.read(told)
 
 
 def test_essays_of_the_user_are_found_without_a_path(

@@ -524,7 +524,8 @@ def _require_unmoved(one: Find) -> None:
 def _record(home: Holdfast, session: str, one: Find, facts: Facts, warning: str) -> int:
     """Record what files tell; the mark at the very end says that nothing is missing."""
     made = adoption(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
-    return _append(home, session, one, [*made, Move(_mark(one, [], warning))])
+    told = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
+    return _append(home, session, one, [*made, Move(_mark(one, [], warning), at=told)])
 
 
 def _thesis(one: Find) -> str:
@@ -628,17 +629,21 @@ def _keep_artifacts(home: Holdfast, session: str, one: Find, problems: list[str]
     if left := paths[MAX_ARTIFACTS:]:
         first = os.path.relpath(left[0], folder)
         problems.append(f"{len(left)} of {len(paths)} artifacts were left out, from {first} on")
+    # What they were like was so when the session was last worked on: nobody did so just now.
+    at = _state(home, session).core.updated_at if paths else None
     kept = 0
     for path in paths[:MAX_ARTIFACTS]:
         try:
-            _keep_artifact(home, session, one, folder, path)
+            _keep_artifact(home, session, one, folder, path, at)
             kept += 1
         except HoldfastError as error:
             problems.append(str(error))
     return kept
 
 
-def _keep_artifact(home: Holdfast, session: str, one: Find, folder: str, path: str) -> None:
+def _keep_artifact(
+    home: Holdfast, session: str, one: Find, folder: str, path: str, at: int | None
+) -> None:
     data = files.read_bounded(path, MAX_ARTIFACT, follow=False)
     digest, secrets = digest_of(data), home.journal.secrets_in(data.decode("utf-8", "replace"))
     name = os.path.relpath(path, folder).encode("utf-8", "replace").decode()
@@ -650,6 +655,7 @@ def _keep_artifact(home: Holdfast, session: str, one: Find, folder: str, path: s
         body,
         actor=f"file:{one.layout}",
         key=f"artifact:{name}:{digest}",
+        at=at,
         blobs=[] if secrets else [(digest, data)],
         foreign=True,
     )

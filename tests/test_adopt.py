@@ -216,8 +216,15 @@ def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
     (project / ORCHESTRATOR).rename(mine)
     (one,) = hf.adopt()
     other.write_text(mine.read_text().replace('"in_progress"', '"paused"', 1))
-    told = {Path(told.path): told.outcome for told in hf.adopt()}
-    assert told == {mine: "known", other: "rival"} and one.session
+    same = project / "too.json"
+    same.write_bytes(mine.read_bytes())
+    told = {Path(told.path): told for told in hf.adopt()}
+    outcomes = {path: (told.outcome, told.session) for path, told in told.items()}
+    ours = one.session
+    assert outcomes == {mine: ("known", ours), same: ("copy", ours), other: ("rival", "")}
+    other.write_text(other.read_text()[:-40])
+    (torn,) = hf.adopt(str(other))
+    assert f"to have both: holdfast doctor {other}, then: holdfast convert" in torn.problems[-1]
 
 
 BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]

@@ -145,10 +145,7 @@ class _Taking:
             told.outcome = TEMPLATE
         elif one.is_index:
             told.problems = told.problems or _gone(one)
-        elif owner is None and (rival := self._rival_here(one, told.native)):
-            told.outcome, said = rival
-            told.problems.append(said)
-        else:
+        elif owner is not None or not self._has_rival_here(one, told):
             self._settle(one, facts, told, owner)
         if told.outcome in (ADOPTED, EDITED):
             told.problems[:0] = [] if owner else saved
@@ -176,10 +173,14 @@ class _Taking:
         # Who took the id out edited our file all the same.
         return owner if native in ("", owner.native) else None
 
-    def _rival_here(self, one: Find, native: str) -> tuple[str, str] | None:
+    def _has_rival_here(self, one: Find, told: Adopted) -> bool:
         """Whether another file was met on the way that claims to be the same session."""
-        path, digest, _ = self.claimed.get((one.layout, native), ("", "", ""))
-        return _rivals(path, one, same=digest == _digest(one)) if path and native else None
+        path, digest, session = self.claimed.get((one.layout, told.native), ("", "", ""))
+        if path and told.native:
+            told.outcome, said = _rivals(path, one, same=digest == _digest(one))
+            told.session = session if told.outcome == COPY else ""
+            told.problems.append(said)
+        return bool(path and told.native)
 
     def _source(self, one: Find) -> tuple[str, str] | None:
         """The file that others were converted from, if it is still there, and its session."""
@@ -320,7 +321,9 @@ def _rivals(path: str, one: Find, *, same: bool, session: str = "") -> tuple[str
         return COPY, f"the same as {who.rstrip(',')}"
     what = f"{who} claims the same id and says something else; this one was left alone"
     if not path:
-        new = f"holdfast convert {shlex.quote(one.path)} --to {one.layout} --id ID -o OUT"
+        file = shlex.quote(one.path)
+        mend = f"holdfast doctor {file}, then: " if one.damage else ""
+        new = f"{mend}holdfast convert {file} --to {one.layout} --id ID -o OUT"
         return RIVAL, f"{what}; to have both: {new}, then: holdfast adopt OUT"
     # Only what is where its layout has it is followed to another folder.
     way = "move that one away" if _root(one) else "put it in the place of that one"

@@ -1391,6 +1391,19 @@ def test_the_current_paragraph_is_at_most_the_one_after_the_last(
     ) is not fits
 
 
+@pytest.mark.req("S3-24", "S3-43")
+@pytest.mark.parametrize(
+    "path, number",
+    [
+        ("stages.stage_3.total_sections", "S3-24"),
+        ("stages.stage_4.sections.0.completed_paragraphs", "S3-43"),
+    ],
+)
+def test_a_number_that_another_contradicts_is_told(path: str, number: str) -> None:
+    where = path.replace(".0.", "[0].")
+    assert found(changed(path, 99)) == {("count-differs", where, number)}
+
+
 @pytest.mark.req("S3-113")
 def test_every_file_that_is_named_must_exist() -> None:
     gone = replace(HERE, names=NAMES - {"stage-1-development-log.md", "stage-2-outline.v1.md"})

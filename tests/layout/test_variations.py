@@ -151,6 +151,12 @@ ROWS: dict[str, Row] = {
         ("", False, "active"),
         {"stage-name-differs"},
     ),
+    "an outline of fewer sections than are argued": (
+        ESSAY,
+        {"stages.stage_2.total_sections": 1, "stages.stage_3.total_sections": 9},
+        ("", False, "active"),
+        {"count-differs"},
+    ),
     "an essay that ends too early": (
         ESSAY, {"status": "completed"}, ("", True, "completed"), {"completed-too-early"},
     ),

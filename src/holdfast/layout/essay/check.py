@@ -272,6 +272,21 @@ def _ranges(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         yield _of("paragraph-out-of-range", ERROR, message, path, "S3-112")
 
 
+def _counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    """Numbers of the same things, told in several places; readers live with what differs."""
+    outlined, argued = (at(doc, f"stages.stage_{n}.total_sections") for n in (2, 3))
+    if is_count(outlined) and is_count(argued) and outlined != argued:
+        message = f"{argued} sections are to be argued, but the outline has {outlined}"
+        yield _of("count-differs", WARNING, message, "stages.stage_3.total_sections", "S3-24")
+    path = "stages.stage_4.sections"
+    for place, entry in enumerate(sequence(at(doc, path))):
+        total, done = (mapping(entry).get(f"{k}_paragraphs") for k in ("total", "completed"))
+        if is_count(total) and is_count(done) and done > total:
+            message = f"{done} paragraphs are completed, but there are {total}"
+            at_entry = f"{path}[{place}].completed_paragraphs"
+            yield _of("count-differs", WARNING, message, at_entry, "S3-43")
+
+
 def _total(doc: dict[str, Any], stage: int) -> int | None:
     """How many sections there are, as far as the file knows."""
     said = [at(doc, f"stages.stage_{n}.total_sections") for n in (3, 2)]
@@ -399,4 +414,7 @@ def _folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         yield _of("write-unfinished", INFO, message, "", "S3-76")
 
 
-_LOOKS = (_shape, _stage_agrees, _numbering, _ranges, _order, _times, _results, _files, _folder)
+_LOOKS = (
+    *(_shape, _stage_agrees, _numbering, _ranges, _counts),
+    *(_order, _times, _results, _files, _folder),
+)

@@ -290,6 +290,12 @@ def test_conflict_markers_within_a_text_are_no_conflict() -> None:
     assert read_yaml("a: |\n  <<<<<<< HEAD\n  =======\n  >>>>>>> x\n")[0].kind == "map"
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_torn_line_is_told_the_same_with_and_without_an_end(end: str) -> None:
+    *_, torn = read_lines('{"a": 1}\n{"a": "b' + end)
+    assert torn.bad is not None and torn.bad.message == "no JSON: unterminated string"
+
+
 def test_lines_that_are_no_values_are_kept_as_they_stand() -> None:
     text = '{"a": 1}\n\n{"b": \n{"c": NaN}\r\n[2]\n{"torn'
     lines = read_lines(text)

@@ -490,7 +490,8 @@ def _line(raw: str, number_: int, start: int) -> Line:
     if not raw.strip(" \t\r\n"):
         return line
     try:
-        line.node = read_json(raw)
+        # Without its end: a torn line lacks the end of a text, and holds no line feed in it.
+        line.node = read_json(raw.rstrip("\r\n"))
     except Unreadable as error:
         line.bad = BadLine(number_, raw, error.code, error.message)
     return line

@@ -80,6 +80,22 @@ def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) 
 
 
 @pytest.mark.parametrize("one, other", PAIRS)
+def test_of_a_layout_passed_through_nothing_is_kept_that_the_facts_say(
+    one: str, other: str
+) -> None:
+    desk = Where(now=LATER.now, project_path="/home/me/app", device="desk")
+    for third in set(REGISTRY) - {one, other}:
+        back = through(files_of(layout(one)), one, other, third, one, where=desk)
+        assert "write lexer" not in json.dumps(carried_of(back, other))
+
+
+def carried_of(files: Tree, origin: str) -> Any:
+    """What a session's files know of those in another layout."""
+    extra = [value[EXTRA] for value in files.values() if EXTRA in value]
+    return [each["from"][origin] for each in extra if origin in each.get("from", {})]
+
+
+@pytest.mark.parametrize("one, other", PAIRS)
 def test_keys_that_no_layout_knows_are_told_by_their_names(one: str, other: str) -> None:
     a, b = layout(one), layout(other)
     files = files_of(a)

@@ -339,16 +339,16 @@ def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where)
     """What has to be known of the files to make them again from the facts."""
     carried = _extra(a, files, facts.native_id).get("facts")
     settled = _settled(facts)
-    made, still = _bare(a, files, settled, where)
-    base = _complete(a, None, made, settled, still, full=True)
-    full = bool(carried) and carried == _extra(a, base, facts.native_id).get("facts")
-    if not full:
-        base = _with(a, base, facts.native_id, None, None)
+    base, still = _bare(a, files, settled, where)
+    native, whole = (_with(a, files, facts.native_id, change, None) for change in (None, carried))
+    full = bool(carried) and tree.identical(
+        _complete(a, None, native, settled, still, full=True), whole
+    )
     parts = {
         "full": full,
         "now": still.now,
         "generation": still.generation,
-        "rest": tree.delta(base, _with(a, files, facts.native_id, carried, None)),
+        "rest": tree.delta(base, native if full else whole),
         "manner": {name: each for name, each in manners.items() if each},
         "from": list(_origins(a, files, facts.native_id)),
     }
@@ -447,7 +447,7 @@ def _arrive(
         native_id = known if isinstance(known, str) else another
     here = msgspec.structs.replace(facts, native_id=native_id)
     if back is None:
-        made = write(b, None, here, where, full=True)
+        made = write(b, None, _settled(here), where, full=True)
     else:
         made = _return(b, here, where, back)
     change = mapping(_extra(b, made, here.native_id).get("facts"))
@@ -481,12 +481,12 @@ def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree
     for name in _TIMES:
         if name in back:
             setattr(settled, name, back[name] if isinstance(back[name], int) else None)
-    base = write(b, None, settled, still, full=True)
-    if not back.get("full"):
-        base = _with(b, base, facts.native_id, None, None)
+    base = b.put(None, settled, still)
     patched: Tree = tree.patch(back.get("rest", {}), base)
     names = {*base, *b.files(facts.native_id)}
     made = {name: value for name, value in patched.items() if name in names}
+    if back.get("full"):
+        made = _complete(b, None, made, settled, still, full=True)
     said = _shared(plain(read(b, made, where)))
     wanted = _in_order_of(said, _shared(plain(facts)))
     if tree.same(said, wanted):

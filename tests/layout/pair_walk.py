@@ -296,8 +296,8 @@ ALSO = {
 def may_reach(a: str, told: list[str], files: Files) -> str:
     kinds = [each for one in told for each in ALSO.get(one, (one,))]
     reach = [REACH[a].get(each, "nowhere") for each in kinds]
-    if a == "craft" and _travels(files):
-        reach.append("json:progress$")  # it may be that nobody gave the figure
+    if _travels(files):  # it may be that nobody gave the figure, or said where the work is
+        reach.append({"craft": "json:progress$", "essay": r"yaml:current_stage"}.get(a, "nowhere"))
     return "|".join(reach)
 
 

@@ -110,6 +110,16 @@ def test_keys_that_no_layout_knows_are_told_by_their_names(one: str, other: str)
     assert {line.split(" for ")[1].split(":")[0].split(".")[0] for line in plain.carried} <= FIELDS
 
 
+@pytest.mark.parametrize("of, key", [("ai-session", "version"), ("craft", "schema_version")])
+def test_of_a_version_that_we_do_not_know_it_is_told_that_it_may_say_more(
+    of: str, key: str
+) -> None:
+    files = files_of(layout(of))
+    next(iter(files.values()))[key] = "99.0.0"
+    _, _, loss = carry.convert(layout(of), files, {}, layout("essay"), HERE)
+    assert loss.lost == [f"what is new in version 99.0.0 of {of}, which we do not know"]
+
+
 def _completed(facts: Facts) -> None:
     facts.status = "completed"
 

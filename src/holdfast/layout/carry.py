@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from holdfast.layout import EXTRA, Layout, Tree, Where, tree
+from holdfast.layout import EXTRA, Layout, Reading, Tree, Where, tree
 from holdfast.layout.facts import SESSION, UNIT, DecisionFact, Facts, StepFact, in_parts, plain
 from holdfast.layout.jsonform import DONE
 from holdfast.layout.value import mapping, sequence, text
@@ -306,6 +306,7 @@ def convert(
     rest = mapping(origin.get(a.id)).get("rest", {})
     strange = (_travels(b, "no field", name) for name in _strangers(a, files, rest, where))
     loss.carried = [*dict.fromkeys([*loss.carried, *strange])]
+    loss.lost += _news_in(a.reading(files, where))
     return made, manner, loss
 
 
@@ -328,6 +329,12 @@ def _without(value: Any, ways: frozenset[Way], way: Way = ()) -> Any:
         return value
     left = {key: each for key, each in value.items() if (*way, key) not in ways}
     return {key: _without(each, ways, (*way, key)) for key, each in left.items()}
+
+
+def _news_in(reading: Reading) -> list[str]:
+    known = reading.writable or not reading.version
+    news = f"what is new in version {reading.version} of {reading.layout}, which we do not know"
+    return [] if known else [news]
 
 
 def _other_version(a: Layout, files: Tree, made: Tree, where: Where) -> list[str]:

@@ -291,6 +291,16 @@ def test_each_checkpoint_word_has_its_status(word: str, status: str) -> None:
     assert put(session(), facts)["checkpoints"].get("2", "pending") == word
 
 
+def test_a_session_that_is_over_is_flagged_also_if_all_its_phases_say_so() -> None:
+    done = [StepFact("", f"phase-{n}", "phase", status="done") for n in range(2)]
+    facts = Facts(status="completed", steps=done, plan_total=2, plan_base=0)
+    assert put(None, facts)["lifecycle"]["completed"] is True
+    facts.status = "active"
+    unflagged = put(None, facts)
+    assert unflagged["lifecycle"]["completed"] is False
+    assert put(unflagged, get(unflagged)) == unflagged
+
+
 def test_a_phase_that_waits_stands_in_its_place_if_the_others_do() -> None:
     words = ("pending", "done", "failed")
     steps = [StepFact("", f"phase-{n}", "phase", status=word) for n, word in enumerate(words)]

@@ -506,8 +506,9 @@ class Edit:
     def _completion(self) -> None:
         want, over = self.want, self.want.status == "completed"
         ended = over and want.ended_at is not None and want.ended_at != self.was.ended_at
+        news = ended or (over and self.was.status != "completed")
         # As the file is now: it may have been complete by its phases, which have changed.
-        if over != (View({"": self.doc}, self.where).status == "completed") or ended:
+        if news or over != (View({"": self.doc}, self.where).status == "completed"):
             flags = self.part("lifecycle")
             self.set(flags, "completed", over)
             if not over:

@@ -505,6 +505,51 @@ def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make
     assert project.titles() == ["Theirs", *(f"More {number}" for number in range(4))]
 
 
+@pytest.mark.parametrize(
+    ("layout", "index"), [("craft", False), ("orchestrator", False), (AI_SESSION, True)]
+)
+def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
+    make: Make, layout: str, index: bool
+) -> None:
+    project = make(layout)
+    project.session.note("one")
+    place = project.index if index else project.place
+    stale = project.read(place)
+    project.session.pause()
+    swap_in(place, (yaml.safe_dump if index else json.dumps)(stale).encode())
+    project.session.note("two")
+    assert project.session.status()["status"] == "paused" and project.kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "verb"),
+    [
+        *((layout, "fail") for layout in ("craft", "orchestrator", "essay", AI_SESSION)),
+        *((layout, "abandon") for layout in ("craft", "essay", AI_SESSION)),
+    ],
+)
+def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, layout: str, verb: str) -> None:
+    project = make(layout)
+    getattr(project.session, verb)(because="no way")
+
+    def go_on(doc: Any) -> None:
+        entry = doc["active_features"][0] if layout == AI_SESSION else doc
+        entry["status"] = "active" if layout == AI_SESSION else "in_progress"
+
+    project.edit(go_on, project.index if layout == AI_SESSION else None)
+    project.session.note("on")
+    assert project.session.status()["status"] == "active"
+
+
+def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> None:
+    project = make("orchestrator")
+    project.session.agent_start("a-1", type="code", task="Part")
+    project.session.agent_timeout("a-1")
+    project.edit(lambda doc: doc["agents"][0].update(status="in_progress"))
+    project.session.note("on")
+    assert project.read()["agents"][0]["status"] == "in_progress"
+
+
 def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))

@@ -63,7 +63,8 @@ def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> by
     if near[0] != kept[0] and (says := _untimed(data)) == _untimed(near[0]):
         newest = _untimed(kept[0])
         before = next((told for each in kept[1:] if (told := _untimed(each)) != newest), newest)
-        return kept[0] if says == before else near[0]
+        is_old = _times(data) == _times(near[0]) != _times(kept[0])
+        return kept[0] if says == before and not is_old else near[0]
     return near[0]
 
 
@@ -342,6 +343,10 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     # Two halves of a sign are one.
     halves = "".join(chr(int(code, 16)) for code in codes if int(code, 16) < 0x110000)
     return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _times(data: bytes) -> list[bytes]:
+    return sorted(found[0] for found in _STAMP.finditer(data))
 
 
 def _untimed(data: bytes) -> list[bytes]:

@@ -235,7 +235,18 @@ def _patched(
         return tree.patch(change, said)
     before = {**_lists_in(change), **_shared(plain(layout.get(base, where)))}
     # By its place alone a delta may find what came where something was taken out.
-    return tree.merge(before, said, tree.patch(change, before))[0]
+    return tree.merge(*map(_in_full, (before, said, tree.patch(change, before))))[0]
+
+
+def _in_full(facts: Any) -> Any:
+    """Facts with the statuses that go without saying: whoever goes back to one of them says it."""
+    if not isinstance(facts, dict):
+        return facts
+    made = {"status": "active", **facts}
+    for name, usual in (("steps", "pending"), ("agents", "running")):
+        if isinstance(units := facts.get(name), list):
+            made[name] = [{"status": usual, **u} if isinstance(u, dict) else u for u in units]
+    return made
 
 
 def _lists_in(change: tree.Delta) -> dict[str, Any]:

@@ -768,8 +768,8 @@ DECIDED = ("context", "decision")
 
 def take_decision(world: World, file: File, value: Any) -> object:
     listed = value["decisions_made"]
-    unheard = {thing.text for thing in world.of("decision") if not thing.id}
-    able = [n for n, each in enumerate(listed) if not unheard & {*map(each.get, DECIDED)}]
+    new = {thing.text for thing in world.of("decision") if thing.id in {"", *world.touched}}
+    able = [n for n, each in enumerate(listed) if not new & {*map(each.get, DECIDED)}]
     # With a key of somebody it is as with `take_key`.
     able = [n for n in able if world.ticks or not dict(keys_in(listed[n]))]
     if not able:

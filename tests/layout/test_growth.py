@@ -112,6 +112,21 @@ def test_an_index_that_lists_thousands_twice_is_checked_in_a_moment() -> None:
     assert seconds(lambda: layout("ai-session").check(tree, WHERE)) < 2
 
 
+def test_the_index_of_a_folder_is_judged_once_for_all_sessions_in_it() -> None:
+    _, tree = made("ai-session", [])
+    (entry,) = tree["active-features.yaml"]["active_features"]
+    listed = [{**entry, "feature_id": f"add-login{n}-2026-01-01"} for n in range(MANY // 4)]
+    trees = [{**tree, "active-features.yaml": {"active_features": listed}} for _ in range(200)]
+
+    def judged() -> list[set[str]]:
+        return [{f.code for f in layout("ai-session").check(each, WHERE)} for each in trees]
+
+    assert seconds(judged) < 1
+    assert "bad-status" not in set().union(*judged())
+    listed[7]["status"] = "gone"
+    assert all("bad-status" in codes for codes in judged())
+
+
 def test_acknowledgments_of_thousands_of_agents_are_judged_in_a_moment() -> None:
     text = "\n".join(contract.block(f"agent-{n}", NOW, contract.shipped()) for n in range(3_000))
     assert seconds(lambda: contract.summary(text, contract.shipped())) < 2

@@ -9,8 +9,10 @@ A value that is still the placeholder of the document's template is called that,
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -29,6 +31,7 @@ from holdfast.layout.ai_session.read import (
     Node,
     name,
 )
+from holdfast.layout.tree import spelled
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
@@ -502,21 +505,28 @@ def _look_at_index(tree: Tree, where: Where) -> Iterator[Finding]:
     if not isinstance(value, dict):
         return
     yield from _fields(value, (Field("active_features", "S0-47", _is_list, ERROR),), "", where)
-    for number, entry in enumerate(sequence(value.get("active_features"))):
-        at = f"active_features[{number}]"
-        if isinstance(entry, dict):
-            yield from _fields(entry, _ENTRY, at, where)
-            yield from _order(entry, "started_at", "last_active", f"{at}.last_active", where)
-        else:
-            yield _no_mapping(entry, at, "S0-47")
-    yield from _diverged(tree)
+    yield from _of_entries(spelled(sequence(value.get("active_features"))), where.naive)
     yield from _listing(tree, where)
 
 
-def _diverged(tree: Tree) -> Iterator[Finding]:
+@lru_cache(maxsize=1)
+def _of_entries(listed: bytes, naive: str) -> tuple[Finding, ...]:
+    """What is wrong with the entries of an index: all sessions of a folder have the same."""
+    found, where, entries = list[Finding](), Where(naive=naive), json.loads(listed)
+    for number, entry in enumerate(entries):
+        at = f"active_features[{number}]"
+        if isinstance(entry, dict):
+            found += _fields(entry, _ENTRY, at, where)
+            found += _order(entry, "started_at", "last_active", f"{at}.last_active", where)
+        else:
+            found.append(_no_mapping(entry, at, "S0-47"))
+    return *found, *_diverged(entries)
+
+
+def _diverged(entries: Iterable[Any]) -> Iterator[Finding]:
     """Entries of one id, all of them told: which one holds is for people to say."""
     listed: dict[str, list[Node]] = defaultdict(list)
-    for entry in read.entries_of(tree):
+    for entry in map(mapping, entries):
         listed[text(entry.get("feature_id"))].append(entry)
     for id, sides in listed.items():
         if id and len(sides) > 1:

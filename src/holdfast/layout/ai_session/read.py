@@ -164,8 +164,10 @@ def entries_of(tree: Tree) -> Iterator[Node]:
 
 def entry_of(tree: Tree, native_id: str) -> Node:
     """The index's first entry of a session, or an empty mapping."""
-    found = (entry for entry in entries_of(tree) if text(entry.get("feature_id")) == native_id)
-    return next(found, {}) if native_id else {}
+    for entry in entries_of(tree) if native_id else ():
+        if entry.get("feature_id") == native_id:
+            return entry
+    return {}
 
 
 def listed_as(found: Node, index: Node, those: Set[str]) -> Node:

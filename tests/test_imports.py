@@ -303,6 +303,14 @@ def test_start_up_path_loads_only_itself() -> None:
             assert not bad, f"{name} is loaded at every start: import {bad} where it is needed"
 
 
+def test_layouts_load_nothing_that_few_of_their_files_need() -> None:
+    for name in modules():
+        rare = "layout.praxis.state layout.praxis.context"  # for `compat`, and who asks for it
+        if matches(name, "layout.* mirror.* found adopt convert") and not matches(name, rare):
+            bad = [s for s in loaded(name) if _top(s) in ("yaml", "dataclasses")]
+            assert not bad, f"{name} is loaded for every file: import {bad} where it is needed"
+
+
 # --- reading the source --------------------------------------------------------------------------
 
 

@@ -33,8 +33,9 @@ from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.orchestrator import rules
 from holdfast.layout.praxis import context as resumption
-from holdfast.layout.praxis import state as phases
+from holdfast.layout.praxis import state as workflow
 from holdfast.layout.praxis.context import ResumptionContext
+from holdfast.layout.praxis.phases import is_count
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact
 from holdfast.layout.praxis.write import LIFECYCLE, scheme
 from holdfast.layout.words import unit_status, unit_word
@@ -390,7 +391,7 @@ def _list_of(state: State, key: str) -> list[Any]:
 # -- phased workflows ------------------------------------------------------------------------------
 
 
-class WorkflowState(phases.WorkflowState):
+class WorkflowState(workflow.WorkflowState):
     """The state of one workflow session, with the time of this machine."""
 
     def moment(self) -> datetime:
@@ -446,13 +447,13 @@ def create_session(
         created_at=now,
         updated_at=now,
         workflow_structure={
-            "total_phases": total if phases.is_count(total) else None,
+            "total_phases": total if is_count(total) else None,
             "starting_phase": first,
             "indexing_scheme": scheme(first),
             "workflow_version": str(metadata.get("version") or ""),
         },
         lifecycle=dict(LIFECYCLE),
-        phase_timing={first: {"started_at": phases.stamp(now)}},
+        phase_timing={first: {"started_at": workflow.stamp(now)}},
     )
 
 

@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.layout import ERROR, WARNING, Finding
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.praxis import state as phases
+from holdfast.layout.praxis import phases
 from holdfast.layout.value import mapping, sequence
 from holdfast.model.plan import Field, Gate, Phase, Task, Workflow
 from holdfast.text import clean_id, tame

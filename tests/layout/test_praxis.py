@@ -24,12 +24,8 @@ from holdfast.layout.facts import (
 from holdfast.layout.praxis import LAYOUT, file_name
 from holdfast.layout.praxis.check import unsafe_id
 from holdfast.layout.praxis.context import resumption_context
-from holdfast.layout.praxis.state import (
-    LEGACY_WARNING,
-    CheckpointStatus,
-    PhaseArtifact,
-    WorkflowState,
-)
+from holdfast.layout.praxis.phases import LEGACY_WARNING
+from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState
 from holdfast.layout.praxis.write import numbered
 from tests.conformance import marked
 

@@ -18,14 +18,17 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
 from msgspec import Struct
 
 from holdfast.errors import Damaged
 from holdfast.layout.value import copied
+
+if TYPE_CHECKING:
+    import yaml  # for JSON, which most files are, nobody loads it
 
 LARGEST = 5 * 1024 * 1024
 LARGEST_YAML = 3 * 1024 * 1024
@@ -514,6 +517,8 @@ _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 
 def read_yaml(text: str) -> tuple[Node, list[Remark]]:
     """The node tree of the one document in a YAML text, and what is remarkable in it."""
+    import yaml
+
     _refuse_conflicts(text)
     composer = _Yaml(text)
     try:
@@ -586,12 +591,9 @@ def is_huge(value: int) -> bool:
     return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
 
 
-_NODES = frozenset(
-    (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent)
-)
-
-
 def _events(text: str) -> Iterator[Any]:
+    import yaml
+
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return iter(yaml.parse(text, Loader=loader))
 
@@ -620,18 +622,23 @@ class _Yaml:
         self.aliases = self.expanded = self.documents = 0
 
     def read(self) -> None:
-        handle: dict[type, Callable[[Any], None]] = {
-            yaml.DocumentStartEvent: self._document,
+        import yaml
+
+        begins: dict[type, Callable[[Any], None]] = {
             yaml.ScalarEvent: self._scalar,
             yaml.AliasEvent: self._alias,
-            yaml.MappingStartEvent: self._start,
-            yaml.SequenceStartEvent: self._start,
+            yaml.MappingStartEvent: partial(self._start, True),
+            yaml.SequenceStartEvent: partial(self._start, False),
+        }
+        handle: dict[type, Callable[[Any], None]] = {
+            **begins,
+            yaml.DocumentStartEvent: self._document,
             yaml.MappingEndEvent: self._end,
             yaml.SequenceEndEvent: self._end,
         }
         nodes = 0
         for event in _events(self.text):
-            nodes += type(event) in _NODES
+            nodes += type(event) in begins
             # What aliases repeat counts too: it is written out wherever else the values go.
             if nodes + self.expanded > YAML_NODES:
                 raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
@@ -696,10 +703,9 @@ class _Yaml:
         node.end = event.end_mark.index
         self._place(node, event, target.value if isinstance(target.value, str) else None)
 
-    def _start(self, event: Any) -> None:
+    def _start(self, is_map: bool, event: Any) -> None:
         if len(self.open) >= DEPTH:
             raise self._wrong("too-deep", f"more than {DEPTH} levels deep", event)
-        is_map = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
             raise self._wrong("yaml-tag", f"the tag {event.tag[:80]} is not allowed", event)
         if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:

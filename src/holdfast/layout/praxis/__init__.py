@@ -2,8 +2,8 @@
 
     read        all generations of such files → facts     write     facts → the redesigned form
     check       departures                                older     facts → an older form
-    state       when a phase and the whole end            context   what whoever resumes is told
-    salvage     what a damaged file still says
+    phases      when a phase and the whole end            context   what whoever resumes is told
+    salvage     what a damaged file still says            state     the class of the document
 
 Files of older generations are shown with a warning and left as they are, never migrated in place.
 Their redesigned form (`renewed`) is written beside them on request. In their own form they are only
@@ -20,8 +20,8 @@ from holdfast.layout.praxis import check as checks
 from holdfast.layout.praxis import older
 from holdfast.layout.praxis import salvage as damage
 from holdfast.layout.praxis import write as writing
+from holdfast.layout.praxis.phases import LEGACY_WARNING
 from holdfast.layout.praxis.read import View, facts, likeness, phase_id
-from holdfast.layout.praxis.state import LEGACY_WARNING
 from holdfast.layout.value import copied
 from holdfast.sha import uuid_of
 

@@ -24,8 +24,8 @@ from holdfast.layout import (
     layout,
     stamps,
 )
+from holdfast.layout.praxis.phases import LEGACY_WARNING, is_count, is_phase, last_phase, seconds
 from holdfast.layout.praxis.read import REDESIGNED, View, by_phase, verdict_of
-from holdfast.layout.praxis.state import LEGACY_WARNING, is_count, is_phase, last_phase, seconds
 from holdfast.layout.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
 from holdfast.layout.value import copied, mapping, put_back, sequence
 

@@ -12,16 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.layout.praxis.state import (
-    LEGACY_WARNING,
-    CheckpointStatus,
-    WorkflowState,
-    first_phase,
-    known_total,
-    moment_of,
-    seconds,
-    within,
-)
+from holdfast.layout.praxis.phases import LEGACY_WARNING, first_phase, known_total, seconds, within
+from holdfast.layout.praxis.state import CheckpointStatus, WorkflowState, moment_of
 from holdfast.timing import Timing, active, standing
 
 

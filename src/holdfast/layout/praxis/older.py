@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.layout import Where, stamps
 from holdfast.layout.facts import CheckpointFact, Facts, StepFact
+from holdfast.layout.praxis.phases import is_count
 from holdfast.layout.praxis.read import (
     LEGACY,
     LEGACY_TOTAL,
@@ -24,7 +25,6 @@ from holdfast.layout.praxis.read import (
     facts,
     phase_id,
 )
-from holdfast.layout.praxis.state import is_count
 from holdfast.layout.praxis.write import Edit, first_moment, last_error
 from holdfast.layout.value import copied
 

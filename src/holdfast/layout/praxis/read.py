@@ -30,7 +30,7 @@ from holdfast.layout.facts import (
     Scalar,
     StepFact,
 )
-from holdfast.layout.praxis.state import (
+from holdfast.layout.praxis.phases import (
     first_phase,
     is_finished,
     is_phase,

@@ -1,9 +1,6 @@
-"""The rules of a phased workflow: when a phase ends, and when the whole is complete.
+"""`WorkflowState`, the class that the document names: a phased workflow on plain values.
 
-Completion is a flag that is set once. Without the flag, a session is complete when every phase it
-began with is among the completed ones (more than those is an overrun, complete all the same), and
-a session whose number of phases nobody knows is not complete. `WorkflowState` is the class that
-the document names, on plain values, without a clock of its own: whoever has one overrides `moment`.
+It has no clock of its own: whoever has one overrides `moment`. The rules are those of `phases`.
 
 A failed attempt does not end a phase: it is kept in `phase_attempts`, and `completed_at` is set
 only when the checkpoint passed.
@@ -11,16 +8,14 @@ only when the checkpoint passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeGuard
+from typing import Any
 
+from holdfast.layout.praxis.phases import first_phase, is_finished, known_total, last_phase, seconds
 from holdfast.layout.value import copied
-
-LARGEST_PHASE = 999_999
-LEGACY_WARNING = "Legacy session format, limited resumption context"
 
 _ALSO_COMPLETED = ("completed", "complete")
 
@@ -30,51 +25,6 @@ class CheckpointStatus(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-
-
-# -- rules ---------------------------------------------------------------------------------------
-
-
-def is_count(value: object) -> TypeGuard[int]:
-    """Whether a value can be the number of phases of a workflow."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def is_phase(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_PHASE
-
-
-def known_total(
-    structure: Mapping[str, Any], metadata: Mapping[str, Any], given: object = None
-) -> int | None:
-    """The number of phases: as captured at creation, else as noted later, else as handed in."""
-    candidates = (structure.get("total_phases"), metadata.get("total_phases"), given)
-    return next((value for value in candidates if is_count(value)), None)
-
-
-def first_phase(structure: Mapping[str, Any]) -> int:
-    """0, or 1 for every workflow that begins later; absent is 0."""
-    start = structure.get("starting_phase", 0)
-    return 1 if is_phase(start) and start != 0 else 0
-
-
-def last_phase(total: int, first: int) -> int:
-    return total - 1 + first
-
-
-def is_finished(flag: object, completed: Iterable[int], total: int | None, first: int) -> bool:
-    """Whether a session is complete: by its flag, else because it completed all its phases."""
-    if flag:
-        return True
-    return total is not None and len(within(completed, total, first)) == total
-
-
-def within(completed: Iterable[int], total: int, first: int) -> set[int]:
-    """The completed phases that the workflow has; others are an overrun."""
-    return {phase for phase in completed if first <= phase <= last_phase(total, first)}
-
-
-# -- the class of the document ---------------------------------------------------------------------
 
 
 @dataclass
@@ -269,11 +219,6 @@ def stamp(moment: datetime) -> str:
     """ISO 8601, with `Z` for UTC."""
     text = moment.isoformat()
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
-
-
-def seconds(value: object) -> float:
-    """A duration as a file tells it; 0 where it is none that anybody could wait for."""
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0.0
 
 
 def seconds_between(start: datetime, end: datetime) -> float:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Where, stamps, words
 from holdfast.layout.facts import CheckpointFact, ErrorFact, Facts, StepFact
+from holdfast.layout.praxis.phases import is_count, is_phase, last_phase, seconds
 from holdfast.layout.praxis.read import (
     NO_TARGET,
     NO_WORKFLOW,
@@ -33,7 +34,6 @@ from holdfast.layout.praxis.read import (
     phase_of,
     verdict_of,
 )
-from holdfast.layout.praxis.state import is_count, is_phase, last_phase, seconds
 from holdfast.layout.value import copied
 
 LIFECYCLE: dict[str, Any] = {

@@ -24,6 +24,26 @@ def run(script: str, **more: str) -> str:
     return done.stdout.strip()
 
 
+def test_a_status_with_files_loads_nothing_we_do_not_use(tmp_path: Path) -> None:
+    def holdfast(*words: str) -> set[str]:
+        script = f"from holdfast.cli import entry; sys.argv = {['holdfast', *words]}; entry()"
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", LIGHT + script],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")},
+        )
+        assert done.returncode == 0, done.stderr
+        return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+    holdfast("start", "a goal", "--layout", "craft")
+    loaded = holdfast("status")
+    assert {"msgspec", "holdfast.mirror"} <= loaded
+    assert not loaded & {*LEFT_OUT.split(), "yaml"}
+
+
 def test_msgspec_and_argparse_load_nothing_we_do_not_use() -> None:
     loaded = run("pack_msgspec(); speak_english(); import msgspec; print(*sys.modules)").split()
     assert {"argparse", "msgspec"} <= set(loaded)

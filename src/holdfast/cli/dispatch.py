@@ -87,6 +87,10 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
         screen.given["--store"] = without_password(options.store)
     hf = _open(options, screen, careful=command.careful is not None and command.careful(options))
+    if leaving:
+        from holdfast.cli.light import pack_msgspec
+
+        hf.before_mirror = pack_msgspec
     try:
         return command.run(options, hf, screen) or 0
     finally:

@@ -84,6 +84,9 @@ _SHORTEST = 6 * 60_000
 class Holdfast(LayoutVerbs, TravelVerbs):
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
+    before_mirror: Callable[[], None] | None = None
+    """Called before what keeps layout files is loaded, which takes a while."""
+
     def __init__(
         self,
         settings: Settings,
@@ -165,6 +168,8 @@ class Holdfast(LayoutVerbs, TravelVerbs):
     @property
     def mirror(self) -> Mirror:
         if self._mirror is None:
+            if self.before_mirror is not None:
+                self.before_mirror()
             from holdfast.mirror import Mirror
             from holdfast.mirror.desk import Desk
             from holdfast.who import own_name

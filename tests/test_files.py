@@ -516,12 +516,12 @@ def test_file_system_that_cannotsync_folders_is_good_enough(
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o720, 0o702])
 def test_folder_others_may_write_to_is_refused_and_not_mended(tmp_path: Path, bits: int) -> None:
-    home = tmp_path / "home"
+    home = tmp_path / "my home"
     home.mkdir()
     home.chmod(bits)
     with pytest.raises(Refused) as caught:
         files.make_private_dir(str(home))
-    assert caught.value.hint == f"chmod 700 {home}"
+    assert caught.value.hint == f"chmod 700 '{home}'"
     assert mode(home) == bits
 
 

@@ -436,12 +436,14 @@ def _read(path: str) -> str:
         raise InvalidInput(f"{path} is not UTF-8", why=why, hint=hint, file=path) from None
     except HoldfastError as error:
         if not error.hint or files.is_odd(path):
-            error.hint = f"move it away: mv {path} {path}.old"
+            error.hint = f"move it away: {files.out_of_the_way(path)}"
         raise
 
 
 def _away(path: str) -> str:
-    return f"mend it in an editor, or move it away: mv {path} {path}.old"
+    from holdfast import files
+
+    return f"mend it in an editor, or move it away: {files.out_of_the_way(path)}"
 
 
 def _parsed(text: str, path: str) -> dict[str, object]:

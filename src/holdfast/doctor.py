@@ -170,7 +170,7 @@ def _look_at_home(case: _Case) -> Iterator[Advice]:
             "home-readonly",
             "warning",
             "the home can be read but not written",
-            fix=f"check owner and permissions: ls -ld {closed}",
+            fix=f"check owner and permissions: ls -ld {files.quoted(closed)}",
             file=closed,
         )
 
@@ -190,7 +190,7 @@ def _look_at_mode(case: _Case) -> Iterator[Advice]:
             "warning",
             f"others may look into {case.home}",
             f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
-            f"chmod 700 {case.home}",
+            f"chmod 700 {files.quoted(case.home)}",
             fixable=facts.st_uid == os.geteuid() and files.is_writable(case.home),
             file=case.home,
         )
@@ -268,7 +268,7 @@ def _odd(case: _Case, what: str, path: str) -> Advice:
         "error",
         what,
         "something else has its name",
-        f"mv {aside} {aside}.old" if blocked else "move it aside: holdfast doctor --fix",
+        files.out_of_the_way(aside) if blocked else "move it aside: holdfast doctor --fix",
         fixable=files.is_writable(case.home) and not blocked,
         file=path,
     )

@@ -86,13 +86,23 @@ def failure(error: OSError | ValueError, doing: str, path: str) -> HoldfastError
 
 def _at_fault(path: str, doing: str) -> str:
     """Whose permissions keep us from a file, as it can be pasted: often those of its folder."""
-    import shlex
-
     if doing == "write" and os.path.lexists(path) and not is_writable(folder_of(path)):
         path = folder_of(path)
     while not os.path.lexists(path) and folder_of(path) != path:
         path = folder_of(path)
+    return quoted(path)
+
+
+def quoted(path: str) -> str:
+    """A path as it can be pasted into a command."""
+    import shlex
+
     return shlex.quote(path)
+
+
+def out_of_the_way(path: str) -> str:
+    """The command that moves something away."""
+    return f"mv {quoted(path)} {quoted(f'{path}.old')}"
 
 
 def _require_path(path: str) -> None:
@@ -176,7 +186,7 @@ def _require_ours(path: str, facts: os.stat_result) -> None:
         raise Refused(
             f"others may write to {path}",
             why=f"its mode is {stat.S_IMODE(facts.st_mode):04o}",
-            hint=f"chmod 700 {path}",
+            hint=f"chmod 700 {quoted(path)}",
             file=path,
         )
 
@@ -825,7 +835,7 @@ def _require_private(path: str, facts: os.stat_result) -> None:
     # Where 0664 is the custom, a closed folder keeps the others out all the same.
     open_to_others = facts.st_mode & 0o022 and os.stat(folder_of(path)).st_mode & 0o011
     if facts.st_uid not in (0, os.geteuid()) or open_to_others:
-        raise Refused(f"others may write to {path}", hint=f"chmod 600 {path}", file=path)
+        raise Refused(f"others may write to {path}", hint=f"chmod 600 {quoted(path)}", file=path)
 
 
 def read_up_to(fd: int, most: int, likely: int) -> bytes:

@@ -306,3 +306,18 @@ def test_a_session_whose_artifact_is_gone_is_exported_only_when_told_so(
     assert cli("--home", str(project / "other"), "import", "login.hfpack").code == 0
     answer = cli("backup")
     assert answer.code == 5 and "left out login" in answer.out
+
+
+def test_what_is_advised_can_be_pasted_whatever_the_home_is_called(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "my home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    cli.start()
+    home.chmod(0o755)
+    settings = home / "config.toml"
+    settings.write_bytes(b"\xff")
+    told = cli("--json", "doctor").json["advice"]
+    advised = {each["code"]: each["fix"] for each in told}
+    assert advised["home-open"] == f"chmod 700 '{home}'"
+    assert advised["config"].endswith(f": mv '{settings}' '{settings}.old'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.cli.arguments import Command, Parser
-from holdfast.cli.path import told_from_here
+from holdfast.cli.path import told_from_here, typed_path
 from holdfast.cli.screen import SEVERITIES
 from holdfast.errors import DAMAGED, Damaged, InvalidInput
 from holdfast.text import plural
@@ -241,7 +241,7 @@ def run_export(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     screen.done(("Exported ", "green"), f"{session.id} to {path}{sealed}")
     for why in left_out:
         screen.line(("  left out ", "red"), why)
-    screen.hint("on another machine: ", f"holdfast import {os.path.basename(path)}")
+    screen.hint("on another machine: ", f"holdfast import {typed_path(os.path.basename(path))}")
     return DAMAGED if left_out else 0
 
 

@@ -359,7 +359,7 @@ def _secrets(key: Key, circle: bytes = b"") -> bytes:
 def _read(path: str) -> bytes:
     data = files.read_bounded(path, _LIMIT, follow=False, private=True)
     if os.stat(path).st_mode & 0o077:
-        raise Refused(f"others may read {path}", hint=f"chmod 600 {path}", file=path)
+        raise Refused(f"others may read {path}", hint=f"chmod 600 {files.quoted(path)}", file=path)
     return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast import files
 from holdfast.store.postgres import schema
 
 TYPE_CHECKING = False
@@ -58,5 +59,5 @@ def of_home(folder: str, problems: Sequence[str]) -> Iterator[Remark]:
             "error",
             "what this machine keeps beside the server is damaged",
             "; ".join(problems[:3]),
-            f"move it away, no session is in it: mv {folder} {folder}.old",
+            f"move it away, no session is in it: {files.out_of_the_way(folder)}",
         )

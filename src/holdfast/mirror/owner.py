@@ -293,7 +293,7 @@ def _free_id(desk: Desk, lens: Layout, session: str, root: str) -> str:
     try:
         owned.update(os.listdir(root))
     except OSError:
-        pass
+        pass  # it is not there yet; and no place is taken before it is looked at itself
     taken = frozenset(name.removesuffix(".json") for name in owned)
     listed = _ids_in_index(root) if lens.id == "ai-session" else _ids_in_archive(desk, lens, root)
     return lens.new_id(facts, desk.where(root), taken | listed)

@@ -409,7 +409,7 @@ def _record(raw: str) -> tuple[Node, bool]:
         value = json.loads(raw)
         return ({key: _clean(each) for key, each in mapping(value).items()}, True)
     except (ValueError, RecursionError):
-        pass
+        pass  # it is not whole: what follows looks for the parts
     found: Node = {key: value for key in _TEXTS if (value := _text_of(raw, key)) is not None}
     if match := _DURATION.search(raw):
         found["duration_ms"] = int(match[1])

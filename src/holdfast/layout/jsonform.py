@@ -244,34 +244,28 @@ def by_moment(told: Key) -> list[Pass]:
     A file that keeps whole seconds says the same moment as a fact with milliseconds.
     """
 
-    def exact(each: Any) -> Hashable:
-        return (told(each), each.at)
-
-    def whole_second(each: Any) -> Hashable:
-        return (told(each), each.at // 1000) if each.at is not None and not each.at % 1000 else None
-
-    def within_second(each: Any) -> Hashable:
-        return (told(each), each.at // 1000) if each.at is not None else None
+    def with_words(moment: Key) -> Key:
+        return lambda each: None if (at := moment(each)) is None else (told(each), at)
 
     def timeless(each: Any) -> Hashable:
         return told(each) if each.at is None else None
 
-    return [(exact, exact), (whole_second, within_second), (timeless, told), (told, timeless)]
+    within = (with_words(_whole_second), with_words(_second))
+    exact = both(lambda each: (told(each), each.at))
+    return [*exact, within, (timeless, told), (told, timeless)]
 
 
 def reworded() -> list[Pass]:
     """Pairing of what is left of log entries whose words may be changed: those of one moment."""
+    return [*both(attrgetter("at")), (_whole_second, _second)]
 
-    def exact(each: Any) -> Hashable:
-        return each.at  # type: ignore[no-any-return]
 
-    def whole_second(each: Any) -> Hashable:
-        return each.at // 1000 if each.at is not None and not each.at % 1000 else None
+def _second(each: Any) -> int | None:
+    return None if each.at is None else each.at // 1000
 
-    def within_second(each: Any) -> Hashable:
-        return each.at // 1000 if each.at is not None else None
 
-    return [(exact, exact), (whole_second, within_second)]
+def _whole_second(each: Any) -> int | None:
+    return None if each.at is None or each.at % 1000 else _second(each)
 
 
 class Entry(NamedTuple, Generic[_T]):

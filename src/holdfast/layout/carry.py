@@ -21,7 +21,7 @@ layouts that they had come from themselves: they go back with what they knew of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -328,7 +328,7 @@ def _strangers(a: Layout, files: Tree, rest: tree.Delta, where: Where) -> Iterat
     def is_silent(ways: Ways) -> bool:
         return a.get(_without(files, frozenset(ways)), where) == said
 
-    for _, *keys in _all_that(is_silent, list(_ways(rest))):
+    for _, *keys in tree.by_halves([list(_ways(rest))], is_silent, _TRIES):
         names = [key for key in keys if isinstance(key, str) and key != EXTRA]
         # A phase, whose number is a key, is one of the steps.
         if names and not any(map(str.isdigit, names)):
@@ -403,25 +403,10 @@ def _strange(a: Layout, files: Tree, facts: Facts, where: Where) -> dict[str, An
     def is_silent(ways: Ways) -> bool:
         return a.get(tree.patch(_adding(change, frozenset(ways)), base), where) == said
 
-    silent = _all_that(is_silent, list(_ways(change)))
+    # The rest too, where that takes long: nothing is lost by a word that is carried and said.
+    silent = tree.by_halves([list(_ways(change))], is_silent, _TRIES)
     rest = tree.delta(base, tree.patch(_adding(change, frozenset(silent)), base))
     return {"id": facts.native_id, "rest": rest} if rest else {}
-
-
-def _all_that(holds: Callable[[Ways], bool], ways: Ways) -> Ways:
-    """The ways of which something holds, looked for by halves; where that takes long, the rest
-    too: nothing is lost by a word that is carried besides being said."""
-    found: Ways = []
-    todo, left = [ways] if ways else [], _TRIES
-    while todo:
-        some = todo.pop()
-        left -= 1
-        if left < 0 or holds(some):
-            found += some
-        elif len(some) > 1:
-            half = len(some) // 2
-            todo += [some[half:], some[:half]]
-    return found
 
 
 def _ways(change: Any, way: Way = ()) -> Iterator[Way]:

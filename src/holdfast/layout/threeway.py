@@ -11,7 +11,7 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -229,7 +229,8 @@ def _unsaid_of(edit: _Edit, key: str) -> Iterator[str]:
     told = _told(edit, key, changed) if many else set()
     left = [name for name in changed if name not in told]
     groups = [left] if many else [[name] for name in left]
-    silent = _silent_of(groups, lambda names: edit.moves_without(key, names) == edit.made)
+    tried = trees.by_halves(groups, lambda names: edit.moves_without(key, names) == edit.made)
+    silent = set(tried)
     for name in left:
         if name in silent:
             yield f"{key}: {name}"
@@ -247,19 +248,6 @@ def _taken_out(edit: _Edit, key: str) -> Iterator[str]:
             yield f"{key}: {name} was taken out"
         elif name in became and alike(name, became[name]) <= _CLEAR:
             yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
-
-
-def _silent_of(groups: list[list[str]], is_silent: Callable[[Sequence[str]], bool]) -> set[str]:
-    """The elements without which the same happens: of many, whole groups are tried first."""
-    found: set[str] = set()
-    while groups:
-        group = groups.pop()
-        if is_silent(group):
-            found.update(group)
-        elif len(group) > 1:
-            half = len(group) // 2
-            groups += [group[:half], group[half:]]
-    return found
 
 
 def _unsaid_words(was: Plain, is_: Plain, ours: Plain, made: list[Move]) -> Iterator[str]:

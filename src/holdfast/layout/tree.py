@@ -28,13 +28,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.sha import digest_of
 
 Path = tuple[str | int, ...]
+_Any = TypeVar("_Any")
 Delta = dict[str, Any]
 
 STRONG = (
@@ -161,6 +162,26 @@ def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict
 def both(*keys: Key) -> list[Pass]:
     """Passes for which an element of either list is known by the same."""
     return [(key, key) for key in keys]
+
+
+def by_halves(
+    groups: list[list[_Any]], holds: Callable[[list[_Any]], bool], tries: int = 0
+) -> list[_Any]:
+    """The elements of which something holds: whole groups are tried first, then their halves.
+
+    What is left after so many `tries` (0: as many as it takes) counts as well.
+    """
+    found: list[_Any] = []
+    todo, count = list(filter(None, groups)), 0
+    while todo:
+        some = todo.pop()
+        count += 1
+        if (tries and count > tries) or holds(some):
+            found += some
+        elif len(some) > 1:
+            half = len(some) // 2
+            todo += [some[half:], some[:half]]
+    return found
 
 
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:

@@ -1459,6 +1459,15 @@ def test_a_record_broken_by_quotes_and_newlines_is_read_piece_by_piece() -> None
     assert found.lost == ["history.jsonl: line 6 cannot be read"]
 
 
+@pytest.mark.req("S0-85")
+def test_lines_of_a_state_that_cannot_be_read_are_told_many_of_them_at_once() -> None:
+    broken = STATE_TEXT.replace("current_state:", "{[\n" * 22 + "current_state:")
+    found = salvaged(state=broken)
+    first, *_, last, more = (told for told in found.lost if "read" in told)
+    assert (first, last) == tuple(f"state.yaml: line {n} cannot be read" for n in (3, 22))
+    assert more == "state.yaml: 2 more lines cannot be read" and found.facts.position
+
+
 def test_the_log_names_its_session_when_nothing_else_does() -> None:
     text = json.dumps(line(feature_id=FEATURE))
     found = LAYOUT.salvage({"history.jsonl": text.encode()}, WHERE)

@@ -299,7 +299,7 @@ def _look_at_id(id: str) -> Iterator[Finding]:
 
 
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
-    yield from look_at_order(agent, ("started", "completed"), at, "S4-10", where)
+    yield from look_at_order(agent, ("started", "completed"), at, "S4-22", where)
     status = unit_status(ID, text(agent.get("status")))
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
     for key, req in ends.items():

@@ -55,6 +55,25 @@ def test_lines_that_are_added_in_the_moment_of_an_exchange_stay(
     assert sorted(theirs(log)) == list(range(number)) and leftovers(log.parent) == []
 
 
+def test_two_edits_in_the_moment_of_a_removal_both_stay(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("craft")
+    mirror, digest = project.home.mirror, erase._digest
+    place = Path(project.session.layouts_list()[0].place)
+
+    def edited(path: str, limit: int = 0) -> str:
+        if path != str(place):  # it was just given another name
+            Path(path).write_text("first")
+            place.write_text("second")
+        return digest(path, limit)
+
+    monkeypatch.setattr(erase, "_digest", edited)
+    assert mirror.remove(mirror.owned(project.session.id)) == ([], [str(place)])
+    beside = [path.read_text() for path in place.parent.iterdir() if path != place]
+    assert place.read_text() == "second" and beside == ["first"]
+
+
 def test_every_line_that_another_program_adds_while_we_take_some_out_stays(make: Make) -> None:
     log = make(AI_SESSION).ai("history.jsonl")
     log.write_bytes(b"")

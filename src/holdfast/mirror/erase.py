@@ -78,14 +78,15 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
     if not is_real(binding.root, {os.sep}):
         return [], [binding.root]  # a link leads elsewhere, and we do not follow
     with files.locked(binding.root, clock=clock):
+        # First: what is removed below may have been edited meanwhile, and stays beside then.
+        for path in one.paths:
+            for torn in exchange.leftovers(path) if _is_inside(binding.root, path) else ():
+                files.remove(torn)
         ours, left = holding(one, force=force)
         gone: list[str] = []
         for path in ours:
             known = None if force else one.paths.get(path)
             (gone if _unlink(binding.root, path, known) else left).append(path)
-        for path in one.paths:
-            for torn in exchange.leftovers(path) if _is_inside(binding.root, path) else ():
-                files.remove(torn)
         for path in one.shared:
             left += _take_out(binding, path)
     _tidy(binding)

@@ -403,7 +403,8 @@ def _session_id(home: Holdfast, one: Find, facts: Facts) -> str:
     """The native id where it can be ours and is not taken by something else."""
     native = facts.native_id or one.native
     try:
-        wanted = clean_id(native, "id")
+        # What is stored everywhere may be no secret.
+        wanted = clean_id(home.journal.redacted(native), "id")
     except HoldfastError:
         named = native.encode("utf-8", "replace") or one.path.encode("utf-8", "replace")
         wanted = f"{one.layout}-{digest_of(named)[:12]}"

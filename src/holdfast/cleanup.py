@@ -78,7 +78,10 @@ def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
         there = f"what is there: holdfast layouts report --root {shlex.quote(root)}"
         hint = there if os.path.isdir(root) else ""
         raise NoSession(f"no session {feature} is in {root}", hint=hint)
-    return [form.report(one.tree, _with_artifacts(hf, one)) for one in finds if one.documents]
+    clean = hf.journal.redacted
+    return [
+        form.report(one.tree, _with_artifacts(hf, one), clean) for one in finds if one.documents
+    ]
 
 
 def _with_artifacts(hf: Holdfast, one: Find) -> Where:

@@ -199,14 +199,17 @@ class Report(Struct):
         return not any(finding.severity == ERROR for finding in self.findings)
 
 
-def check(find: Find, where: Where, *, strict: bool = False) -> Report:
-    """Every deviation of one session's files from its document."""
+def check(
+    find: Find, where: Where, *, strict: bool = False, clean: Callable[[str], str] = str
+) -> Report:
+    """Every deviation of one session's files from its document; `clean` takes secrets out of what
+    findings quote."""
     find = _with_long_log(find)
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.lens.check(find.tree, where, strict=strict)
     findings += _of_backup(find)
-    placed = [_placed(find, finding) for finding in findings]
+    placed = [_quoted(_placed(find, finding), clean) for finding in findings]
     return Report(find.path, reading_of(find, where), placed, find.is_torn)
 
 
@@ -279,6 +282,10 @@ def reading_of(find: Find, where: Where) -> Reading:
         status = find.facts(where).status
         return replace(reading, status=status, complete=reading.complete and status == "completed")
     return reading
+
+
+def _quoted(finding: Finding, clean: Callable[[str], str]) -> Finding:
+    return replace(finding, message=clean(finding.message), where=clean(finding.where))
 
 
 def _placed(find: Find, finding: Finding) -> Finding:

@@ -340,7 +340,7 @@ def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
     around = Surroundings(home.mirror.where)
     for place in places(home.workspace.tree.root):
         there = (one for one in found.in_place(place) if one.path not in known)
-        looked_at = ((one, _said(one, around)) for one in islice(there, _MOST_SESSIONS))
+        looked_at = ((one, _said(home, one, around)) for one in islice(there, _MOST_SESSIONS))
         wrong = [(one, said) for one, said in looked_at if said]
         yield from (_unusable(one, said) for one, said in wrong if one.is_torn)
         if readable := [(one, said) for one, said in wrong if not one.is_torn]:
@@ -362,11 +362,12 @@ def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
         for one in found.in_place(folder):
             is_own = one.path == os.path.join(folder, STATE)
             if is_own and one.is_torn and os.path.realpath(one.path) not in known:
-                yield _unusable(one, _said(one, around))
+                yield _unusable(one, _said(home, one, around))
 
 
-def _said(one: Find, around: Surroundings) -> str:
-    errors = [f for f in found.check(one, around.of(one)).findings if f.severity == ERROR]
+def _said(home: Holdfast, one: Find, around: Surroundings) -> str:
+    report = found.check(one, around.of(one), clean=home.journal.redacted)
+    errors = [finding for finding in report.findings if finding.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
 

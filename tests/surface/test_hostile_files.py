@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from holdfast import found
 from holdfast.layout import tree
-from tests.layouts import IDS, MAIN, ORCHESTRATOR, STATE, fill, snapshot
+from tests.layouts import IDS, LOG, MAIN, ORCHESTRATOR, STATE, fill, snapshot
 from tests.surface.support import Answer, Cli
 
 PATIENCE = 5.0
@@ -292,3 +293,58 @@ def test_a_folder_whose_name_is_no_text_can_be_worked_in(
     (one,) = cli.json("adopt", ".")["adopted"]
     assert (one["outcome"], one["bound"]) == ("adopted", False)
     assert cli.json("adopt", ".")["adopted"][0]["outcome"] == "known"
+
+
+# -- secrets -----------------------------------------------------------------------------------
+
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def _token_as_status(project: Path) -> None:
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"in_progress"', f'"{TOKEN}"'))
+
+
+def _token_as_key(project: Path) -> None:
+    path = project / MAIN["craft"]
+    path.write_text(path.read_text().replace('"goal"', f'"{TOKEN}"'))
+
+
+def _token_in_log(project: Path) -> None:
+    path = project / LOG
+    path.write_text(path.read_text().replace('"plan"', f'"curl -u {TOKEN}"'))
+
+
+def _token_as_task(project: Path) -> None:
+    path = project / STATE
+    path.write_text(path.read_text().replace("active_task:", f"active_task: {TOKEN} #"))
+
+
+@pytest.mark.parametrize("harm", [_token_as_status, _token_as_key, _token_in_log, _token_as_task])
+def test_a_secret_in_a_file_is_not_repeated_by_who_looks_at_it(
+    cli: Cli, project: Path, harm: Callable[[Path], None]
+) -> None:
+    fill(project)
+    harm(project)
+    told = [
+        repr(cli(*words))
+        for words in (
+            *(("check", "."), ("--json", "check", ".", "--strict"), ("doctor",), ("adopt",)),
+            *(("layouts", "report"), ("--json", "layouts", "report")),
+        )
+    ]
+    assert TOKEN not in "".join(told) and "[redacted:" in "".join(told)
+    assert any(TOKEN.encode() in data for data in snapshot(project).values()), "the file stays"
+
+
+def test_a_secret_that_stands_for_an_id_is_not_the_id_of_a_session(
+    cli: Cli, project: Path, home: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    path = project / "in.json"
+    path.write_text((project / ORCHESTRATOR).read_text().replace(IDS["orchestrator"], TOKEN))
+    (project / ORCHESTRATOR).unlink()
+    (one,) = cli.json("adopt", "in.json")["adopted"]
+    assert one["outcome"] == "adopted" and one["session"].startswith("orchestrator-")
+    assert cli.json("adopt", "in.json")["adopted"][0]["outcome"] == "known"
+    assert not any(TOKEN.encode() in data for data in snapshot(home).values())

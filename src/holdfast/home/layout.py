@@ -72,7 +72,10 @@ class LayoutVerbs:
         from holdfast.surroundings import Surroundings
 
         around = Surroundings(self._home.mirror.where, workflows)
-        made = (found.check(one, around.of(one), strict=strict) for one in found.walk(path))
+        clean = self._home.journal.redacted
+        made = (
+            found.check(one, around.of(one), strict=strict, clean=clean) for one in found.walk(path)
+        )
         return _all_of(made, on_report)
 
     def adopt(

@@ -14,6 +14,7 @@ parse it must not write the tree it gets from `put`: a new index would hide the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -186,9 +187,12 @@ class Report(Struct):
     artifacts: dict[str, int]
 
 
-def report(tree: Tree, where: Where) -> Report:
-    """The status report of one session, at the moment `where.now`."""
+def report(tree: Tree, where: Where, clean: Callable[[str], str] = str) -> Report:
+    """The status report of one session, at the moment `where.now`; `clean` takes secrets out of
+    what its log and its state say."""
     facts = read.get(tree, where)
+    for command in facts.commands:
+        command.name = clean(command.name)
     tasks = [step for step in facts.steps if step.unit == "task"]
     done = sum(task.status == "done" for task in tasks)
     lasted = [command.duration_ms for command in facts.commands if command.duration_ms is not None]
@@ -196,7 +200,7 @@ def report(tree: Tree, where: Where) -> Report:
         feature_id=facts.native_id,
         status=facts.status,
         health=health(facts.updated_at, where.now),
-        active_task=facts.position or "none",
+        active_task=clean(facts.position) or "none",
         model=facts.model,
         started_at=facts.began_at,
         last_updated=facts.updated_at,

@@ -523,7 +523,7 @@ def _of_entries(listed: bytes, naive: str) -> tuple[Finding, ...]:
     return *found, *_diverged(entries)
 
 
-def _diverged(entries: Iterable[Any]) -> Iterator[Finding]:
+def _diverged(entries: list[Any]) -> Iterator[Finding]:
     """Entries of one id, all of them told: which one holds is for people to say."""
     listed: dict[str, list[Node]] = defaultdict(list)
     for entry in map(mapping, entries):
@@ -532,11 +532,10 @@ def _diverged(entries: Iterable[Any]) -> Iterator[Finding]:
         if id and len(sides) > 1:
             told = "; ".join(_told(side) for side in sides)
             message = f"{_short(id)!r} is listed {len(sides)} times: {told}"
-            yield Finding("duplicate-entry", ERROR, message, "", _place(tree, sides[1]), "S0-69")
+            yield Finding("duplicate-entry", ERROR, message, "", _place(entries, sides[1]), "S0-69")
 
 
-def _place(tree: Tree, entry: Node) -> str:
-    listed = sequence(read.part(tree, INDEX).get("active_features"))
+def _place(listed: list[Any], entry: Node) -> str:
     return next(f"active_features[{n}]" for n, each in enumerate(listed) if each is entry)
 
 
@@ -555,7 +554,8 @@ def _listing(tree: Tree, where: Where) -> Iterator[Finding]:
         message = f"{_short(id)!r} is not listed"
         yield Finding("not-listed", WARNING, message, "", "active_features", "S0-57")
         return
-    places, at = (entry, read.current_of(tree)), _place(tree, entry)
+    listed = sequence(read.part(tree, INDEX).get("active_features"))
+    places, at = (entry, read.current_of(tree)), _place(listed, entry)
     began = [stamps.read(place.get("started_at"), where.naive) for place in places]
     if None not in began and began[0] != began[1]:
         message = f"started_at of {_short(id)!r} differs from {STATE}"

@@ -710,6 +710,28 @@ def test_level_1_takes_the_backup(hf: Holdfast, essay: Path) -> None:
     assert aside(essay) == [b"stages: ["]
 
 
+@pytest.mark.req("S3-92")
+def test_a_damaged_backup_is_not_made_up_from_what_lies_around(hf: Holdfast, essay: Path) -> None:
+    backup = essay.with_name("session-state.yaml.bak")
+    backup.write_bytes(essay.read_bytes()[:-40])
+    essay.with_name("final-essay.md").write_text("Text.\n")
+    with pytest.raises(Refused, match="whoever writes that makes a new one"):
+        hf.recover(str(backup), fix=True)
+    assert backup.read_bytes() == essay.read_bytes()[:-40]
+
+
+@pytest.mark.req("S3-96")
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_backup_stands_for_the_essay_it_is_of(hf: Holdfast, essay: Path, is_gone: bool) -> None:
+    good = essay.read_bytes()
+    backup = essay.with_name("session-state.yaml.bak")
+    backup.write_bytes(good)
+    essay.unlink() if is_gone else essay.write_text("stages: [")
+    case = hf.recover(str(backup), fix=True)
+    assert case is not None and case.rung == "backup"
+    assert essay.read_bytes() == backup.read_bytes() == good
+
+
 @pytest.mark.req("S3-94", "S3-96", "S3-97")
 def test_an_essay_whose_state_breaks_off_is_recovered_though_it_can_be_parsed(
     hf: Holdfast, essay: Path

@@ -41,7 +41,7 @@ from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
 from holdfast.layout.ai_session.read import STATE as AI_STATE
 from holdfast.layout.customs import custom
 from holdfast.layout.document import Document, fresh
-from holdfast.layout.essay import STATE, begin_at, recovery
+from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
@@ -483,6 +483,9 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
         case = _of_found(home, _one(path), choose)
     if choose and case and case.question:
         _require_choice(case.path, case.question, choose)
+    if case is None and os.path.basename(path) == BACKUP:
+        why = "the session file beside it can be read, and whoever writes that makes a new one"
+        raise Refused(f"{path} is a backup, of which nothing is to be made", why=why, file=path)
     return case
 
 
@@ -588,6 +591,9 @@ def _missing(one: Find) -> list[str]:
 
 
 def _one(path: str) -> Find:
+    if os.path.basename(path) == BACKUP:
+        # Nothing but a state that was written may be one: it stands for the essay it is of.
+        path = os.path.join(os.path.dirname(path), STATE)
     if os.path.basename(path) in (STATE, AI_STATE) and not os.path.lexists(path):
         # It is gone, and named by what we said of its folder.
         path = os.path.dirname(path)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -518,6 +519,31 @@ def _one_of_two(hf: Holdfast, project: Path, goal: str, *, bound: bool) -> str:
     if not bound:
         session.layouts_remove("ai-session")
     return binding.native
+
+
+@pytest.mark.req("S0-85", "S0-86")
+@pytest.mark.parametrize("name", [STATE, STATE.replace("state", "implementation-plan"), INDEX])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda path: os.mkfifo(path),
+        lambda path: path.mkdir(),
+        lambda path: path.symlink_to(path.parents[2] / "precious"),
+    ],
+)
+def test_what_is_no_file_gives_way_to_one_of_another_program_and_is_kept(
+    hf: Holdfast, project: Path, name: str, odd: Callable[[Path], object]
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / "precious").write_text("mine")
+    path = project / name
+    path.unlink()
+    odd(path)
+    was = path.lstat().st_mode
+    case = hf.recover(str(path), fix=True)
+    assert case is not None and case.written == [str(path)] and path.is_file()
+    assert [Path(kept).lstat().st_mode for kept in case.kept] == [was]
+    assert hf.recover(str(path.parent)) is None and (project / "precious").read_text() == "mine"
 
 
 @pytest.mark.req("S0-85", "S0-86")

@@ -864,7 +864,12 @@ def fix(home: Holdfast, case: Case) -> Case:
 
 def _take_place(path: str, data: bytes, clock: Clock) -> list[str]:
     """Put a new file where a damaged one may be, in one step; says where that is now. With no room
-    for the new one, or after a crash, one of them is there: what is missing nobody looks for."""
+    for the new one, or after a crash, one of them is there: what is missing nobody looks for. What
+    is no file changes places with none: it is moved away first."""
+    if files.is_odd(path):
+        kept = set_aside(path, clock)
+        files.create(path, data, mode=0o644)
+        return [kept]
     displaced = exchange.one(path, data, mode=0o644)
     return [renamed(displaced, aside_name(path, clock))] if displaced else []
 

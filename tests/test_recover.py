@@ -328,7 +328,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
 
 def test_a_conflict_is_told_whatever_the_file_is_called(hf: Holdfast, project: Path) -> None:
     fill(project, ["essay", "craft"])
-    for which, name in ((ESSAY, "session-state.yaml.bak"), (CRAFT, "copy")):
+    for which, name in ((ESSAY, "session-state.yaml.orig"), (CRAFT, "copy")):
         text = (project / which).read_text()
         path = (project / which).with_name(name)
         path.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")

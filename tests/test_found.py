@@ -289,6 +289,28 @@ def test_definitions_of_workflows_say_how_many_phases_there_are(
     assert hf.check(str(path))[0].findings == before.findings
 
 
+@pytest.mark.req("S1-125")
+@pytest.mark.parametrize("to", KINDS)
+def test_what_is_complete_by_its_workflow_is_so_in_another_layout_too(
+    hf: Holdfast, project: Path, tmp_path: Path, to: str
+) -> None:
+    path = project / PRAXIS
+    path.parent.mkdir(parents=True)
+    path.write_bytes(next(iter(STORIES["praxis/legacy"].values())))
+    value = json.loads(path.read_text())
+    folder = project / ".praxis-os" / "workflows" / value["workflow_type"]
+    folder.mkdir(parents=True)
+    total = len(value["completed_phases"])
+    (folder / "metadata.json").write_text(json.dumps({"total_phases": total}))
+    there, back = tmp_path / "there", tmp_path / "back"
+    hf.convert(str(path), to, str(there))
+    (report,) = hf.check(str(there))
+    assert (report.reading.complete, report.reading.status) == (True, "completed")
+    if to != "praxis":
+        hf.convert(str(there), "praxis", str(back))
+        assert back.read_bytes() == path.read_bytes()
+
+
 CLOSED = [*MAIN.values(), LOG, ".praxis-os", ".craft/cache", ".claude", ".ai-session", "."]
 
 

@@ -97,7 +97,7 @@ ALLOWED = {
     "hooks.spool": "errors files sha",
     "found": "errors files layout.*",
     "surroundings": "errors files found layout.*",
-    "convert": "errors files found layout.*",
+    "convert": "errors files found layout.* surroundings",
     "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
     "cleanup": "errors amend choice exchange files found home layout.* obstacle",

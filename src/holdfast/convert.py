@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
@@ -18,6 +19,7 @@ from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.manner import dress
+from holdfast.surroundings import phases
 
 _SURELY_READ = 100_000
 """So few bytes break no bound of what is read."""
@@ -40,6 +42,9 @@ def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
     if native:
         require_id(lens, native)
     one = _only(path)
+    # How many phases there are is known from a definition, or by who knew it on the way here.
+    known = one.facts(where).plan_total if to == "praxis" else None
+    where = replace(where, total=phases(one) or known)
     manners = {name: document.manner() for name, document in one.documents.items()}
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
     _require_inside(tree)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.layout import EXTRA, REGISTRY, Layout, Tree, Where, carry, layout, tree
 from holdfast.layout.document import Document, dress
@@ -363,6 +364,23 @@ def test_what_travelled_of_a_list_stays_when_all_that_stood_there_is_taken_out()
 
     before, after = there_and_back(layout("orchestrator"), facts, layout("praxis"), clear)
     assert after["errors"] == before["errors"][:1]
+
+
+@pytest.mark.parametrize("other", ["orchestrator", "craft"])
+def test_a_phase_that_is_taken_out_there_leaves_its_tasks_here(other: str) -> None:
+    facts = replace(some_facts(), native_id="dig-2026-01-31")
+    files = carry.write(layout("ai-session"), None, facts, HERE)
+    there = through(files, "ai-session", other)
+    (doc,) = there.values()
+    doc["pending_tasks"].remove("Build")
+    back = through(there, other, "ai-session")
+    plan = "dig-2026-01-31/implementation-plan.yaml"
+    tasks = [phase["tasks"] for phase in files[plan]["phases"]]
+    assert [phase["tasks"] for phase in back[plan]["phases"]] == tasks
+    assert (
+        through(back, "ai-session", other)[next(iter(there))]["pending_tasks"]
+        == (doc["pending_tasks"])
+    )
 
 
 def test_a_phase_keeps_the_task_of_its_name_when_another_phase_is_taken_out_there() -> None:

@@ -459,7 +459,10 @@ def _put_steps(plan: Node, steps: list[StepFact], where: Where) -> None:
     for each, step in stay:
         _update(each, step, where)
     _move(phases, [(each, step) for each, step in stay if _is_elsewhere(each, step)])
-    _take_out(phases, [each for old, each in enumerate(placed) if old not in pairs])
+    around = {step.parent for step in steps if step.parent}
+    gone = [each for old, each in enumerate(placed) if old not in pairs]
+    # A phase stays for the tasks that are left in it.
+    _take_out(phases, [each for each in gone if each.step.id not in around])
     shelf = _Shelf(phases)
     for step in (step for step in added if step.unit == "task"):
         shelf.put(_new_task(shelf.free_id(step), step), step.parent)

@@ -550,6 +550,27 @@ def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> No
     assert project.read()["agents"][0]["status"] == "in_progress"
 
 
+@pytest.mark.parametrize(
+    ("layout", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
+)
+def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
+    make: Make, layout: str, stamp: str
+) -> None:
+    project = make(layout)
+    held = project.read() | {"pending_tasks": ["Theirs"]}
+
+    def save() -> None:
+        held[stamp] = stamps.write(project.clock.now())
+        swap_in(project.place, json.dumps(held, indent=2).encode())
+
+    save()
+    project.session.task_add("Ours")
+    known = project.kinds()
+    save()
+    project.session.note("next")
+    assert project.kinds() == known == ["foreign.edited", "step.added"]
+
+
 def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))

@@ -36,14 +36,19 @@ def nearest(
     the bytes can be `read`, of those that are nearest by that the one that says most of the same in
     the same places: a task may have gone from one list to another, a text be folded. Bytes that
     say what stood there just before, but for their time, were not made from that: whoever wrote
-    them took the last change back.
+    them took the last change back. If they lack things that came with it, their author did not know
+    of it, and only saved the same once more.
     """
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
+    lacks: frozenset[str] = frozenset()
     if read is not None and (few := _few(near, len(data))):
         newest_first = sorted(few, key=kept.index)
         near = _by_what_they_say(read(data), {each: read(each) for each in newest_first})
-    return _nearest_of(data, near, kept)
+        lacks = _things(read(kept[0])) - _things(read(data))
+    if not near:
+        return None
+    return near[0] if lacks else _nearest_of(data, near, kept)
 
 
 def _few(near: Sequence[bytes], size: int) -> list[bytes]:
@@ -57,9 +62,7 @@ def _few(near: Sequence[bytes], size: int) -> list[bytes]:
     return few
 
 
-def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes | None:
-    if not near:
-        return None
+def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes:
     if near[0] != kept[0] and (says := _untimed(data)) == _untimed(near[0]):
         newest = _untimed(kept[0])
         before = next((told for each in kept[1:] if (told := _untimed(each)) != newest), newest)

@@ -262,16 +262,9 @@ def _around(home: Holdfast, folder: str, state: State) -> Where:
     """An essay's surroundings: of a folder with much else in it, only what the essay names."""
     where = home.mirror.where(folder, names=False)
     named = [str(getattr(row, "value", "")) for row in state.rows.select("attribute")]
-    known = {*_listdir(folder), *(n for n in named if n and not os.path.isabs(n))}
+    known = {*files.listed(folder), *(n for n in named if n and not os.path.isabs(n))}
     names = frozenset(n for n in known if os.path.isfile(os.path.join(folder, n)))
     return replace(where, names=names)
-
-
-def _listdir(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def pause_message(home: Holdfast, session: str) -> str:

@@ -366,10 +366,7 @@ def clear_up(path: str) -> list[str]:
 
 def cut_off(folder: str) -> list[str]:
     """The files of a folder an exchange of which was cut off, by what it left there."""
-    try:
-        found = map(_LEFT.fullmatch, sorted(os.listdir(folder)))
-    except OSError:
-        return []
+    found = map(_LEFT.fullmatch, files.listed(folder))
     return list(dict.fromkeys(os.path.join(folder, each[1]) for each in found if each))
 
 

@@ -719,11 +719,8 @@ def unfinished(path: str) -> list[str]:
 def beside(path: str, ending: str) -> list[str]:
     """What was made under names for `path` with some ending."""
     folder, name = folder_of(path), f".{_cut(os.path.basename(path))}."
-    try:
-        found = [n for n in os.listdir(folder) if n.startswith(name) and n.endswith(ending)]
-    except OSError:
-        return []
-    return sorted(os.path.join(folder, n) for n in found)
+    found = (n for n in listed(folder) if n.startswith(name) and n.endswith(ending))
+    return [os.path.join(folder, n) for n in found]
 
 
 def remove(path: str) -> None:
@@ -858,6 +855,14 @@ def entries(folder: str) -> list[str]:
         return []
     except (OSError, ValueError) as error:
         raise failure(error, "read", folder) from error
+
+
+def listed(folder: str) -> list[str]:
+    """The names of all that is in a folder, in order; none where it cannot be listed."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def is_odd(path: str) -> bool:

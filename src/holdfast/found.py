@@ -337,7 +337,7 @@ def _folder_of_parts(path: str) -> str:
     """The folder whose session, or sessions, a file of the `ai-session` layout belongs to."""
     folder, name = os.path.split(os.path.abspath(path))
     if name == INDEX:
-        return folder if any(_is_started(os.path.join(folder, n)) for n in _listed(folder)) else ""
+        return folder if started_in(folder) else ""
     above = os.path.dirname(folder)
     is_part = name in (STATE, PLAN, LOG) and _is_root(above) and _is_ai_session(folder)
     return folder if is_part else ""
@@ -652,7 +652,7 @@ def ai_sessions(root: str) -> Iterator[Find]:
     if first is not None:
         yield replace(first, faults=[*first.faults, *_gone(first, root)])
     yield from there
-    below = [os.path.join(root, name) for name in _listed(root)]
+    below = [os.path.join(root, name) for name in files.listed(root)]
     yield from (_not_ours(path, "ai-session") for path in below if _is_closed(path))
 
 
@@ -672,7 +672,7 @@ def _is_id(name: str) -> bool:
 
 def started_in(root: str) -> list[str]:
     """The folders of sessions in a folder of the `ai-session` layout."""
-    return [name for name in _listed(root) if _is_started(os.path.join(root, name))]
+    return [name for name in files.listed(root) if _is_started(os.path.join(root, name))]
 
 
 def _is_started(folder: str) -> bool:
@@ -686,7 +686,7 @@ def _is_started(folder: str) -> bool:
 def _is_empty(folder: str) -> bool:
     """Whether nothing followed after the folder of a session was made."""
     is_session = _is_id(os.path.basename(folder)) and os.path.isdir(folder)
-    return is_session and not (_listed(folder) or _is_closed(folder))
+    return is_session and not (files.listed(folder) or _is_closed(folder))
 
 
 def _is_put_away(one: Find) -> bool:
@@ -831,13 +831,6 @@ def _homes(folder: str) -> list[str]:
     return [spot for spot in spots if os.path.realpath(spot) == real + spot[len(folder) :]]
 
 
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 def _is_file(folder: str, name: str) -> bool:
     return os.path.isfile(os.path.join(folder, name))
 
@@ -862,7 +855,7 @@ def essay_folders(roots: Iterable[str]) -> list[str]:
     found = [
         os.path.join(root, name)
         for root in roots
-        for name in _listed(root)
+        for name in files.listed(root)
         if name.startswith(PREFIX) and _is_private_folder(os.path.join(root, name))
     ]
     return sorted(found, key=lambda path: (os.path.basename(path), path), reverse=True)

@@ -290,11 +290,7 @@ def _free_id(desk: Desk, lens: Layout, session: str, root: str) -> str:
     facts = desk.told(session).facts
     # A session that begins just now has a place, but no file there yet.
     owned = {place[len(root) + 1 :].partition("/")[0] for place in desk.bound.places(root)}
-    try:
-        owned.update(os.listdir(root))
-    except OSError:
-        pass  # it is not there yet; and no place is taken before it is looked at itself
-    taken = frozenset(name.removesuffix(".json") for name in owned)
+    taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.listed(root)))
     listed = _ids_in_index(root) if lens.id == "ai-session" else _ids_in_archive(desk, lens, root)
     return lens.new_id(facts, desk.where(root), taken | listed)
 

@@ -523,6 +523,20 @@ def _one_of_two(hf: Holdfast, project: Path, goal: str, *, bound: bool) -> str:
 
 @pytest.mark.req("S0-85", "S0-86")
 @pytest.mark.parametrize("name", [STATE, STATE.replace("state", "implementation-plan"), INDEX])
+@pytest.mark.parametrize("text", ["null\n", "- 1\n", "7\n"])
+def test_a_file_that_says_nothing_of_its_session_is_recovered_as_an_empty_one(
+    hf: Holdfast, project: Path, name: str, text: str
+) -> None:
+    fill(project, kinds=["ai-session"])
+    path = project / name
+    path.write_text(text)
+    case = hf.recover(str(path), fix=True)
+    assert case is not None and case.written == [str(path)] and aside(path) == [text.encode()]
+    assert hf.recover(str(path)) is None and all(report.ok for report in hf.check(".ai-session"))
+
+
+@pytest.mark.req("S0-85", "S0-86")
+@pytest.mark.parametrize("name", [STATE, STATE.replace("state", "implementation-plan"), INDEX])
 @pytest.mark.parametrize(
     "odd",
     [

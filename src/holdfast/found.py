@@ -714,6 +714,8 @@ def _ai_session(root: str, name: str, as_index: Callable[[bytes], Document] = _a
             document = as_index(data) if key == INDEX else Document.parse(data, kind)
             if why := layout("ai-session").torn(bundle[key], document.value):
                 raise Unreadable("torn", why)
+            if kind == "yaml" and not isinstance(document.value, dict):
+                raise _no_mapping(document.value)
             documents[key] = document
         except HoldfastError as error:
             code, what, line = _what_is_wrong(path, error)
@@ -726,6 +728,13 @@ def _ai_session(root: str, name: str, as_index: Callable[[bytes], Document] = _a
         faults.append(Finding(NOT_CREATED, ERROR, _BROKEN_OFF, main, "", "S0-77"))
     made = _made("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+def _no_mapping(value: object) -> Unreadable:
+    """What a program leaves that had nothing to write, or wrote something else there."""
+    if value is None:
+        return Unreadable("empty-file", "the file is empty")
+    return Unreadable("wrong-type", "the file holds no mapping")
 
 
 _BROKEN_OFF = "none of the session's files is there: it was never created to the end, or lost"

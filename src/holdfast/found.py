@@ -497,7 +497,7 @@ def _hinted(path: str, data: bytes) -> str:
 
 def _said_by_rest(path: str, data: bytes) -> str:
     """The layout of what can still be read of a JSON file."""
-    left = recover(data[:_HINTING]) if data else None
+    left = recover(data[: _HINTING // 4]) if data else None
     return _likeliest(path, left.value) if left else ""
 
 

@@ -2,9 +2,9 @@
 
 The text is followed token by token. The last place at which it could have ended, had every open
 bracket been closed, is where it is cut. Behind the cut, values of topmost keys are still found by
-their indentation. If that is not all, the text is tried again with its slips put right: a comma too
-many or too few, a remark, a backslash that escapes nothing, a word of another language. Time is in
-proportion to the text, of which only the first megabytes are read.
+their indentation. If that is not all, a text of up to a megabyte is tried again with its slips put
+right: a comma too many or too few, a remark, a backslash that escapes nothing, a word of another
+language. Time is in proportion to the text, of which only the first megabytes are read.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def recover(data: bytes) -> Torn | None:
     """What the bytes of a JSON object still say, or None when it is nothing."""
     text, remarks = decoded(data)
     torn = _followed(text, remarks)
-    if torn is not None and torn.whole:
-        return torn
+    if (torn is not None and torn.whole) or len(text) > LIMIT // 4:
+        return torn  # nobody slips in so much text, and each slip takes its time
     again = _followed(_SLIP.sub(_put_right, text), remarks)
     return max((torn, again), key=lambda one: (one.whole, len(one.value)) if one else (False, 0))
 

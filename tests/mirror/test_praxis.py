@@ -731,3 +731,14 @@ def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make
     project.edit(lambda doc: doc.update(stale))
     project.session.note("seen")
     assert project.read()["metadata"].keys() >= {"one", "two"}
+
+
+def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(make: Make) -> None:
+    project = make("praxis")
+    stale = project.read()
+    project.session.error("boom")
+    flags = {"paused": True, "paused_at": "2027-01-15T09:00:00Z", "paused_reason": "user_request"}
+    stale["lifecycle"] |= flags
+    project.edit(lambda doc: doc.update(stale))
+    project.session.note("seen")
+    assert project.session.status()["status"] == "paused" and project.disputes() == []

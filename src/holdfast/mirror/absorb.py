@@ -191,7 +191,7 @@ class Absorber:
     def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
         theirs = {look.name: look.value for look in looks if look.read is not None}
         base = dict(theirs)
-        now = self._desk.told(binding.session).facts
+        now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         later = {
             look.name for look in looks if look.name in edited and self._is_later(binding, look)

@@ -319,6 +319,17 @@ def test_a_list_that_loses_everything_keeps_the_comments_around_it() -> None:
     assert changed(text, put("a", to=[])) == "a: []  # list\n  # one\n# end\nb: 1\n"
 
 
+@pytest.mark.parametrize(
+    "inner, new, made",
+    [(" - 1\n", [], " []\n"), ("\n    - 1\n", [], " []\n"), ("\n    []\n", ["x"], ' - "x"\n')],
+)
+def test_a_list_within_a_list_begins_on_the_line_of_its_dash(
+    inner: str, new: list[str], made: str
+) -> None:
+    text = "a:  # list\n  -{}# end\n"
+    assert changed(text.format(inner), put("a", 0, to=new)) == text.format(made)
+
+
 def test_a_removed_line_leaves_the_comment_of_the_line_before() -> None:
     assert changed("a: 1  # one\nb: 2  # two\nc: 3\n", drop("b")) == "a: 1  # one\nc: 3\n"
 

@@ -363,16 +363,13 @@ class _Editor:
             self._respell(node, new, lead)
 
     def _replace_item(self, node: Node, new: Any, lead: int, is_block: bool) -> None:
-        if is_block or (is_full(new) and node.end > node.start):
+        if is_block or is_full(new):
             column = max(self.at.column(node.start), 0)
             if self.at.start(node.start) != self.at.start(lead - 1):
                 column = self.at.column(lead - 1) + 2
                 self.edits.append((lead, node.end, " " + yaml_block(new, self.style, column)))
             else:
                 self._put(node, yaml_block(new, self.style, column))
-        elif is_full(new):
-            column = self.at.column(lead - 1) + 2
-            self.edits.append((lead, lead, " " + yaml_block(new, self.style, column)))
         else:
             self._respell(node, new, lead)
 

@@ -454,7 +454,8 @@ def mend(home: Holdfast) -> list[str]:
     said = [line for case in _each_case(home) for line in _mended(home, case)]
     # What kept us from files may be gone, and a session that is over has no event any more. Not
     # before: an index that is lost would come back with that session alone.
-    home.mirror.try_again()
+    caught_up = home.mirror.try_again()
+    said += [f"brought the {b.layout} files of session {b.session} up to date" for b in caught_up]
     left = list(leftover.everywhere(home))
     shown = [kept for path in left for kept in leftover.uncover(home, path)]
     return [*said, *(f"kept what was there as {kept}" for kept in shown)]

@@ -265,6 +265,21 @@ def test_files_that_are_behind_because_nothing_can_be_written_are_told(
     assert why in cli("doctor").out and why in cli.ok("layouts").out
 
 
+def test_files_that_were_behind_are_told_when_the_doctor_brought_them_up_to_date(
+    cli: Cli, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small_disk)
+    cli.start("Add login", "--layout", "craft")
+    with suppress(OSError):
+        (small_disk / "more").write_bytes(bytes(1_000_000))
+    assert "not up to date" in cli.ok("complete").err
+    assert "up to date" not in cli("doctor", "--fix").out
+    (small_disk / "more").unlink()
+    mended = cli.ok("doctor", "--fix").out
+    assert "mended   brought the craft files of session" in mended
+    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+
+
 def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--layout", "orchestrator")
     path = project / ORCHESTRATOR

@@ -152,10 +152,13 @@ class Mirror:
         is_told = not (is_edit or binding.quiet) and self._archive.is_over(binding)
         return _UNENDED if is_told else ""
 
-    def try_again(self) -> None:
-        """Bring files up to date that something kept us from, as far as that is gone."""
-        for binding in [each for each in self.standing() if each.suspended]:
+    def try_again(self) -> list[Binding]:
+        """Bring files up to date that something kept us from, where that is gone; says whose."""
+        waiting = [each for each in self.standing() if each.suspended]
+        for binding in waiting:
             self.write(binding.session, force=self._archive.is_over(binding))
+        left = {each.number for each in self.standing() if each.suspended}
+        return [each for each in waiting if each.number not in left]
 
     def _is_up_to_date(self, binding: Binding) -> bool:
         with self._desk.store.view(binding.session) as view:

@@ -90,7 +90,8 @@ def in_words_of(
 
 
 def _carries_less(lens: Layout, old: Tree, made: Tree, id: str) -> bool:
-    return carry.carried(lens, made, id) < carry.carried(lens, old, id)
+    before = carry.carried(lens, old, id)
+    return before > 0 and carry.carried(lens, made, id) < before
 
 
 def _with_originals(

@@ -75,9 +75,11 @@ def failure(error: OSError | ValueError, doing: str, path: str) -> HoldfastError
     kind, hint = _MEANING.get(error.errno or 0, (StoreFailed, ""))
     if kind is ReadOnly and doing == "read":
         kind = StoreFailed
+    # The system says "too many levels" of the first, where none is followed.
+    is_link = error.errno == errno.ELOOP and os.path.islink(path)
     return kind(
         f"cannot {doing} {path}",
-        why=(error.strerror or str(error)).lower(),
+        why="it is a symbolic link" if is_link else (error.strerror or str(error)).lower(),
         hint=hint.replace("FILE", _at_fault(path, doing)) if "FILE" in hint else hint,
         operation="read" if doing == "read" else "update",
         file=path,

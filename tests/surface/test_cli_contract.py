@@ -182,3 +182,16 @@ def test_the_first_examples_of_the_family_work_one_after_the_other(cli: Cli) -> 
     shown = cli.ok("contract", "--help").out.partition("Examples\n")[2]
     for line in shown.split("\n\n")[0].splitlines():
         cli.ok(*line.split()[1:])
+
+
+def test_acknowledgments_behind_a_link_are_not_read_and_the_reason_is_true(
+    cli: Cli, project: Path
+) -> None:
+    path = project / ".ai-session" / "contract-acknowledgment.md"
+    path.parent.mkdir()
+    (project / "real.md").write_text("")
+    path.symlink_to(project / "real.md")
+    for words in (("show",), ("ack", "--agent", "claude")):
+        refused = cli("contract", *words)
+        assert refused.code == 2 and "  it is a symbolic link\n" in refused.err, words
+    assert (project / "real.md").read_text() == ""

@@ -151,7 +151,7 @@ def test_one_that_cannot_be_synced_keeps_no_other_from_it(
     (tmp_path / "c").touch()
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
-    with pytest.raises(InvalidInput, match="symbolic links"):
+    with pytest.raises(InvalidInput, match="symbolic link"):
         exchange.sync_all(str(tmp_path / name) for name in ("a", "b", "c"))
     assert synced == [str(tmp_path / "c")]
 

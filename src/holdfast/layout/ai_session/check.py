@@ -525,14 +525,14 @@ def _of_entries(listed: bytes, naive: str) -> tuple[Finding, ...]:
 
 def _diverged(entries: list[Any]) -> Iterator[Finding]:
     """Entries of one id, all of them told: which one holds is for people to say."""
-    listed: dict[str, list[Node]] = defaultdict(list)
-    for entry in map(mapping, entries):
-        listed[text(entry.get("feature_id"))].append(entry)
-    for id, sides in listed.items():
-        if id and len(sides) > 1:
-            told = "; ".join(_told(side) for side in sides)
-            message = f"{_short(id)!r} is listed {len(sides)} times: {told}"
-            yield Finding("duplicate-entry", ERROR, message, "", _place(entries, sides[1]), "S0-69")
+    listed: dict[str, list[int]] = defaultdict(list)
+    for number, entry in enumerate(map(mapping, entries)):
+        listed[text(entry.get("feature_id"))].append(number)
+    for id, places in listed.items():
+        if id and len(places) > 1:
+            told, at = "; ".join(_told(entries[n]) for n in places), f"active_features[{places[1]}]"
+            message = f"{_short(id)!r} is listed {len(places)} times: {told}"
+            yield Finding("duplicate-entry", ERROR, message, "", at, "S0-69")
 
 
 def _place(listed: list[Any], entry: Node) -> str:

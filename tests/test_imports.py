@@ -180,6 +180,7 @@ ALLOWED = {
     "remote.*": "errors clock files sha text remote.*",
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
+    "__main__": "cli",
     "compat": "errors clock exchange files home layout.* orchestrator place praxis_workflow"
     " store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"

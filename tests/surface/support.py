@@ -74,7 +74,7 @@ def process(*argv: str | bytes, **more: Any) -> subprocess.CompletedProcess[byte
 
 
 def command() -> list[str]:
-    return [sys.executable, "-c", "from holdfast.cli import entry; entry()"]
+    return [sys.executable, "-m", "holdfast"]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -86,11 +86,8 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
         from holdfast.config import without_password
 
         screen.given["--store"] = without_password(options.store)
-    hf = _open(options, screen, careful=command.careful is not None and command.careful(options))
-    if leaving:
-        from holdfast.cli.light import pack_msgspec
-
-        hf.before_mirror = pack_msgspec
+    careful = command.careful is not None and command.careful(options)
+    hf = _open(options, screen, careful=careful, leaving=leaving)
     try:
         return command.run(options, hf, screen) or 0
     finally:
@@ -230,12 +227,19 @@ def _tell_version(screen: Screen) -> int:
     return 0
 
 
-def _open(options: Namespace, screen: Screen, *, careful: bool) -> Holdfast:
+def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -> Holdfast:
+    from holdfast.cli.light import pack_msgspec
     from holdfast.home import Holdfast
 
     settings = load_settings(options, careful=careful)
     screen.settle(settings)
-    hf = Holdfast(settings, actor="cli", one_shot=True, on_notice=screen.notice)
+    hf = Holdfast(
+        settings,
+        actor="cli",
+        one_shot=True,
+        on_notice=screen.notice,
+        before_mirror=pack_msgspec if leaving else None,
+    )
     hf.ask_passphrase = lambda: _passphrase(screen)
     return hf
 

@@ -84,9 +84,6 @@ _SHORTEST = 6 * 60_000
 class Holdfast(LayoutVerbs, TravelVerbs):
     """A home, seen from a folder. Use it in a `with`, or `close` it."""
 
-    before_mirror: Callable[[], None] | None = None
-    """Called before what keeps layout files is loaded, which takes a while."""
-
     def __init__(
         self,
         settings: Settings,
@@ -97,8 +94,12 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         on_notice: Notice | None = None,
         one_shot: bool = False,
         hand: bool = False,
+        before_mirror: Callable[[], None] | None = None,
     ) -> None:
-        """`one_shot` is a process that ends at once; a `hand` works for the one that started it."""
+        """`one_shot` is a process that ends at once; a `hand` works for the one that started it.
+
+        `before_mirror` is called before what keeps layout files is loaded, which takes a while.
+        """
         self.settings = settings
         self.clock = clock or Clock()
         self.actor = actor
@@ -106,6 +107,7 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         self._notice = on_notice
         self._one_shot = one_shot
         self._hand = hand or one_shot
+        self._before_mirror = before_mirror
         self._store: Store | None = None
         self._journal: Journal | None = None
         self._workspace: Workspace | None = None
@@ -168,8 +170,8 @@ class Holdfast(LayoutVerbs, TravelVerbs):
     @property
     def mirror(self) -> Mirror:
         if self._mirror is None:
-            if self.before_mirror is not None:
-                self.before_mirror()
+            if self._before_mirror is not None:
+                self._before_mirror()
             from holdfast.mirror import Mirror
             from holdfast.mirror.desk import Desk
             from holdfast.who import own_name

@@ -364,7 +364,9 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
         project.home.start("Another", layouts=["orchestrator"])
     assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
     history.unlink()
-    assert recover.mend(project.home) == []
+    assert recover.mend(project.home) == [
+        f"brought the orchestrator files of session {before.id} up to date"
+    ]
     assert not current(project).exists() and len(archived(project)) == 1
     assert before.layouts_list()[0].suspended == ""
 

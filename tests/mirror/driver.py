@@ -1169,13 +1169,15 @@ def again(world: World, session: Session) -> str:
 def undone(world: World, session: Session) -> str:
     """A verb that is taken back at once: what it said is gone, and all else as it was.
 
-    Within one second, who then ends a task writes what we had written before that.
+    Within one second, who then ends a task writes what we had written before that. A goal that was
+    written over comes back as the journal has it: without secrets, and cut.
     """
     before = deepcopy((world.things, world.goal, world.status))
     able = [verb for verb in UNDONE if world.ticks or verb is not task_done]
     told = world.chance.choice(able)(world, session)
     session.undo()
     world.things, world.goal, world.status = before
+    world.goal.sure &= "goal" not in world.touched
     return f"undone: {told}"
 
 

@@ -212,6 +212,22 @@ def test_a_session_that_another_program_archived_for_its_own_is_followed_there(m
     assert current(project).read_bytes() == theirs
 
 
+@pytest.mark.parametrize("begins_another", [False, True])
+def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
+    make: Make, begins_another: bool
+) -> None:
+    project = make("orchestrator")
+    kept = archive_ours(project)
+    if begins_another:
+        begin_theirs(project)
+    else:
+        current(project).unlink()
+    assert project.session.status()["status"] == "completed"
+    assert project.place == kept and project.suspended == ""
+    (binding,) = project.home.mirror.bindings()
+    assert binding.place == str(current(project)), "who only looks notes nothing"
+
+
 def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: Make) -> None:
     project = make("orchestrator")
     theirs = begin_theirs(project)

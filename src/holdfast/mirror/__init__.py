@@ -136,6 +136,7 @@ class Mirror:
         _own_lock(binding)
         looks: list[Look] = []
         if not self._looker.unchanged(binding):
+            binding.place = self._archive.whereabouts(binding)
             looks = self._looker.looks(binding)
         elif self._is_up_to_date(binding) and not self._archive.is_owed(binding):
             # As we left them they are written again, unless something else stands in the way.
@@ -370,6 +371,7 @@ class Mirror:
             try:
                 if not self._looker.unchanged(binding):
                     self._require_calm(binding)
+                    binding.place = self._archive.whereabouts(binding)
                     made += self._absorber.pending(binding)
             except HoldfastError:
                 # Whoever writes next is told; a reader shows what the journal says.

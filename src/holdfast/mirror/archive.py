@@ -93,14 +93,20 @@ class Archive:
 
     def follow(self, binding: Binding) -> None:
         """Find a file again that was moved before we could note it, or by another program."""
+        place = self.whereabouts(binding)
+        if place != binding.place:
+            self._bound.move(binding, place)
+
+    def whereabouts(self, binding: Binding) -> str:
+        """Where the file of a session is by now; changes nothing."""
         if not custom(binding.layout).archive:
-            return
+            return binding.place
         if os.path.lexists(binding.place) and not self._is_anothers(binding):
-            return
+            return binding.place
         for place in (_current(binding), _archived(binding)):
             if self._bound.owner(place) is None and self._is_session(binding, place):
-                self._bound.move(binding, place)
-                return
+                return place
+        return binding.place
 
     def _is_anothers(self, binding: Binding) -> bool:
         # What we wrote is ours: to take it apart each time would take longer than to look.

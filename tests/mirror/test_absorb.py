@@ -278,6 +278,17 @@ def test_what_both_sides_changed_is_a_dispute_and_both_are_kept(make: Make) -> N
     assert "goal" in project.session.brief().text
 
 
+def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
+    project = make("craft")
+    home = project.opened("another")
+    project.edit(lambda v: v.update(device="MacBook Pro"))
+    (adopted,) = home.adopt(str(project.place))
+    project.edit(lambda v: v.update(device="iMac"))
+    session = home.session(adopted.session)
+    session.note("next")
+    assert session.status()["attention"] == []
+
+
 def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()

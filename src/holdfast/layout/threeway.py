@@ -100,13 +100,13 @@ def _filled(*sides: Plain) -> list[Plain]:
 
 def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Whether it is no contradiction that two say something else: whoever writes a file, stops or
-    goes on notes when and how often, and why matters only if both have stopped."""
+    goes on notes where, when and how often, and why matters only if both have stopped."""
     words = {side.get("status", "active") for side in (after, today)}
     if path[0] in ("pause_reason", "pause_context"):
         return words != {"paused"}
     if path[0] == "because":
         return not words <= set(_OVER)
-    return path[0] in ("updated_at", "paused_at", "resumed_at", "resumes")
+    return path[0] in ("device", "updated_at", "paused_at", "resumed_at", "resumes")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:

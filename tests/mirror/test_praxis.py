@@ -384,6 +384,18 @@ def test_pauses_begin_and_end_when_the_file_says_so(make: Make) -> None:
     assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
 
 
+@pytest.mark.req("S1-43", "S1-46", "S1-47")
+def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
+    project = in_phases(make)
+    project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z", paused_context="lunch"))
+    project.edit(flags(paused=False, resumed_at="2027-01-15T09:30:00Z", resume_count=1))
+    project.session.note("seen")
+    at = {event.kind: event.head.at for event in project.events("file:")}
+    assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
+    assert project.session.state().core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
+    assert not any("not taken up" in line for line in project.notices)
+
+
 def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
     project = in_phases(make)
     before = project.clock.now()

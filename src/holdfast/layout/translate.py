@@ -85,6 +85,7 @@ def moves(base: Facts, new: Facts) -> list[Move]:
         *_claimed(base, new),
         *_measured(base, new),
         *_attributes(base, new),
+        *_paused_meanwhile(base, new),
     ]
     # Parts tell their own order; between parts only time can. Where the work is and who does it
     # come last: they count more than which step was begun last, or who ran the last command.
@@ -616,10 +617,7 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if base.status in FINISHED and new.status not in FINISHED:
         yield Move(ev.SessionReopened(because="its files say that it goes on"))
     makers: dict[str, Callable[[], Body]] = {
-        "paused": lambda: ev.SessionPaused(
-            reason=new.pause_reason if new.pause_reason in PAUSE_REASONS else "user_request",
-            context=new.pause_context,
-        ),
+        "paused": lambda: _pause(new),
         "completed": lambda: ev.SessionCompleted(because=new.because),
         "failed": lambda: ev.SessionFailed(because=new.because),
         "aborted": lambda: ev.SessionAborted(because=new.because),
@@ -631,6 +629,22 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.status in makers:
         told = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")
         yield Move(makers[new.status](), _news(base, new, told) or _news(base, new, "updated_at"))
+
+
+def _paused_meanwhile(base: Facts, new: Facts) -> Iterator[Move]:
+    """A pause that began and ended between two readings: the files may tell of the last one."""
+    since, resumed, paused = base.resumed_at or 0, new.resumed_at or 0, new.paused_at or 0
+    if base.status != "active" or resumed <= since:
+        return
+    if since < paused <= resumed:
+        yield Move(_pause(new), paused)
+    yield Move(ev.SessionResumed(), resumed)
+
+
+def _pause(new: Facts) -> ev.SessionPaused:
+    known = new.pause_reason in PAUSE_REASONS
+    reason = new.pause_reason if known else "user_request"
+    return ev.SessionPaused(reason=reason, context=new.pause_context)
 
 
 def _went_on(base: Facts, new: Facts) -> bool:

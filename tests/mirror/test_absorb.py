@@ -357,6 +357,39 @@ def stamped(project: Project) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}{'.000' * (project.place.parent.name != '.claude')}Z"
 
 
+@pytest.mark.parametrize("who", ["they", "we"])
+def test_a_plan_that_says_what_it_said_before_is_heard_with_a_state_of_now(
+    make: Make, who: str
+) -> None:
+    """An agent takes a blocked task up again: nothing in the plan tells when."""
+    project = make(AI_SESSION)
+
+    def write(status: str) -> None:
+        project.edit(
+            lambda v: v["phases"][0]["tasks"][0].update(status=status),
+            project.ai("implementation-plan.yaml"),
+        )
+        project.edit(lambda v: v["current_state"].update(last_updated=stamped(project)))
+
+    project.session.task_add("Write", id="t1")
+    project.session.task_start("t1")
+    write("blocked")
+    project.session.note("seen")
+    write("in_progress")
+    project.session.note("seen")
+    if who == "we":
+        project.session.task_block("t1", because="wait")
+    else:
+        write("blocked")
+        project.session.note("seen")
+    assert project.session.task_list()[-1].status == "blocked"
+    write("in_progress")
+    assert project.session.task_list()[-1].status == "running"
+    project.session.note("seen")
+    plan = project.read(project.ai("implementation-plan.yaml"))
+    assert plan["phases"][0]["tasks"][0]["status"] == "in_progress"
+
+
 def early(project: Project) -> str:
     return stamped(project).replace("T08", "T07")
 

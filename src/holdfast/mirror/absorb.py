@@ -46,7 +46,7 @@ from holdfast.mirror.desk import (
     paths_of,
     read,
 )
-from holdfast.mirror.look import Look, Looker, Read
+from holdfast.mirror.look import Look, Looker, Read, is_log
 from holdfast.model import event as ev
 from holdfast.model.phase import added
 from holdfast.model.plan import Workflow
@@ -75,7 +75,7 @@ class Absorber:
         if any(exchange.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
             said += self._clear_up(binding, paths)
         looks = self._looker.looks(binding)
-        edited = _edited(looks)
+        edited = self._edited(binding, looks)
         if edited:
             said += self._absorb_trees(binding, looks, edited)
             owed = [self._owed(binding, look) for look in looks if look.name in edited]
@@ -89,8 +89,18 @@ class Absorber:
     def pending(self, binding: Binding) -> list[Move]:
         """What others wrote and nobody has taken up; changes nothing."""
         looks = self._looker.looks(binding)
-        edited = _edited(looks)
+        edited = self._edited(binding, looks)
         return self._changes(binding, looks, edited).moves if edited else []
+
+    def _edited(self, binding: Binding, looks: Sequence[Look]) -> Tree:
+        """What others wrote. A file of several that is as it once was is among it if another tells
+        that it was written since: a tool that puts files back does so with all of them."""
+        edited = [look for look in looks if look.verdict == "edited"]
+        if any(self._is_later(binding, look) for look in edited):
+            for look in looks:
+                if look.verdict == "rewound" and not look.is_behind and not is_log(look.name):
+                    look.verdict = "edited"
+        return {look.name: look.value for look in looks if look.verdict == "edited"}
 
     def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
         """Remove what nobody finished, and look at what an exchange displaced."""
@@ -364,10 +374,6 @@ def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Mo
         phase, *tasks = added(plan, number, taken)
         yield replace(move, body=phase) if body.title == f"Phase {number}" else move
         yield from (Move(task, move.at) for task in tasks)
-
-
-def _edited(looks: Sequence[Look]) -> Tree:
-    return {look.name: look.value for look in looks if look.verdict == "edited"}
 
 
 def _begins(data: bytes, size: int, digest: str) -> bool:

@@ -877,6 +877,7 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
     project.session.note("last")
     rows: list[Any] = list(project.session.state().rows.select("claim"))
     assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
+    assert not any("not taken up" in line for line in project.notices)
 
 
 def test_the_stages_of_an_essay_are_known_as_soon_as_one_is_begun_in_its_file(make: Make) -> None:

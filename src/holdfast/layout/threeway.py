@@ -203,10 +203,13 @@ def _gone(edit: _Edit, key: str) -> Iterator[str]:
     left, ours = edit.after.get(key, []), edit.today.get(key, [])
     # An agent that fails again has an error once more that it had let go of.
     held = {(a["id"], a.get("error")) for a in edit.after.get("agents", []) if key == "errors"}
+    # A claim of which more is known by now is still there.
+    claims = {_label(claim) for claim in left if key == "claims"}
     for element in edit.before.get(key, []):
         is_held = (element.get("agent"), element.get("message")) in held if held else False
-        if element not in left and element in ours and not is_held:
-            yield f"{key}: {_label(element)} was taken out"
+        if element in left or element not in ours or is_held or _label(element) in claims:
+            continue
+        yield f"{key}: {_label(element)} was taken out"
 
 
 def _label(element: Any) -> str:

@@ -197,7 +197,8 @@ def _open_here(hf: Holdfast, one: Find) -> str:
         if owner is not None:
             status = str(hf.session(owner.session).status()["status"])
             if status not in FINISHED:
-                return f"session {owner.session} is {status}: holdfast complete"
+                end = f"holdfast complete --session {owner.session}"
+                return f"session {owner.session} is {status}: {end}"
     return ""
 
 

@@ -312,6 +312,15 @@ def test_files_of_an_open_session_of_ours_are_kept(cli: Cli) -> None:
     assert (ROOT / "login-2026-01-31").is_dir()
 
 
+def test_what_would_free_them_names_their_session_and_no_other(cli: Cli) -> None:
+    ours(cli)
+    cli.ok("pause")
+    paused = cli.json("status")["session"]
+    cli.ok("start", "another")
+    answer = cli("cleanup", "--stale", "--days", "0", "--yes")
+    assert f"holdfast complete --session {paused})" in answer.out
+
+
 def test_finished_session_of_ours_does_not_write_its_files_again(cli: Cli) -> None:
     ours(cli)
     cli.ok("complete")

@@ -523,6 +523,44 @@ def test_what_is_beside_one_feature_is_not_looked_for_beside_another(
     assert missing == ["phases[0].tasks[0].artifacts[1]"]
 
 
+_OLD_PRAXIS = {
+    "session_id": "062f24e7-6fdc-40b3-a2d8-7ffaea6351b6",
+    "workflow_type": "spec",
+    "target_file": "a.md",
+    "current_phase": 1,
+    "completed_phases": [0],
+    "phase_artifacts": {},
+    "checkpoints": {"0": "passed"},
+    "created_at": "2025-10-23T07:40:50",
+    "updated_at": "2025-10-23T11:14:38",
+    "metadata": {"total_phases": 1},
+}
+_AGENT_AT_WORK = {
+    "schema_version": "1.0",
+    "session_id": "2025-12-27-abc123",
+    "goal": "Fix login",
+    "status": "in_progress",
+    "agents": [{"id": "code-1", "status": "in_progress", "progress": 60}],
+}
+
+
+@pytest.mark.parametrize("original", [_OLD_PRAXIS, _AGENT_AT_WORK], ids=["old praxis", "agent"])
+def test_check_says_what_another_program_changed_in_a_converted_file(
+    hf: Holdfast, project: Path, original: dict[str, object]
+) -> None:
+    first, craft, back = (project / name for name in ("first.json", "craft.json", "back.json"))
+    first.write_text(json.dumps(original, indent=2), encoding="utf-8")
+    layout = hf.convert(str(first), "craft", str(craft))[0].source
+    edited = json.loads(craft.read_bytes()) | {"status": "paused", "progress": 0.9}
+    craft.write_text(json.dumps(edited, indent=2), encoding="utf-8")
+    hf.convert(str(craft), layout, str(back))
+    (report,) = hf.check(str(back))
+    (adopted,) = hf.adopt(str(back))
+    seen = hf.session(adopted.session).status()
+    assert (report.reading.status, report.reading.progress) == (seen["status"], seen["progress"])
+    assert (seen["status"], seen["progress"]) == ("paused", 0.9) and not report.reading.complete
+
+
 def test_a_log_that_grew_beyond_what_is_read_is_no_fault(hf: Holdfast, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     log = project / LOG

@@ -277,10 +277,12 @@ def reading_of(find: Find, where: Where) -> Reading:
     reading = find.lens.reading(find.tree, where)
     if not (reading.writable or reading.warning):
         return replace(reading, warning=f"{reading.unwritten}; the files stay so")
-    if reading.writable and carry.travels(find.tree):
+    if carry.travels(find.tree):
         # The layout's word may stand for several, of which the one meant travels beside it.
-        status = find.facts(where).status
-        return replace(reading, status=status, complete=reading.complete and status == "completed")
+        facts = find.facts(where)
+        complete = reading.complete and facts.status == "completed"
+        progress = reading.progress if facts.progress is None else facts.progress
+        return replace(reading, status=facts.status, complete=complete, progress=progress)
     return reading
 
 

@@ -79,6 +79,20 @@ def test_a_folder_whose_state_says_so_is_a_session_wherever_it_lies(project: Pat
     assert found.find(str(folder)) == []
 
 
+def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    loose = project / "elsewhere"
+    shutil.copytree((project / STATE).parent, loose / found.ARCHIVE / "login-2026-01-31")
+    (loose / "state.before.yaml").write_bytes((project / STATE).read_bytes())
+    (loose / "active-features.old.yaml").write_text("active_features: [\n")
+    (loose / "state.yaml").write_text("pods: 3\n")
+    told = {os.path.basename(each.path): each.ok for each in hf.check(str(loose))}
+    assert told == {"state.before.yaml": True, "active-features.old.yaml": False}
+    assert [*hf.adopt(str(loose))] == []
+
+
 def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent

@@ -310,13 +310,14 @@ def find(path: str) -> list[Find]:
     return list(walk(path))
 
 
-def walk(path: str) -> Iterator[Find]:
-    """Like `find`, one after the other as they are met."""
+def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
+    """Like `find`, one after the other as they are met; with `parts`, also single files of the
+    `ai-session` layout that are in no folder of a session."""
     kind = _kind_of(path)
     if kind == "file":
         return iter([_of_file(os.path.abspath(path))])
     if kind == "folder":
-        return _of_folder(os.path.abspath(path))
+        return _of_folder(os.path.abspath(path), parts)
     what = f"{path} is neither a file nor a folder"
     raise InvalidInput(what, why=f"it is {kind}", file=path, operation="read")
 
@@ -563,7 +564,7 @@ def _unknown(path: str) -> Finding:
 # -- folders -----------------------------------------------------------------------------------
 
 
-def _of_folder(folder: str) -> Iterator[Find]:
+def _of_folder(folder: str, parts: bool) -> Iterator[Find]:
     if _is_ai_session(folder):
         yield _ai_session(os.path.dirname(folder), os.path.basename(folder))
         return
@@ -580,7 +581,8 @@ def _of_folder(folder: str) -> Iterator[Find]:
         elif STATE in names and _is_feature(below):
             yield _ai_session(os.path.dirname(below), os.path.basename(below))
         else:
-            yield from _loose(below, names)
+            is_away = os.path.basename(os.path.dirname(below)) == ARCHIVE
+            yield from _loose(below, names, parts=parts and not is_away)
     if is_more:
         yield Find("", "", {"": folder}, {}, {}, [_too_much(folder)])
 
@@ -768,14 +770,14 @@ def _odd_kind(path: str) -> str:
     return "a folder" if kind == "folder" else kind
 
 
-def _loose(folder: str, names: list[str]) -> Iterator[Find]:
+def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
     """The sessions among the files of one folder, of those layouts that have one file each."""
-    layouts = set()
+    layouts, others = set(), {""} if parts else {"", "ai-session"}
     for name in names:
         path = os.path.join(folder, name)
         if os.path.splitext(name)[1].lower() in _ENDINGS:
             found = _look(path)
-            if found is not None and found.layout not in ("", "ai-session"):
+            if found is not None and found.layout not in others:
                 layouts.add(found.layout)
                 yield found
     if "essay" not in layouts and _is_left_of_essay(folder, names):

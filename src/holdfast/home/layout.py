@@ -73,9 +73,8 @@ class LayoutVerbs:
 
         around = Surroundings(self._home.mirror.where, workflows)
         clean = self._home.journal.redacted
-        made = (
-            found.check(one, around.of(one), strict=strict, clean=clean) for one in found.walk(path)
-        )
+        there = found.walk(path, parts=True)
+        made = (found.check(one, around.of(one), strict=strict, clean=clean) for one in there)
         return _all_of(made, on_report)
 
     def adopt(

@@ -21,9 +21,16 @@ from msgspec.structs import replace
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, plain
-from holdfast.layout.translate import Move, begun_by, category_of, match_steps, moves, reworded
+from holdfast.layout.translate import (
+    Move,
+    begun_by,
+    category_of,
+    is_resumed,
+    match_steps,
+    moves,
+    reworded,
+)
 from holdfast.layout.verbatim import Kept, in_words_of, written
-from holdfast.model import event as ev
 
 Plain = dict[str, Any]
 _CLOSED = ("done", "skipped")
@@ -178,7 +185,7 @@ class _Edit(Struct):
 def _unsaid(edit: _Edit) -> list[str]:
     """What the edit changed and what would be recorded just so without that change."""
     before, after, today, merged = edit.before, edit.after, edit.today, edit.merged
-    moved = merged.get("status") != today.get("status") or _is_resumed(edit.made)
+    moved = merged.get("status") != today.get("status") or is_resumed(edit.made)
     silent = _DERIVED | _WITH_STATUS if moved else _DERIVED
     found: list[str] = []
     for key in (merged.keys() | today.keys()) - silent:
@@ -192,10 +199,6 @@ def _unsaid(edit: _Edit) -> list[str]:
         elif all_ != ours and edit.moves_with(key, ours) == edit.made:
             found.append(_as_told(key, all_))
     return sorted(found)
-
-
-def _is_resumed(made: list[Move]) -> bool:
-    return any(isinstance(move.body, ev.SessionResumed) for move in made)
 
 
 def _gone(edit: _Edit, key: str) -> Iterator[str]:

@@ -641,6 +641,11 @@ def _paused_meanwhile(base: Facts, new: Facts) -> Iterator[Move]:
     yield Move(ev.SessionResumed(), resumed)
 
 
+def is_resumed(made: Iterable[Move]) -> bool:
+    """Whether some moves tell that the session went on."""
+    return any(isinstance(move.body, ev.SessionResumed) for move in made)
+
+
 def _pause(new: Facts) -> ev.SessionPaused:
     known = new.pause_reason in PAUSE_REASONS
     reason = new.pause_reason if known else "user_request"

@@ -341,6 +341,15 @@ def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -
     assert f"not taken up: {said}" in project.session.brief(budget=2000).text
 
 
+def test_words_of_a_file_are_told_as_such_before_they_are_taken_up(make: Make) -> None:
+    project = make("orchestrator")
+    project.edit(lambda v: v["decisions_made"].append({"decision": "Use JWT"}))
+    told = '"Use JWT" (from file:orchestrator, unconfirmed)'
+    assert told in project.session.brief(budget=2000).text
+    project.session.note("next")
+    assert told in project.session.brief(budget=2000).text
+
+
 def test_an_agent_that_began_at_another_time_is_as_far_as_it_was(make: Make) -> None:
     project = make("orchestrator")
     project.session.agent_start("code-1", task="Write")

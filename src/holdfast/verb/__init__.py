@@ -129,8 +129,9 @@ class Recorder:
         if not written:
             return self.home.journal.state(view)
         bodies = [move.body for move in written]
+        layouts = " or ".join(binding.layout for binding in self.home.mirror.bindings(self.id))
         try:
-            return self.home.journal.preview(view, *bodies, actor="file")
+            return self.home.journal.preview(view, *bodies, actor=f"file:{layouts}")
         except (InvalidInput, Refused):
             # What cannot be recorded is told to whoever writes; a reader sees what was.
             return self.home.journal.state(view)

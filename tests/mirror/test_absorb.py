@@ -954,6 +954,40 @@ def _add_stamp(key: str, at: int, doc: Any) -> None:
     doc[key] = stamps.write(at)
 
 
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, layout: str) -> None:
+    project = make(layout)
+    for title in ("Design", "Build"):
+        project.session.task_add(title)
+
+    def end(doc: Any) -> None:
+        doc["pending_tasks"].remove("Design")
+        doc["completed_work"].append("Design (with PKCE)")
+
+    project.edit(end)
+    project.session.note("next")
+    doc = project.read()
+    assert (doc["pending_tasks"], doc["completed_work"]) == (["Build"], ["Design (with PKCE)"])
+    (title, status), _ = [(task.title, task.status) for task in project.session.task_list()]
+    assert (title, status) == ("Design (with PKCE)", "done")
+    assert not any("not taken up" in line for line in project.notices)
+
+
+@pytest.mark.parametrize("title", ["Designer chairs", "Paint", "Build (fast)"])
+def test_a_task_that_only_begins_alike_or_goes_on_is_another(make: Make, title: str) -> None:
+    project = make("craft")
+    for each in ("Design", "Build"):
+        project.session.task_add(each)
+
+    def end(doc: Any) -> None:
+        doc["pending_tasks"].remove("Design")
+        doc["completed_work"].append(title)
+
+    project.edit(end)
+    project.session.note("next")
+    assert sorted(project.titles()) == sorted(["Design", "Build", title])
+
+
 SECRET = "ghp_" + "a1B2c3D4e5" * 4
 
 

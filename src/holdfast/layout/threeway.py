@@ -11,6 +11,7 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -76,12 +77,45 @@ def changes(
     if not lens.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
+    renamed = _called_anew(before, after, today)
     merged, contested, residue = in_one(before, after, today)
+    _call_anew(renamed, now, (before, today), (after, merged))
     # Where there is room for one only, whoever writes another takes nothing out.
     lasting = {key: each for key, each in before.items() if key not in lens.latest & after.keys()}
     edit = _Edit(lasting, after, today, merged, now, _between(today, merged, now))
     residue += _unsaid(edit)
     return Changes(edit.made, contested, "; ".join(filter(None, residue))[:LONGEST])
+
+
+def _called_anew(before: Plain, after: Plain, today: Plain) -> dict[str, str]:
+    """What open steps that files know by their titles only are called by now, if it goes on from
+    what they were called; the edit calls them that again, so that it is compared by what else it
+    says."""
+    was, is_, ours = (
+        {step["title"]: step for step in side.get("steps", []) if "id" not in step}
+        for side in (before, after, today)
+    )
+    new = [title for title in is_ if title not in was and title not in ours]
+    found: dict[str, str] = {}
+    for title, step in was.items():
+        goes_on = re.compile(re.escape(title) + r"\W")
+        longer = [each for each in new if title and goes_on.match(each)]
+        is_open = step.get("status") not in _CLOSED
+        if len(longer) == 1 and is_open and title in ours and title not in is_:
+            found[title] = longer[0]
+            is_[longer[0]]["title"] = title
+            new.remove(longer[0])
+    return found
+
+
+def _call_anew(renamed: dict[str, str], now: Facts, *sides: tuple[Plain, Plain]) -> None:
+    """Give steps the id that they have with us, and in the last sides what they are called now."""
+    ids = {step.title: step.id for step in now.steps} if renamed else {}
+    for is_new, pair in enumerate(sides):
+        for step in (step for side in pair for step in side.get("steps", [])):
+            if "id" not in step and (title := step.get("title")) in renamed and title in ids:
+                step["id"] = ids[title]
+                step["title"] = renamed[title] if is_new else title
 
 
 def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:

@@ -298,6 +298,8 @@ def may_reach(a: str, told: list[str], files: Files) -> str:
     reach = [REACH[a].get(each, "nowhere") for each in kinds]
     if _travels(files):  # it may be that nobody gave the figure, or said where the work is
         reach.append({"craft": "json:progress$", "essay": r"yaml:current_stage"}.get(a, "nowhere"))
+    if a == "orchestrator" and "status" in kinds and b'"because"' in b"".join(files.values()):
+        reach.append("errors")  # why a session failed that has not failed any more
     return "|".join(reach)
 
 

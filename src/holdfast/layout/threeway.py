@@ -95,16 +95,19 @@ def _called_anew(before: Plain, after: Plain, today: Plain) -> dict[str, str]:
         {step["title"]: step for step in side.get("steps", []) if "id" not in step}
         for side in (before, after, today)
     )
-    new = [title for title in is_ if title not in was and title not in ours]
-    found: dict[str, str] = {}
-    for title, step in was.items():
-        goes_on = re.compile(re.escape(title) + r"\W")
-        longer = [each for each in new if title and goes_on.match(each)]
-        is_open = step.get("status") not in _CLOSED
-        if len(longer) == 1 and is_open and title in ours and title not in is_:
-            found[title] = longer[0]
-            is_[longer[0]]["title"] = title
-            new.remove(longer[0])
+    gone = {
+        title
+        for title in was.keys() & ours.keys() - is_.keys()
+        if was[title].get("status") not in _CLOSED
+    }
+    longer: dict[str, list[str]] = {}
+    for title in is_.keys() - was.keys() - ours.keys() if gone else ():
+        starts = (title[: sign.start()] for sign in re.finditer(r"\W", title))
+        if known := [start for start in starts if start in gone]:
+            longer.setdefault(known[-1], []).append(title)
+    found = {start: titles[0] for start, titles in longer.items() if len(titles) == 1}
+    for start, title in found.items():
+        is_[title]["title"] = start
     return found
 
 

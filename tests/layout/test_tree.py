@@ -272,6 +272,11 @@ def test_elements_added_on_both_sides_are_both_kept_and_equal_ones_once() -> Non
     assert conflicts == []
 
 
+@pytest.mark.parametrize("a, b", [("a", "b"), ({"n": 1, "m": 1}, {"n": 2, "m": 1})])
+def test_what_one_side_added_is_no_edit_of_what_the_other_took_out(a: Any, b: Any) -> None:
+    assert merge([a], [b], [a, b]) == merge([a], [a, b], [b]) == ([b], [])
+
+
 def test_a_removal_is_taken_unless_the_other_side_changed_what_was_removed() -> None:
     base = [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
     assert merge(base, [{"id": 2, "n": 1}], base) == ([{"id": 2, "n": 1}], [])

@@ -773,6 +773,26 @@ def test_decisions_of_one_moment_are_not_recorded_again(
     assert project.kinds().count("decision.made") == 3
 
 
+def test_the_second_of_two_decisions_of_one_moment_is_not_the_first_in_other_words(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
+    project = make("craft")
+    for what in ("Keep sessions in a store", "Redis"):
+        project.session.decide(what, because="so", options=["a", "b"], chosen="b")
+
+    def take_first(value: Any) -> None:
+        del value["decisions_made"][0]
+        value["pending_tasks"].append("Write it")
+
+    project.edit(take_first)
+    project.session.note("next")
+    both = [("Keep sessions in a store", "so"), ("Redis", "so")]
+    assert decided(project) == in_file(project) == both
+    assert "decision.made" not in project.kinds()
+    assert left(project) == ["decisions: Keep sessions in a store was taken out"]
+
+
 @pytest.mark.parametrize("layout", ["craft", "orchestrator"])
 def test_a_decision_that_someone_changes_is_the_same_one(make: Make, layout: str) -> None:
     project = make(layout)

@@ -665,8 +665,12 @@ def _merge_lists(
     base: list[Any], ours: list[Any], theirs: list[Any], path: Path, conflicts: list[Path]
 ) -> list[Any]:
     """Our list, with their version of each element, and their new ones behind their neighbours."""
-    to_ours = dict(align(base, ours))
-    of_theirs = {new: old for old, new in align(base, theirs)}
+    to_ours, to_theirs = (dict(align(base, side)) for side in (ours, theirs))
+    to_ours, to_theirs = (
+        _less_taken(base, ours, to_ours, theirs, to_theirs),
+        _less_taken(base, theirs, to_theirs, ours, to_ours),
+    )
+    of_theirs = {new: old for old, new in to_theirs.items()}
     partner = _partners(ours, theirs, to_ours, of_theirs)
     origin = {new: old for old, new in to_ours.items()}
     back = {mine: other for other, mine in partner.items()}
@@ -686,6 +690,19 @@ def _merge_lists(
         value = _merge(old, _MISSING, element, (*path, len(ours)), conflicts)
         last += [] if value is _MISSING else [value]
     return head + [element for slot in slots for element in slot]
+
+
+def _less_taken(
+    base: list[Any], side: list[Any], known: dict[int, int], other: list[Any], there: dict[int, int]
+) -> dict[int, int]:
+    """Which element of a side each of the base is; none that the other side has added just so: it
+    is no edit then, and what was in its place is taken out."""
+    added = {text_of(other[i]) for i in set(range(len(other))).difference(there.values())}
+    return {
+        old: new
+        for old, new in known.items()
+        if same(base[old], side[new]) or text_of(side[new]) not in added
+    }
 
 
 def _partners(

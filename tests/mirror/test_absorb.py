@@ -878,6 +878,15 @@ def test_another_decision_of_the_same_time_is_not_the_one_that_went(
     assert left(project) == ["decisions: Keep the session in a cookie was taken out"]
 
 
+def test_secrets_make_no_decision_another_one_in_other_words(make: Make) -> None:
+    project = make("craft")
+    project.session.decide("Log in with PASSWORD=hunter2hunter2", because="so")
+    project.edit(replaced("craft", "Deploy by ghp_abcdefghijklmnopqrstuvwxyz0123456789"))
+    project.session.note("next")
+    both = ["Deploy by [redacted:github-token]", "Log in with PASSWORD=[redacted:secret]"]
+    assert [what for what, _ in decided(project)] == both
+
+
 @pytest.mark.parametrize("layout", ["craft", "orchestrator"])
 def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
     make: Make, layout: str

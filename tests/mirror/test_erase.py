@@ -16,6 +16,7 @@ from tests.mirror.conftest import Make
 from tests.mirror.support import (
     AI_SESSION,
     ID,
+    Ticking,
     around_exchanges,
     everything,
     leftovers,
@@ -191,3 +192,23 @@ def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
     home.session(project.session.id).note("on it goes")
     home.close()
     assert "nobody may know" not in project.place.read_text()
+
+
+def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("praxis")
+    now = project.clock.now()
+    monkeypatch.setattr(Ticking, "now", lambda clock: now)  # within a second nothing is written
+    session = project.session
+    event = session.decide("Use a queue", because="fast")
+    whole = project.place.read_bytes()
+    swap_in(project.place, b"{ half")
+    session.forget(event.id)
+    swap_in(project.place, whole)
+    session.note("repaired")
+    stale = project.read()
+    for key in ("x_his", "x_hers"):
+        swap_in(project.place, json.dumps(stale | {key: 1}).encode())
+        project.again().note(key)
+    assert project.read().keys() >= {"x_his", "x_hers"}

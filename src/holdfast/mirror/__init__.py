@@ -392,7 +392,10 @@ class Mirror:
 
     def _settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
         self._archive.follow(binding)
-        return self._absorber.settle(binding)
+        looks, said = self._absorber.settle(binding)
+        if binding.suspended:  # what is remembered may have been erased while they were unreadable
+            self._renderer.keep_again(binding, looks)
+        return looks, said
 
     # -- ahead of an event ---------------------------------------------------------------------
 

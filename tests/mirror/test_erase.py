@@ -212,3 +212,21 @@ def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
         swap_in(project.place, json.dumps(stale | {key: 1}).encode())
         project.again().note(key)
     assert project.read().keys() >= {"x_his", "x_hers"}
+
+
+def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(make: Make) -> None:
+    project = make("craft", "orchestrator", "praxis")
+    places = [Path(binding.place) for binding in project.session.layouts_list()]
+    for place in places:
+        project.edit(lambda value: value.update(team="blue"), place)
+    event = project.session.error("Disk of Bob is full")
+    old = {place: place.read_bytes() for place in places}
+    project.session.forget(event.id)
+    for place, data in old.items():
+        swap_in(place, data)
+    project.again().note("next")
+    for place in places:
+        assert "Bob" not in place.read_text() and project.read(place)["team"] == "blue"
+    for binding in (mirror := project.home.mirror).bindings(project.session.id):
+        kept = mirror._bound.said(binding, Path(binding.place).name)
+        assert kept and b"Bob" not in b"".join(kept)

@@ -111,6 +111,13 @@ class Look(Struct):
         """Whether something is owed to the file."""
         return self.verdict == "rewound" and self.known[0].size == 0
 
+    @property
+    def is_erased(self) -> bool:
+        """Whether it is from before something was forgotten, which it may say again."""
+        found = (each for each in self.known if each.digest == self.digest)
+        is_old = self.verdict == "rewound" and not is_log(self.name)
+        return is_old and all(each.is_bare for each in found)
+
     def behind(self, newest: Read | None) -> Look:
         """The file as if it had what is owed to it, as far as that is known."""
         return replace(self, read=newest, verdict="behind") if newest else self

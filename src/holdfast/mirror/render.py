@@ -97,9 +97,13 @@ class Renderer:
         """What the files should be; where logs are as we left them, of those only what is new."""
         is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
         brief = binding.mirrored != UNKNOWN and is_ours
-        looks = self._brought_back(binding, looks, where)
+        looks, shared = self._brought_back(binding, looks, where), custom(binding.layout).shared
+
+        def is_past(look: Look) -> bool:
+            return look.is_behind or (look.is_erased and look.name not in shared)
+
         looks = [
-            look.behind(self._looker.newest(binding, look)) if look.is_behind else look
+            look.behind(self._looker.newest(binding, look)) if is_past(look) else look
             for look in looks
         ]
         told = tell(binding.mirrored if brief else 0)

@@ -80,15 +80,17 @@ class Binding:
 
 
 class Rendering:
-    """That we wrote some bytes into a file; what they said is asked for apart (`Bound.said`)."""
+    """That we wrote some bytes into a file; what they said is asked for apart (`Bound.said`), and
+    not kept of one that `is_bare`."""
 
-    __slots__ = ("digest", "file", "n", "size")
+    __slots__ = ("digest", "file", "is_bare", "n", "size")
 
-    def __init__(self, file: str, n: int, digest: str, size: str) -> None:
+    def __init__(self, file: str, n: int, digest: str, size: str, is_bare: bool = False) -> None:
         self.file = file
         self.n = n
         self.digest = digest
         self.size = int(size or 0)
+        self.is_bare = is_bare
 
 
 class Bound:
@@ -233,7 +235,8 @@ class Bound:
     def renderings(self, binding: Binding) -> dict[str, list[Rendering]]:
         """What is remembered of each file, the newest first."""
         rows = self._read(
-            "SELECT file, n, digest, stat FROM rendering WHERE binding = ? ORDER BY file, n DESC",
+            "SELECT file, n, digest, stat, data = x'' FROM rendering WHERE binding = ?"
+            " ORDER BY file, n DESC",
             (binding.number,),
         )
         found: dict[str, list[Rendering]] = {}

@@ -425,6 +425,29 @@ def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
 
+def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_of_it(
+    make: Make,
+) -> None:
+    project = make("craft", "orchestrator")
+    craft, theirs = (Path(bound.place) for bound in project.session.layouts_list())
+    project.edit(lambda value: value.update(status="complete"), theirs)
+    with pytest.raises(Refused):
+        project.session.pause()
+    assert recover.advice(project.home) == []
+    assert project.read(craft)["status"] == "completed"
+    assert not theirs.exists() and len(archived(project)) == 1
+
+
+@pytest.mark.parametrize("key", ["theirs", "target_file"])
+def test_an_edit_after_the_end_leaves_no_files_to_doctor(make: Make, key: str) -> None:
+    project = make("praxis")
+    project.session.complete()
+    project.edit(lambda value: value.update({key: "specs/login"}))
+    with pytest.raises(Refused):
+        project.session.complete()
+    assert not project.suspended and project.read()[key] == "specs/login"
+
+
 def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

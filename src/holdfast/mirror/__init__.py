@@ -384,10 +384,13 @@ class Mirror:
         # Those of the last time will do: whoever writes afterwards sees what others changed.
         last = self._last[1] if self._last[0] == session else []
         self._seen = (session, last or self.bindings(session))
-        for binding in self._seen[1]:
-            is_new = not self._looker.unchanged(binding)
-            if is_new and os.path.isdir(os.path.dirname(binding.place)):
+        met = [each for each in self._seen[1] if not self._looker.unchanged(each)]
+        for binding in met:
+            if os.path.isdir(os.path.dirname(binding.place)):
                 said += self._guarded(binding, lambda current: self._settle(current)[1])
+        if met and self._archive.is_over(met[0]):
+            # Nothing is recorded after its end that would bring the files up to it.
+            said += [line for line in self.write(session, force=True) if line not in said]
         return said
 
     def _settle(self, binding: Binding) -> tuple[list[Look], list[str]]:

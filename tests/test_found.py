@@ -305,19 +305,21 @@ def test_definitions_of_workflows_say_how_many_phases_there_are(
 
 @pytest.mark.req("S1-125")
 @pytest.mark.parametrize("to", KINDS)
+@pytest.mark.parametrize("is_named", [False, True], ids=["its project's", "named"])
 def test_what_is_complete_by_its_workflow_is_so_in_another_layout_too(
-    hf: Holdfast, project: Path, tmp_path: Path, to: str
+    hf: Holdfast, project: Path, tmp_path: Path, to: str, is_named: bool
 ) -> None:
     path = project / PRAXIS
     path.parent.mkdir(parents=True)
     path.write_bytes(next(iter(STORIES["praxis/legacy"].values())))
     value = json.loads(path.read_text())
-    folder = project / ".praxis-os" / "workflows" / value["workflow_type"]
+    defined = tmp_path / "defined" if is_named else project / ".praxis-os" / "workflows"
+    folder = defined / value["workflow_type"]
     folder.mkdir(parents=True)
     total = len(value["completed_phases"])
     (folder / "metadata.json").write_text(json.dumps({"total_phases": total}))
     there, back = tmp_path / "there", tmp_path / "back"
-    hf.convert(str(path), to, str(there))
+    hf.convert(str(path), to, str(there), workflows=str(defined) if is_named else "")
     (report,) = hf.check(str(there))
     assert (report.reading.complete, report.reading.status) == (True, "completed")
     if to != "praxis":

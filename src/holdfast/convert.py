@@ -19,7 +19,7 @@ from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.manner import dress
-from holdfast.surroundings import phases
+from holdfast.surroundings import phases, require_definitions
 
 _SURELY_READ = 100_000
 """So few bytes break no bound of what is read."""
@@ -36,15 +36,18 @@ class Converted(Struct):
     lost: list[str]
 
 
-def convert(path: str, to: str, where: Where, *, native: str = "") -> Converted:
+def convert(
+    path: str, to: str, where: Where, *, native: str = "", workflows: str = ""
+) -> Converted:
     """The session at a path in another layout. Nothing is written."""
     lens = layout(to)
+    require_definitions(workflows)
     if native:
         require_id(lens, native)
     one = _only(path)
     # How many phases there are is known from a definition, or by who knew it on the way here.
     known = one.facts(where).plan_total if to == "praxis" else None
-    where = replace(where, total=phases(one) or known)
+    where = replace(where, total=phases(one, workflows) or known)
     manners = {name: document.manner() for name, document in one.documents.items()}
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
     _require_inside(tree)
@@ -81,6 +84,9 @@ def _require_inside(tree: Tree) -> None:
 def beside(path: str, to: str, made: Converted) -> str:
     """Where converted files go if nobody says: beside their source, with the layout in the name."""
     name = path.rstrip("/")
+    folder = os.path.dirname(os.path.abspath(name))
+    if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
+        raise InvalidInput(f"beside {path} is no place for files", hint="say where to: -o OUT")
     if os.path.basename(name) in ("", ".", ".."):
         # The folder one is in is called something, and one looks for the file here.
         name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))

@@ -22,9 +22,7 @@ class Surroundings:
     """What is around the files of sessions. A folder is listed once, however many are in it."""
 
     def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
-        if workflows and not os.path.isdir(workflows):
-            what = f"{workflows[:200]} is not a folder"
-            raise InvalidInput(what, hint="check the path", file=workflows)
+        require_definitions(workflows)
         self._where = cache(partial(where, names=False))
         self._names = cache(lambda folder: frozenset(files.names_below(folder, MOST_FILES)))
         self._workflows = workflows
@@ -39,6 +37,13 @@ class Surroundings:
         there = (name for name in shared if os.path.isfile(os.path.join(one.root, name)))
         names = self._names(os.path.dirname(one.path)).union(one.paths, there)
         return replace(where, names=names)
+
+
+def require_definitions(folder: str) -> None:
+    """Refuse a folder of workflow definitions that was named and is none."""
+    if folder and not os.path.isdir(folder):
+        what = f"{folder[:200]} is not a folder"
+        raise InvalidInput(what, hint="check the path", file=folder)
 
 
 def phases(one: Find, folder: str = "") -> int | None:

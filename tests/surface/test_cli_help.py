@@ -102,7 +102,7 @@ adopt
 adopt P --dry-run --templates --all --workflows D
 adopt P --transcripts codex --since 30d
 check F --strict
-convert F --to craft -o O
+convert F --to craft -o O --workflows D
 prove --phase 1 --as N --inputs G --inputs H --timeout 5 --key K
 prove --again --all
 prove --list

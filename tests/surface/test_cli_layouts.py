@@ -65,12 +65,12 @@ def test_a_file_is_named_in_a_command_as_one_types_it(
         assert cli(*shlex.split(line.partition("holdfast ")[2])).code == 5
 
 
-@pytest.mark.parametrize("command", ["check", "adopt"])
+@pytest.mark.parametrize("command", ["check", "adopt", "convert --to craft"])
 def test_definitions_that_are_nowhere_are_not_passed_over(
     cli: Cli, project: Path, command: str
 ) -> None:
     fill(project, kinds=["praxis"])
-    refused = cli(command, ".", "--workflows", "nowhere")
+    refused = cli(*command.split(), ".", "--workflows", "nowhere")
     assert refused.code == 2 and "nowhere is not a folder" in refused.err
 
 
@@ -496,6 +496,21 @@ def test_what_is_made_of_the_folder_one_is_in_is_found_in_it(
     (project / name).unlink()
     monkeypatch.chdir(project / ".craft")
     assert cli.json("convert", "..", "--to", "praxis")["files"] == [f"../{name}"]
+
+
+@pytest.mark.parametrize("path", ["/dev/stdin", "/proc/self/fd/0"])
+def test_nothing_is_written_beside_standard_input(cli: Cli, project: Path, path: str) -> None:
+    fill(project, kinds=["craft"])
+    kept = os.dup(0)
+    try:
+        with (project / CRAFT).open() as file:
+            os.dup2(file.fileno(), 0)
+        refused = cli("convert", path, "--to", "praxis")
+        assert refused.code == 2 and "-o OUT" in refused.err
+        cli.ok("convert", path, "--to", "praxis", "-o", "made.json")
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 @pytest.mark.parametrize("out", ["new/", "deep/new/", "old"])

@@ -333,10 +333,17 @@ def _convert_arguments(parser: Parser) -> None:
     parser.add_argument("--to", required=True, metavar="LAYOUT", help=_FIVE)
     parser.add_argument("-o", "--output", default="", metavar="OUT", help="a new file or folder")
     parser.add_argument("--id", default="", metavar="ID", help="the session's id in that layout")
+    _workflows_argument(parser)
 
 
 def run_convert(options: Namespace, hf: Holdfast, screen: Screen) -> int:
-    made, written = hf.convert(options.path, options.to, options.output, native_id=options.id)
+    made, written = hf.convert(
+        options.path,
+        options.to,
+        options.output,
+        native_id=options.id,
+        workflows=options.workflows,
+    )
     screen.answer(
         {
             "layout": made.layout,

@@ -129,12 +129,13 @@ class LayoutVerbs:
         return unadopted(root, lambda: store.bound.places(root), store.local.stamps_below)
 
     def convert(
-        self, path: str, to: str, out: str = "", *, native_id: str = ""
+        self, path: str, to: str, out: str = "", *, native_id: str = "", workflows: str = ""
     ) -> tuple[Converted, list[str]]:
         """Write the session at a path in another layout, beside it; returns what was made."""
         from holdfast import convert
 
-        made = convert.convert(path, to, self._home.mirror.where(""), native=native_id)
+        where = self._home.mirror.where("")
+        made = convert.convert(path, to, where, native=native_id, workflows=workflows)
         return made, convert.write(made, out or convert.beside(path, to, made))
 
     def layouts_report(self, feature: str = "", root: str = "") -> list[FeatureReport]:

@@ -15,6 +15,7 @@ import holdfast
 from holdfast import live
 from holdfast.clock import FakeClock
 
+TOKEN = f"ghp_{'a1B2' * 9}"
 STARTED = "2025-12-27T10:00:00Z"
 
 
@@ -99,3 +100,14 @@ def test_default_folder_is_below_the_users_home(tmp_path: Path) -> None:
     put(Path(os.environ["HOME"]) / ".claude" / "sessions", "a", os.getpid())
     with holdfast.open(str(tmp_path / "hold")) as hf:
         assert [one.session_id for one in hf.layouts_live()] == ["a"]
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_secrets_of_live_sessions_are_not_repeated(tmp_path: Path, dead: int, prune: bool) -> None:
+    file = put(tmp_path / "live", "a", dead, task=f"use {TOKEN}", git_branch=TOKEN)
+    before = json.loads(file.read_text())
+    with holdfast.open(str(tmp_path / "hold")) as hf:
+        (one,) = hf.layouts_live(str(tmp_path / "live"), prune=prune)
+    assert TOKEN not in repr(one) and one.task.startswith("use ")
+    kept = json.loads(Path(one.pruned or file).read_text())
+    assert kept["task"] == before["task"]

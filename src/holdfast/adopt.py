@@ -125,18 +125,22 @@ class _Taking:
         self.claimed: dict[tuple[str, str], tuple[str, str, str]] = {}
         self.taken: dict[str, list[str]] = {}
         self.where = Surroundings(home.mirror.where, manner.workflows).of
+        self.clean = home.journal.redacted
 
     def try_to_take(self, one: Find) -> Adopted:
         try:
-            return self.take(one)
+            told = self.take(one)
         except HoldfastError as error:
-            return Adopted(one.path, one.layout, one.native, problems=[str(error)])
+            told = Adopted(one.path, one.layout, one.native, problems=[str(error)])
+        told.native = self.clean(told.native)
+        told.problems = [self.clean(problem) for problem in told.problems]
+        return told
 
     def take(self, one: Find) -> Adopted:
         where = self.where(one)
         facts, saved = facts_in(one, where)
         told = Adopted(one.path, one.layout, one.native, problems=_faults(one))
-        told.reading = found.reading_of(one, where)
+        told.reading = found.reading_of(one, where, self.clean)
         if facts is None:
             return told
         told.native = facts.native_id = facts.native_id or one.native

@@ -210,7 +210,7 @@ def check(
         findings += find.lens.check(find.tree, where, strict=strict)
     findings += _of_backup(find)
     placed = [_quoted(_placed(find, finding), clean) for finding in findings]
-    return Report(find.path, reading_of(find, where), placed, find.is_torn)
+    return Report(find.path, reading_of(find, where, clean), placed, find.is_torn)
 
 
 def _of_backup(find: Find) -> Iterator[Finding]:
@@ -270,11 +270,12 @@ def _first_lines(path: str) -> bytes:
     return data[: data.rfind(b"\n", 0, _FIRST_BYTES) + 1]
 
 
-def reading_of(find: Find, where: Where) -> Reading:
+def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> Reading:
     """How a session's files are read; of what is no session, or unreadable, only the layout."""
     if not find.documents or not find.layout:
         return Reading(layout=find.layout)
     reading = find.lens.reading(find.tree, where)
+    reading.version = clean(reading.version)
     if not (reading.writable or reading.warning):
         return replace(reading, warning=f"{reading.unwritten}; the files stay so")
     if carry.travels(find.tree):

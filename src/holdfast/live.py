@@ -13,9 +13,11 @@ has by now counts as alive.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import files, process
 from holdfast.clock import Clock
@@ -28,6 +30,7 @@ ACTIVE, HISTORY = "active", "history"
 _MAX_BYTES = 64 * 1024
 _MOST = 1000
 _NEEDED = ("session_id", "path", "started")
+_SAID = (*_NEEDED, "project", "task", "git_branch", "problem")
 
 
 class Live(Struct):
@@ -53,18 +56,21 @@ def recognise(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in _NEEDED)
 
 
-def live(folder: str) -> list[Live]:
-    """The sessions in a folder of aiterm, by file name; an unreadable one has a `problem`."""
+def live(folder: str, clean: Callable[[str], str] = str) -> list[Live]:
+    """The sessions in a folder of aiterm, by file name; an unreadable one has a `problem`.
+
+    What they say is told as `clean` leaves it, without secrets.
+    """
     paths = [p for p in files.entries(os.path.join(folder, ACTIVE)) if p.endswith(".json")]
     found = [_read(path) for path in paths[:_MOST]]
     for one in found:
-        one.conflicts = [o.session_id for o in found if o is not one and _clash(one, o)]
-    return found
+        one.conflicts = [clean(o.session_id) for o in found if o is not one and _clash(one, o)]
+    return [replace(one, **{name: clean(getattr(one, name)) for name in _SAID}) for one in found]
 
 
-def prune(folder: str, clock: Clock) -> list[Live]:
+def prune(folder: str, clock: Clock, clean: Callable[[str], str] = str) -> list[Live]:
     """Move the files of dead processes into the history; returns all that were there."""
-    found = live(folder)
+    found = live(folder, clean)
     for one in found:
         if not one.alive and not one.problem:
             one.pruned = _archive(folder, one, clock)

@@ -74,6 +74,21 @@ def test_definitions_that_are_nowhere_are_not_passed_over(
     assert refused.code == 2 and "nowhere is not a folder" in refused.err
 
 
+@pytest.mark.parametrize("key", ["schema_version", "session_id"])
+def test_a_secret_is_not_repeated_where_a_file_names_itself(
+    cli: Cli, project: Path, key: str
+) -> None:
+    token = f"ghp_{'a1B2' * 9}"
+    fill(project, kinds=["craft"])
+    value = json.loads((project / CRAFT).read_text())
+    (project / "odd.json").write_text(json.dumps({**value, key: token}))
+    for command in ("check", "doctor", "convert --to praxis -o out", "adopt --dry-run", "adopt"):
+        for json_ in ([], ["--json"]):
+            told = cli(*command.split(), "odd.json", *json_)
+            assert token not in told.out + told.err, command
+    assert json.loads((project / "odd.json").read_text())[key] == token
+
+
 def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
     cli.start("Add login", "--layout", "craft")
     cli.ok("layouts", "restore", "craft")

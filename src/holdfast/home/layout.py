@@ -136,6 +136,7 @@ class LayoutVerbs:
 
         where = self._home.mirror.where("")
         made = convert.convert(path, to, where, native=native_id, workflows=workflows)
+        made.lost = [self._home.journal.redacted(line) for line in made.lost]
         return made, convert.write(made, out or convert.beside(path, to, made))
 
     def layouts_report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
@@ -151,7 +152,10 @@ class LayoutVerbs:
         from holdfast.config import user_home
 
         folder = folder or os.path.join(user_home(), ".claude", "sessions")
-        return live.prune(folder, self._home.clock) if prune else live.live(folder)
+        clean = self._home.journal.redacted
+        if prune:
+            return live.prune(folder, self._home.clock, clean)
+        return live.live(folder, clean)
 
     def cleanup(
         self, path: str = "", wanted: Wanted | None = None, *, dry_run: bool = False

@@ -96,6 +96,7 @@ ALLOWED = {
     "hooks": "hooks.spool",
     "hooks.spool": "errors files sha",
     "found": "errors files layout.*",
+    "inspection": "errors files found layout.*",
     "surroundings": "errors files found layout.*",
     "convert": "errors files found layout.* surroundings",
     "contract": "amend clock exchange files text layout.*",
@@ -104,13 +105,13 @@ ALLOWED = {
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "errors convert files found glance home layout.* model.* place sha store.bound"
-    " surroundings text",
+    "adopt": "errors convert files found glance home inspection layout.* model.* place sha"
+    " store.bound surroundings text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "leftover": "errors clock exchange files found glance home mirror.desk",
-    "recover": "errors clock doctor exchange files found glance home layout.* leftover place"
-    " store.bound surroundings",
-    "essay": "errors adopt files found home layout.* model.* place recover session"
+    "recover": "errors clock doctor exchange files found glance home inspection layout.* leftover"
+    " place store.bound surroundings",
+    "essay": "errors adopt files found home inspection layout.* model.* place recover session"
     " store.bound text verb",
     "orchestrator": "errors adopt beginning choice files found home layout.* recover session text",
     "evidence": "errors files journal layout.document layout.guarded model.* sha",
@@ -162,7 +163,7 @@ ALLOWED = {
     "verb.agent": "model.event session text",
     "verb.*": "errors child home journal model.* phase pipeline place prove"
     " revisit store touch verb.*",
-    "home.layout": "adopt cleanup config contract convert essay found glance home"
+    "home.layout": "adopt cleanup config contract convert essay found glance home inspection"
     " layout.ai_session layout.contract live model.* orchestrator recover retell session"
     " store.bound surroundings workflow",
     "home.travel": "arrival home keychain layout layout.customs remote.circle"
@@ -185,8 +186,8 @@ ALLOWED = {
     " store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor phase pipeline"
-    " adopt cleanup contract essay found live layout layout.ai_session layout.contract orchestrator"
-    " arrival child prove recover restore revisit soundness store.bound"
+    " adopt cleanup contract essay inspection live layout layout.ai_session layout.contract"
+    " orchestrator arrival child prove recover restore revisit soundness store.bound"
     " store.remotes choice travel.background travel.exchange travel.remotes travel.visit"
     " model.brief"
     " model.event model.gate model.plan model.state model.summary workflow hooks.agents"
@@ -201,8 +202,8 @@ ALLOWED = {
 THIRD_PARTY = {
     "msgspec": "model.* layout.* adopt beginning child cleanup compat conversation convert derived"
     " arrival erasure essay evidence expiry ingest verb.settle"
-    " found hooks.heard hooks.install hooks.scan hooks.tool inputs intake journal live mirror.*"
-    " orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"
+    " found hooks.heard hooks.install hooks.scan hooks.tool inputs inspection intake journal live"
+    " mirror.* orchestrator pack travel.quick_pack travel.parcels phase pipeline praxis_workflow"
     " prove recover revisit session soundness testing.* timeline touch transcript.* union workflow"
     " mcp.* retell remote.* surroundings",
     "yaml": "layout.guarded",
@@ -307,7 +308,8 @@ def test_start_up_path_loads_only_itself() -> None:
 def test_layouts_load_nothing_that_few_of_their_files_need() -> None:
     for name in modules():
         rare = "layout.praxis.state layout.praxis.context"  # for `compat`, and who asks for it
-        if matches(name, "layout.* mirror.* found adopt convert") and not matches(name, rare):
+        there = "layout.* mirror.* found inspection adopt convert"
+        if matches(name, there) and not matches(name, rare):
             bad = [s for s in loaded(name) if _top(s) in ("yaml", "dataclasses")]
             assert not bad, f"{name} is loaded for every file: import {bad} where it is needed"
 

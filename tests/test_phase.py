@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import Holdfast, InvalidInput, Refused, Session, found
+from holdfast import Holdfast, InvalidInput, Refused, Session, found, inspection
 from holdfast.clock import FakeClock
 from holdfast.definition import write
 from holdfast.errors import Damaged
@@ -442,7 +442,7 @@ def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
     assert (doc["current_phase"], doc["completed_phases"]) == (2, [1, 2])
     assert doc["checkpoints"] == {"1": "passed", "2": "passed", "3": "skipped"}
     (one,) = found.find(binding.place)
-    report = found.check(one, Where(), strict=True)
+    report = inspection.check(one, Where(), strict=True)
     assert not report.findings and report.reading.complete
     place.hf.close()
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files, found
+from holdfast import files, found, inspection
 from holdfast.convert import convert
 from holdfast.errors import Busy, HoldfastError
 from holdfast.found import Find
@@ -140,7 +140,7 @@ class _Taking:
         where = self.where(one)
         facts, saved = facts_in(one, where)
         told = Adopted(one.path, one.layout, one.native, problems=_faults(one))
-        told.reading = found.reading_of(one, where, self.clean)
+        told.reading = inspection.reading_of(one, where, self.clean)
         if facts is None:
             return told
         told.native = facts.native_id = facts.native_id or one.native

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import adopt, files, found, recover
+from holdfast import adopt, files, found, inspection, recover
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR, Where, essay
@@ -150,7 +150,7 @@ def _numbered(essays: list[Listed], number: int) -> Listed:
 def faults(home: Holdfast, one: Listed) -> list[str]:
     """What makes the state of an essay unfit to go on from: every error, in words."""
     (find,) = found.find(os.path.join(one.folder, STATE))
-    report = found.check(find, home.mirror.where(one.folder))
+    report = inspection.check(find, home.mirror.where(one.folder))
     return [finding.message for finding in report.findings if finding.severity == ERROR]
 
 

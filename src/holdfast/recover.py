@@ -27,7 +27,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found, leftover
+from holdfast import exchange, files, found, inspection, leftover
 from holdfast.clock import Clock
 from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
@@ -366,7 +366,7 @@ def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
 
 
 def _said(home: Holdfast, one: Find, around: Surroundings) -> str:
-    report = found.check(one, around.of(one), clean=home.journal.redacted)
+    report = inspection.check(one, around.of(one), clean=home.journal.redacted)
     errors = [finding for finding in report.findings if finding.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""

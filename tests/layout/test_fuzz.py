@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast import adopt, found
+from holdfast import adopt, found, inspection
 from holdfast.found import Find
 from holdfast.layout import REGISTRY, Tree, Where, carry, layout
 from holdfast.layout.document import Document
@@ -143,7 +143,7 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
     one = found.told(path, data)
     if one is None:
         return None, "of no layout"
-    report = found.check(one, WHERE)
+    report = inspection.check(one, WHERE)
     assert report.reading.layout == one.layout
     facts, _ = adopt.facts_in(one, WHERE)
     whole = bool(one.documents) and not one.faults

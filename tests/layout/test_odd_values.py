@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast import found
+from holdfast import found, inspection
 from holdfast.layout import REGISTRY, Tree, layout, words
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
@@ -143,7 +143,7 @@ def hold(a: str, files: Files, b: str) -> None:
     layout(a).salvage(files, HERE)
     for name, data in files.items():
         one = found.told(f"/p/{name}", data)
-        assert one is None or found.check(one, HERE)
+        assert one is None or inspection.check(one, HERE)
     assert converted(converted(files, a, b, HERE), b, a, ELSEWHERE) == files
 
 

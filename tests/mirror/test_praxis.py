@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import found
+from holdfast import found, inspection
 from holdfast.layout import Where
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
@@ -50,7 +50,7 @@ def in_phases(make: Make, done: int = 1) -> Project:
 
 def codes(project: Project) -> list[str]:
     (one,) = found.find(str(project.place))
-    return [finding.code for finding in found.check(one, Where(), strict=True).findings]
+    return [finding.code for finding in inspection.check(one, Where(), strict=True).findings]
 
 
 def part_of(doc: Any, path: str) -> tuple[Any, str]:
@@ -295,7 +295,7 @@ def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_com
     project = in_phases(make, done=6)
     project.session.reopen(because="one more look")
     (one,) = found.find(str(project.place))
-    report = found.check(one, Where(), strict=True)
+    report = inspection.check(one, Where(), strict=True)
     assert report.findings == []
     assert (report.reading.status, report.reading.complete) == ("active", False)
     project.edit(lambda v: v.pop("holdfast"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import found
+from holdfast import found, inspection
 from holdfast.layout import ERROR, Where
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project
@@ -85,7 +85,7 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
     assert [body for body in project.edits() if "was taken out" in str(body)] == project.edits()
     assert len(project.edits()) == 1 and project.session.state().core.status == "paused"
     (one,) = found.find(str(project.place.parent if file else project.place))
-    findings = found.check(one, Where()).findings
+    findings = inspection.check(one, Where()).findings
     assert [finding for finding in findings if finding.severity == ERROR] == []
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from holdfast.adopt import Adopted
     from holdfast.cli.screen import Screen
-    from holdfast.found import Report
     from holdfast.home import Holdfast
+    from holdfast.inspection import Report
     from holdfast.layout import Finding
     from holdfast.store.bound import Binding
 _SHOWN = 3

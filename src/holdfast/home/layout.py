@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.contract import Contract
     from holdfast.convert import Converted
     from holdfast.essay import Listed
-    from holdfast.found import Report as FileReport
     from holdfast.home import Holdfast
+    from holdfast.inspection import Report as FileReport
     from holdfast.layout.ai_session import Report as FeatureReport
     from holdfast.layout.contract import Verdict
     from holdfast.live import Live
@@ -68,13 +68,13 @@ class LayoutVerbs:
         `workflows` is a folder of workflow definitions, which say how many phases there are;
         `on_report` is called with each report as soon as it is made.
         """
-        from holdfast import found
+        from holdfast import found, inspection
         from holdfast.surroundings import Surroundings
 
         around = Surroundings(self._home.mirror.where, workflows)
         clean = self._home.journal.redacted
         there = found.walk(path, parts=True)
-        made = (found.check(one, around.of(one), strict=strict, clean=clean) for one in there)
+        made = (inspection.check(one, around.of(one), strict=strict, clean=clean) for one in there)
         return _all_of(made, on_report)
 
     def adopt(

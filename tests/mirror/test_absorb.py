@@ -667,6 +667,26 @@ def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> N
     assert (found["Task two"], found["Another"]) == ("running", "done")
 
 
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize(
+    "title, found",
+    [
+        ("Sweep", {"Task": "running", "Sweep": "pending"}),
+        ("Task, later", {"Task, later": "running"}),
+    ],
+)
+def test_a_task_in_the_place_of_one_at_work_is_at_work_only_if_it_is_the_same(
+    make: Make, layout: str, title: str, found: dict[str, str]
+) -> None:
+    project = make(layout)
+    project.session.task_add("Task", id="t")
+    project.session.task_start("t")
+    project.edit(lambda value: value.update(pending_tasks=[title]))
+    project.session.note("next")
+    rows: list[Any] = list(project.session.state().rows.select("step"))
+    assert {row.title: row.status for row in rows} == found
+
+
 def test_an_edit_twice_in_the_same_words_is_not_recorded_twice(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v["pending_tasks"].append("Write docs"))

@@ -28,7 +28,16 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.layout import EXTRA, Layout, Reading, Tree, Where, tree
-from holdfast.layout.facts import SESSION, UNIT, DecisionFact, Facts, StepFact, in_parts, plain
+from holdfast.layout.facts import (
+    SESSION,
+    UNIT,
+    DecisionFact,
+    Facts,
+    StepFact,
+    beginnings,
+    in_parts,
+    plain,
+)
 from holdfast.layout.jsonform import DONE
 from holdfast.layout.value import mapping, sequence, text
 
@@ -234,8 +243,18 @@ def _patched(
             pass  # malformed, it changes nothing
         return tree.patch(change, said)
     before = {**_lists_in(change), **_shared(plain(layout.get(base, where)))}
+    before = _less_gone(before, said)
     # By its place alone a delta may find what came where something was taken out.
     return tree.merge(*map(_in_full, (before, said, tree.patch(change, before))))[0]
+
+
+def _less_gone(before: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """Facts without the steps whose names are gone and do not go on: none in their place is one of
+    them in other words."""
+    old = before.get("steps", [])
+    there = {step["title"] for step in said.get("steps", [])}
+    there = there.union(*map(beginnings, there - {step["title"] for step in old}))
+    return {**before, "steps": [s for s in old if "id" in s or s["title"] in there]}
 
 
 def _in_full(facts: Any) -> Any:

@@ -15,7 +15,7 @@ A step without an `id` is known by its title alone: `pending_tasks` is a list of
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -127,6 +127,11 @@ def alike(one: str, other: str) -> float:
     told = (_SECRET.sub(" ", text).casefold() for text in (one, other))
     words, others = (set(_WORD.findall(text)) for text in told)
     return 2 * len(words & others) / max(1, len(words) + len(others))
+
+
+def beginnings(text: str) -> Iterator[str]:
+    """What a text may have said before it went on, the shortest first."""
+    return (text[: sign.start()] for sign in re.finditer(r"\W", text))
 
 
 class FileFact(Struct, omit_defaults=True):

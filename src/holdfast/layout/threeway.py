@@ -11,7 +11,6 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, plain
+from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, beginnings, plain
 from holdfast.layout.translate import (
     Move,
     begun_by,
@@ -102,8 +101,7 @@ def _called_anew(before: Plain, after: Plain, today: Plain) -> dict[str, str]:
     }
     longer: dict[str, list[str]] = {}
     for title in is_.keys() - was.keys() - ours.keys() if gone else ():
-        starts = (title[: sign.start()] for sign in re.finditer(r"\W", title))
-        if known := [start for start in starts if start in gone]:
+        if known := [start for start in beginnings(title) if start in gone]:
             longer.setdefault(known[-1], []).append(title)
     found = {start: titles[0] for start, titles in longer.items() if len(titles) == 1}
     for start, title in found.items():

@@ -109,6 +109,8 @@ class File:
     """Keys that a tool took away by putting back an old file; other old files may have them."""
     damaged: bytes | None = None
     """What it was before somebody broke it."""
+    unknown: bytes | None = None
+    """What it was when something was forgotten and nobody could read it or those beside it."""
 
 
 class Slow(Ticking):
@@ -243,7 +245,8 @@ class World:
         for file in self.files:
             with suppress(FileNotFoundError):
                 data = self.path(file).read_bytes()
-                if not self.broken(file.layout) and data != (file.past or [b""])[-1]:
+                known = (file.unknown, (file.past or [b""])[-1])
+                if not self.broken(file.layout) and data not in known:
                     file.past = [*file.past, data][-_KEPT:]
 
     def require(self, holds: object, what: str, *more: object) -> None:
@@ -1192,7 +1195,9 @@ def file(world: World, session: Session) -> str:
 def forget(world: World, session: Session) -> str:
     """A decision is recorded and forgotten for good: no file says it any more.
 
-    With it goes what we remember of older files: who writes an old copy back tells all of it.
+    With it goes what we remember of older files: who writes an old copy back tells all of it. Of
+    files that cannot be read then it is not known whether they say it, so not even the last copy is
+    remembered.
     """
     before = deepcopy(world.things)
     text = f"Forget this: m{next(world._numbers)}z"
@@ -1201,6 +1206,8 @@ def forget(world: World, session: Session) -> str:
     world.things = before
     for file in world.files:
         file.past.clear()
+        there = file.damaged or (p.read_bytes() if (p := world.path(file)).exists() else None)
+        file.unknown = there if world.broken(file.layout) else None
     world.require(not done.left, "files may say what was forgotten", done.left)
     for held in (f for f in world.files if not world.broken(f.layout)):
         data = world.path(held).read_bytes() if world.path(held).exists() else b""

@@ -119,3 +119,7 @@ def test_a_text_of_one_rendering_alone_tells_that_it_was_read() -> None:
     assert nearest(taken, kept, json.loads) == kept[0]
     reworded = json.dumps({"decisions_made": [{**one, "context": "Use no queue"}]}).encode()
     assert nearest(reworded, kept, json.loads) == kept[1]
+    another = json.dumps({"decisions_made": [one, {**two, "context": "Hire people"}]}).encode()
+    assert nearest(another, kept, json.loads) == kept[1]
+    reworded = json.dumps({"decisions_made": [one, {**two, "context": "Keep it tiny"}]}).encode()
+    assert nearest(reworded, kept, json.loads) == kept[0]

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.layout import EXTRA, stamps
 from holdfast.layout import tree as trees
+from holdfast.layout.facts import alike
 
 Plain = dict[str, Any]
 Way = tuple[str, ...]
@@ -23,6 +24,10 @@ _SOON_READ = 256_000
 """How many bytes are read to compare renderings by what they say."""
 _DATES = ("updated_at", "updated", "last_activity")
 """The keys under which files say when they were last written."""
+_CLEAR = 0.5
+"""How much texts have in common that are one in other words."""
+_FEW = 16
+"""How many things are compared by their words with all others."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
 
@@ -84,9 +89,19 @@ def _by_what_they_say(found: Any, renderings: dict[bytes, Any]) -> list[bytes]:
     known = {text for _, text in said if _is_prose(text)} & set().union(*texts.values())
 
     def distance(data: bytes) -> int:
-        return _apart(said, parts[data]) + _CHANCE * len(known - texts[data])
+        odd = len(known - texts[data]) + _exchanged(renderings[data], found)
+        return _apart(said, parts[data]) + _CHANCE * odd
 
     return sorted(renderings, key=distance)
+
+
+def _exchanged(rendering: Any, found: Any) -> int:
+    """In place of how many things an edit would have put others that are unlike them."""
+    was, is_ = _things(rendering), _things(found)
+    gone, new = was - is_, is_ - was
+    few = sorted(gone)[:_FEW]
+    unlike = [each for each in few if not any(alike(each, one) > _CLEAR for one in new)]
+    return min(len(unlike), len(new))
 
 
 def _is_prose(text: str) -> bool:

@@ -1,0 +1,42 @@
+"""Old copies written back over what old copies brought, within one second: nothing tells by times
+which version of a file somebody read."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.mirror.conftest import Make
+from tests.mirror.support import Project, Ticking, swap_in
+
+
+@pytest.fixture(autouse=True)
+def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
+
+
+def write_back(project: Project, stale: Any, note: str = "next") -> None:
+    swap_in(project.place, json.dumps(stale).encode())
+    project.session.note(note)
+
+
+def decided(text: str) -> dict[str, Any]:
+    at = "2027-01-15T08:00:00Z"
+    options = {"options": ["a", "b"], "chosen": "a", "reasoning": ""}
+    return {"timestamp": at, "context": text, **options}
+
+
+def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> None:
+    project = make("craft")
+    stale = project.read()
+    project.session.rename("Add logout page")
+    for text in ("Paint it blue", "Paint two walls"):
+        copy = deepcopy(stale)
+        copy["decisions_made"].append(decided(text))
+        write_back(project, copy)
+    texts = {entry["context"] for entry in project.read()["decisions_made"]}
+    assert texts == {"Paint it blue", "Paint two walls"}
+    assert project.read()["goal"] == "Add logout page"

@@ -79,7 +79,7 @@ def test_layouts_own_lock_is_waited_for_five_seconds_and_not_stolen(
         session = hf.start("Add login", layouts=[f"ai-session:{ID}"])
         state = tmp_path / ".ai-session" / ID / "state.yaml"
         before, began = state.read_bytes(), hf.clock.monotonic()
-        with open(state.parent / ".state.lock") as lock:
+        with open(state.parent / ".state.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             session.task_add("One", id="t1")
         assert 5.0 <= hf.clock.monotonic() - began < 7.0

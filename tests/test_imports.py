@@ -40,6 +40,7 @@ ALLOWED = {
     "meanwhile": "",
     "files": "errors clock",
     "obstacle": "files",
+    "mark": "errors clock files process",
     "exchange": "errors clock files meanwhile sha",
     "amend": "errors clock exchange files layout.*",
     "mount": "",
@@ -78,7 +79,7 @@ ALLOWED = {
     "chore": "errors essay files home layout.* sha store.bound",
     "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
     "prove": "errors child clock config files home inputs model.* place sha text verb",
-    "mirror.*": "errors amend choice clock exchange files journal model.* layout.* mirror.*"
+    "mirror.*": "errors amend choice clock exchange files journal mark model.* layout.* mirror.*"
     " obstacle place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
@@ -101,7 +102,7 @@ ALLOWED = {
     "convert": "errors files found layout.* surroundings",
     "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
-    "cleanup": "errors amend choice exchange files found home layout.* obstacle",
+    "cleanup": "errors amend choice exchange files found home layout.* mark obstacle",
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",

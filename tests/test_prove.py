@@ -377,7 +377,7 @@ def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
     monkeypatch.setattr(prove, "_PATIENCE", 0.0)
     folder = tmp_path / "home/proving"
     folder.mkdir(mode=0o700)
-    with files.locked(str(folder / derived_id(session.id, "k")), create=True):
+    with files.locked(str(folder / derived_id(session.id, "k")), private=True):
         with pytest.raises(Busy, match="is being proven under this key") as caught:
             session.prove(["true"], name="quick", key="k")
     assert caught.value.retryable and "same key" in caught.value.hint

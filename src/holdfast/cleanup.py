@@ -32,6 +32,7 @@ from holdfast.layout.document import Document
 from holdfast.layout.facts import Facts
 from holdfast.layout.value import copied
 from holdfast.layout.words import session_status
+from holdfast.mark import marked
 
 _DAY = 86_400_000
 _MOST_ARTIFACTS = 10_000
@@ -220,10 +221,10 @@ def _put(hf: Holdfast, one: Find, because: str, wanted: Wanted, dry_run: bool) -
 
 def _archive(hf: Holdfast, one: Find, name: str, wanted: Wanted) -> str:
     """Move a session away: first its entry says it is over, then nobody of ours writes it."""
+    _require_movable(one.root, name)
     with _locked(hf, one.root, name):
         files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
-        _require_movable(one.root, name)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
         hf.mirror.keep_private(archive, one.paths.values())
         # Before anything says that it is over: what cannot be put away stays as it is.
@@ -240,7 +241,7 @@ def _locked(hf: Holdfast, root: str, name: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(files.locked(root, clock=hf.clock))
         files.require_no_link(os.path.dirname(lock))
-        stack.enter_context(files.locked(lock, clock=hf.clock, timeout=5.0, create=True))
+        stack.enter_context(marked(lock, clock=hf.clock, timeout=5.0))
         yield
 
 
@@ -293,6 +294,7 @@ def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
     archive = os.path.join(os.path.dirname(root), ARCHIVE)
     source, target = os.path.join(root, name), _free(os.path.join(archive, name))
     files.move(source, target)
+    files.remove(os.path.join(target, os.path.basename(custom(form.LAYOUT.id).lock)))
     kept = os.path.join(target, ARTIFACTS)
     if keep_artifacts and files.entries(kept):
         files.make_folder(source)

@@ -226,9 +226,9 @@ class locked:
     """Hold a folder, or a file, for one short change: `with locked(folder): …`.
 
     Others who ask for it wait, longer each time, and get Busy after `timeout` seconds. The
-    kernel lets go when the process dies. With `create` a file that is not there is made, and
-    stays, and with `private` is for this user alone; with `shared` others may hold it as well, as
-    long as nobody holds it alone.
+    kernel lets go when the process dies. With `private` a file that is not there is made, and
+    stays, for this user alone; with `shared` others may hold it as well, as long as nobody holds
+    it alone.
     """
 
     _fd = -1
@@ -239,17 +239,16 @@ class locked:
         *,
         timeout: float = 10.0,
         clock: Clock | None = None,
-        create: bool = False,
         private: bool = False,
         shared: bool = False,
     ) -> None:
         self._path, self._timeout, self._clock = path, timeout, clock or Clock()
-        made = os.O_RDWR | os.O_CREAT if create or private else os.O_RDONLY
+        made = os.O_RDWR | os.O_CREAT if private else os.O_RDONLY
         self._flags = os.O_NOFOLLOW | made
         self._private, self._shared = private, shared
 
     def __enter__(self) -> None:
-        self._fd = _open_lock(self._path, self._flags)
+        self._fd = _open(self._path, self._flags, "lock")
         try:
             if self._private:
                 _make_private(self._fd, self._path)
@@ -274,17 +273,6 @@ class locked:
             os.close(self._fd)
 
 
-def _open_lock(path: str, flags: int) -> int:
-    try:
-        return _open(path, flags, "lock")
-    except ReadOnly as refused:
-        # One that somebody else made can be held all the same by whoever may read it.
-        try:
-            return _open(path, os.O_RDONLY | os.O_NOFOLLOW, "lock")
-        except HoldfastError:
-            raise refused from refused.__cause__
-
-
 def _make_private(fd: int, path: str) -> None:
     try:
         if stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
@@ -297,21 +285,28 @@ def _make_private(fd: int, path: str) -> None:
 _LONGEST_PAUSE = 0.05
 
 
-def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:
-    import fcntl
-
+def tries(timeout: float, clock: Clock) -> Iterator[None]:
+    """The turns of somebody who waits, longer each time; the last is after `timeout` seconds."""
     give_up, pause = clock.monotonic() + timeout, 0.005
-    while True:
-        try:
-            return fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if clock.monotonic() >= give_up:
-                raise Busy(f"another process is changing {path}") from None
-        except OSError as error:
-            raise failure(error, "lock", path) from error
+    yield
+    while clock.monotonic() < give_up:
         # With some chance in it: those who wait for the same file must not wake up together.
         clock.sleep(pause * (0.5 + clock.random(1)[0] / 255))
         pause = min(pause * 2, _LONGEST_PAUSE)
+        yield
+
+
+def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = False) -> None:
+    import fcntl
+
+    for _ in tries(timeout, clock):
+        try:
+            return fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise failure(error, "lock", path) from error
+    raise Busy(f"another process is changing {path}")
 
 
 # --- writing ---------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(
 def test_a_lock_that_may_only_be_read_is_held_all_the_same(open_folder: Path) -> None:
     with as_nobody(open_folder):
         project, place = _kept(open_folder, AI_SESSION)
-        project.ai(".state.lock").chmod(0o444)
+        project.ai(".state.lock").touch(0o444)
         assert _is_healed(project) and project.notices == []
         project.ai(".state.lock").chmod(0)
         project.session.resume()

@@ -266,7 +266,6 @@ def test_what_is_no_session_file_is_left_alone_without_waiting(
 def test_a_link_in_the_place_of_the_lock_is_not_followed(make: Make) -> None:
     project = make(AI_SESSION)
     outside = project.base / "outside"
-    project.ai(".state.lock").unlink()
     project.ai(".state.lock").symlink_to(outside)
     project.session.note("go on")
     assert not outside.exists() and any("left alone" in line for line in project.notices)
@@ -277,7 +276,6 @@ def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -
     outside = project.base / "outside"
     os.rename(project.folder / ".ai-session" / ID, outside)
     (project.folder / ".ai-session" / ID).symlink_to(outside)
-    (outside / ".state.lock").unlink()
     before = everything(outside)
     project.session.task_add("Meanwhile")
     assert everything(outside) == before and "symbolic link" in project.suspended
@@ -332,7 +330,6 @@ def test_a_lock_that_is_no_file_is_told_until_it_is_put_right(
 ) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
-    lock.unlink()
     make_it(lock)
     before = everything(project.folder / ".ai-session")
     project.session.note("goes on")

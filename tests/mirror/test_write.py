@@ -234,6 +234,7 @@ def held(path: Path, seconds: float, how: str = "LOCK_EX") -> Iterator[None]:
 @pytest.mark.parametrize("name", [".state.lock", "implementation-plan.yaml"])
 def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
     project = make(AI_SESSION)
+    project.ai(name).touch()
     with held(project.ai(name), 0.6):
         began = time.monotonic()
         project.session.task_add("First", id="t1")
@@ -264,6 +265,7 @@ def test_a_lock_that_is_never_let_go_is_told_and_the_event_is_kept(
 
     monkeypatch.setattr(project.clock, "sleep", sleep)
     before = project.ai("state.yaml").read_bytes()
+    project.ai(".state.lock").touch()
     with held(project.ai(".state.lock"), 60):
         began = time.monotonic()
         project.session.note("kept")
@@ -275,6 +277,57 @@ def test_a_lock_that_is_never_let_go_is_told_and_the_event_is_kept(
     assert project.kinds("user")[-1] == "note.added"
     project.session.note("let go")
     assert project.ai("state.yaml").read_bytes() != before
+
+
+MARK = 'set -C; (echo $$ > "$0") 2>/dev/null || exit 1; sleep "$1"; rm "$0"'
+
+
+@pytest.mark.req("S0-65", "X0-5")
+def test_who_locks_by_making_the_file_can_between_our_writes(make: Make) -> None:
+    project = make(AI_SESSION)
+    lock = project.ai(".state.lock")
+    for _ in range(2):
+        subprocess.run(["sh", "-c", MARK, str(lock), "0"], check=True)
+        project.session.note("on")
+    assert project.notices == [] and not lock.exists()
+
+
+@pytest.mark.req("S0-65", "X0-5")
+def test_who_locked_by_making_the_file_is_waited_for(make: Make) -> None:
+    project = make(AI_SESSION)
+    lock = project.ai(".state.lock")
+    with subprocess.Popen(["sh", "-c", MARK, str(lock), "0.6"]):
+        while not lock.exists() or not lock.read_text():
+            time.sleep(0.01)
+        project.session.task_add("First", id="t1")
+        assert not lock.exists(), "the program took its lock away, and we ours"
+    assert project.notices == [] and "t1" in project.ai("implementation-plan.yaml").read_text()
+
+
+@pytest.mark.req("S0-65", "X0-5")
+def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make: Make) -> None:
+    project = make(AI_SESSION)
+    lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
+    subprocess.run(["sh", "-c", 'echo $$ > "$0"', str(lock)], check=True)
+    began, said = time.monotonic(), lock.read_text()
+    project.session.note("kept")
+    assert time.monotonic() - began < 3 and lock.read_text() == said
+    told = f"{lock} is the lock of process {said.strip()}, which is gone: delete it"
+    assert project.suspended == told and told in " ".join(project.notices)
+    assert project.ai("state.yaml").read_bytes() == before
+    lock.unlink()
+    project.session.note("on")
+    assert project.suspended == "" and project.ai("state.yaml").read_bytes() != before
+
+
+@pytest.mark.req("S0-65")
+def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make) -> None:
+    project = make(AI_SESSION)
+    lock = project.ai(".state.lock")
+    lock.write_text("4194303 holdfast\n")
+    project.session.task_add("First", id="t1")
+    assert project.notices == [] and not lock.exists()
+    assert "t1" in project.ai("implementation-plan.yaml").read_text()
 
 
 def test_our_own_lock_is_held_while_files_change(

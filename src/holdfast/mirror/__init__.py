@@ -31,6 +31,7 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.translate import Move
+from holdfast.mark import left_by, marked
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive, is_taken
@@ -653,7 +654,7 @@ class Mirror:
         if path := _own_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
-            locks.enter_context(self._looker.patiently(path, wait=wait, create=True))
+            locks.enter_context(self._looker.patiently(marked, path, wait=wait))
 
     def _locked(self, folder: str, *, wait: bool = True) -> files.locked:
         patience = _PATIENCE if wait else 0.0
@@ -681,6 +682,8 @@ def _own_lock(binding: Binding) -> str:
     path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
     if path and files.is_odd(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
+    if path and (gone := left_by(path)):
+        raise Suspended(f"{path} is the lock of process {gone}, which is gone: delete it")
     return path
 
 

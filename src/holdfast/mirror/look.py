@@ -13,8 +13,9 @@ suspends its binding.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -247,25 +248,24 @@ class Looker:
         """The read lock that a layout wants for one of its files."""
         wanted = custom(binding.layout).read_lock
         if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
-            return self.patiently(path, shared=True)
+            return self.patiently(partial(files.locked, shared=True), path)
         return nullcontext()
 
     @contextmanager
-    def patiently(self, path: str, *, wait: bool = True, **how: bool) -> Iterator[None]:
+    def patiently(
+        self, kind: Callable[..., AbstractContextManager[None]], path: str, *, wait: bool = True
+    ) -> Iterator[None]:
         """Hold a layout's own lock; who waited for it in vain does not wait again at once."""
         clock = self._desk.clock
         late = not wait or clock.monotonic() - self._waited.get(path, -60.0) < 1.0
-        lock = files.locked(path, clock=clock, timeout=0.0 if late else LOCK_SECONDS, **how)
-        try:
-            lock.__enter__()
-        except Busy:
-            if wait:
-                self._waited[path] = clock.monotonic()
-            raise
-        try:
+        with ExitStack() as held:
+            try:
+                held.enter_context(kind(path, clock=clock, timeout=0.0 if late else LOCK_SECONDS))
+            except Busy:
+                if wait:
+                    self._waited[path] = clock.monotonic()
+                raise
             yield
-        finally:
-            lock.__exit__()
 
     def understand(self, look: Look) -> None:
         """What the file says; the same bytes are parsed once in a process."""

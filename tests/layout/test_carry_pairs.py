@@ -481,6 +481,20 @@ def test_sections_stand_by_their_number_whatever_the_order_of_tasks() -> None:
     assert after["stages"] == before["stages"]
 
 
+@pytest.mark.parametrize("of", ["craft", "orchestrator"])
+def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
+    titles = ("Design", "Build", "Test")
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN, steps=[StepFact(title) for title in titles])
+    facts.steps[0].status = "done"
+
+    def roll_back(value: Any) -> None:
+        value.update(current_phase=0, completed_phases=[])
+        value["checkpoints"]["0"] = "pending"
+
+    _, after = there_and_back(layout(of), facts, layout("praxis"), roll_back)
+    assert (after["completed_work"], after["pending_tasks"]) == ([], [*titles])
+
+
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
 def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
     (value,) = files_of(layout("praxis")).values()

@@ -358,8 +358,11 @@ class Edit:
             self.listed.remove(phase)
 
     def _name_the_rest(self) -> None:
-        """A phase that nothing else in the file speaks of is named as pending."""
-        spoken = {*View({"": self.doc}, self.where).phases(), *self._understood()}
+        """A phase that nothing else in the file speaks of is named as pending; a new one also where
+        it is the current one, for it is still there when the work goes back to another."""
+        view = View({"": self.doc}, self.where)
+        named = {*view.done, *view.checkpoints, *view.timing, *view.implied(), *self._understood()}
+        spoken = named | {*view.phases()} & self.had.keys()
         if rest := {str(phase): "pending" for phase in self.steps if phase not in spoken}:
             self.doc["checkpoints"] = _by_number(self.part("checkpoints"), rest)
 

@@ -754,3 +754,21 @@ def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(
     project.edit(lambda doc: doc.update(stale))
     project.session.note("seen")
     assert project.session.status()["status"] == "paused" and project.disputes() == []
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_more(
+    make: Make, tasks: int
+) -> None:
+    project = make("praxis")
+    for number in range(tasks):
+        project.session.task_add(f"Task {number}")
+    project.edit(lambda doc: doc["workflow_structure"].update(total_phases=tasks + 1))
+    project.session.task_start("t1")
+    project.session.task_done("t1")
+    assert project.read()["completed_phases"] == [0]
+    assert project.read()["workflow_structure"]["starting_phase"] == 0
+    project.edit(lambda doc: doc.update(completed_phases=[*range(tasks + 1)], current_phase=tasks))
+    project.session.note("look")
+    steps = project.session.state().rows.select("step")
+    assert [getattr(step, "status", "") for step in steps] == ["done"] * (tasks + 1)

@@ -5,7 +5,7 @@ the two differ; so a file that says what the facts say is left alone, however it
 
 Phases are numbered. Steps that came from such a file carry their number in their id (`phase-3`);
 steps from elsewhere are numbered in their order (`numbered`). Only the outermost steps are phases,
-and where some of them are called so, only those.
+and where some of them are called so, only those, and others for the numbers before theirs.
 
 A verdict that is replaced, and the evidence and times that belong to it, move to `phase_attempts`
 and so stay in the file. `upgraded` gives the redesigned form of a file of an older generation;
@@ -86,8 +86,9 @@ def first_moment(wanted: Facts, where: Where) -> int:
 def _base(wanted: Facts) -> int:
     if is_phase(wanted.plan_base):
         return wanted.plan_base
-    numbers = [n for step in wanted.steps if (n := phase_of(step.id)) is not None]
-    return 1 if numbers and min(numbers) == 1 else 0
+    # One that is no phase by its id may be the one before the first that is.
+    numbers = [phase_of(step.id) or 0 for step in wanted.steps if not step.parent]
+    return 1 if min(numbers, default=0) == 1 else 0
 
 
 def _blank(session_id: str, base: int, total: int | None) -> dict[str, Any]:
@@ -176,8 +177,13 @@ def numbered(wanted: Facts) -> dict[int, int]:
             rest.append(place)
         else:
             found[number] = place
-    free = _free(found, _base(wanted))
+    base = _base(wanted)
+    free = _free(found, base)
     found.update({next(free): place for place in rest})
+    if named:
+        # A file in which others stand for phases may have got more behind them.
+        others = (place for place in outer if wanted.steps[place].unit != "phase")
+        found.update(zip(range(base, min(found)), others, strict=False))
     return dict(sorted(found.items()))
 
 

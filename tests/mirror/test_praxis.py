@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast import found, inspection
-from holdfast.layout import Where
+from holdfast.layout import Where, stamps
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
 
+THEIRS = "0b6f7a52-6ff1-4a0b-9d5c-0c5a3b1f2e11"
 FIRST_GENERATION = (
     "session_id",
     "workflow_type",
@@ -772,3 +773,24 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
     project.session.note("look")
     steps = project.session.state().rows.select("step")
     assert [getattr(step, "status", "") for step in steps] == ["done"] * (tasks + 1)
+
+
+def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhile(
+    make: Make,
+) -> None:
+    project = make("praxis")
+    held = project.read() | {"session_id": THEIRS}
+    held["lifecycle"] = {"completed": False, "paused": False, "resume_count": 0}
+    place = project.place.with_name(f"{THEIRS}.json")
+    place.write_text(json.dumps(held))
+    project.home.adopt()
+    session = project.home.session(THEIRS)
+    for words in ("It broke", "It broke again"):
+        session.note("before")
+        session.error(words)
+        project.notices.clear()
+        held["updated_at"] = stamps.write(project.clock.now())
+        place.write_text(json.dumps(held))
+        session.note("heard")
+        assert not project.notices and not session.state().core.because
+        assert json.loads(place.read_text())["lifecycle"]["last_error"] == words

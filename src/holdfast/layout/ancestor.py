@@ -41,19 +41,27 @@ def nearest(
     the bytes can be `read`, of those that are nearest by that the one that says most of the same in
     the same places: a task may have gone from one list to another, a text be folded. Bytes that
     say what stood there just before, but for their time, were not made from that: whoever wrote
-    them took the last change back. If they lack things that came with it, their author did not know
-    of it, and only saved the same once more.
+    them took the last change back. If they lack things or times that came with it, their author did
+    not know of it, and only saved the same once more.
     """
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
-    lacks: frozenset[str] = frozenset()
+    lacks = False
     if read is not None and (few := _few(near, len(data))):
         newest_first = sorted(few, key=kept.index)
         near = _by_what_they_say(read(data), {each: read(each) for each in newest_first})
-        lacks = _things(read(kept[0])) - _things(read(data))
+        lacks = _lacks(read(kept[0]), read(data))
     if not near:
         return None
     return near[0] if lacks else _nearest_of(data, near, kept)
+
+
+def _lacks(newest: Any, found: Any) -> bool:
+    """Whether a file is without things that our newest rendering has, or the keys of its times."""
+    if _things(newest) - _things(found):
+        return True
+    now = _inside(found)
+    return any(_is_time(each) and _is_out(now, way) for way, each in _inside(newest).items())
 
 
 def _few(near: Sequence[bytes], size: int) -> list[bytes]:

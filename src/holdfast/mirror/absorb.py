@@ -217,11 +217,20 @@ class Absorber:
             ours = written(lens, base, now, where, self._kept)
             base |= {name: ours[name] for name in new & ours.keys()}
         clean = self._desk.without_secrets
-        theirs, told = lens.whole(theirs, base, where)
+        said, (theirs, told) = theirs, lens.whole(theirs, base, where)
+        if told:
+            # Who read the file before something came into it has not taken that out.
+            told = lens.whole(said, base | self._read_by_others(binding, looks, edited), where)[1]
         found = changes(lens, clean(base), clean(theirs), now, where, self._kept)
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         found.moves = self._in_our_words(binding, found.moves)
         return found
+
+    def _read_by_others(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Tree:
+        """What edited files said when their editors read them, as far as we can tell."""
+        chosen = [look for look in looks if look.name in edited and not is_log(look.name)]
+        found = {look.name: self._made_from(binding, look) for look in chosen}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _in_our_words(self, binding: Binding, moves: list[Move]) -> list[Move]:
         """Moves that call things what the journal and its plan call them."""

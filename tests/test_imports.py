@@ -110,8 +110,9 @@ ALLOWED = {
     " store.bound surroundings text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "leftover": "errors clock exchange files found glance home mirror.desk",
-    "recover": "errors clock doctor exchange files found glance home inspection layout.* leftover"
-    " place store.bound surroundings",
+    "recover": "errors clock exchange files found home layout.* leftover place store.bound",
+    "remedy": "errors doctor files found glance home inspection layout leftover layout.essay place"
+    " recover store.bound surroundings",
     "essay": "errors adopt files found home inspection layout.* model.* place recover session"
     " store.bound text verb",
     "orchestrator": "errors adopt beginning choice files found home layout.* recover session text",
@@ -171,7 +172,7 @@ ALLOWED = {
     " remote.code sharing store.remotes travel.background travel.remotes travel.visit who",
     "home": "errors arrival backup beginning chore clock config derived doctor expiry"
     " files greeting home.* hooks.install hooks.spool hooks.survey ingest journal"
-    " layout.translate mirror mirror.desk move pack place process recover redact restore"
+    " layout.translate mirror mirror.desk move pack place process redact remedy restore"
     " sealed_export session soundness store store.bound store.local text verb view who workspace",
     "session": "errors sha arrival backup chore erasure essay layout layout.ai_session model.*"
     " process recover expiry soundness store store.bound store.local survey text"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import holdfast
-from holdfast import exchange, found, recover
+from holdfast import exchange, found, recover, remedy
 from holdfast.errors import InvalidInput, Refused, StoreFailed
 from holdfast.home import Holdfast
 from holdfast.layout import torn
@@ -1013,7 +1013,7 @@ def test_the_doctor_tells_where_it_did_not_look(
     fill(project, kinds=["craft"])
     path = project / CRAFT
     shutil.copy(path, path.with_name(f"{path.stem[:-1]}a.json"))
-    monkeypatch.setattr(recover, "_MOST_SESSIONS", most)
+    monkeypatch.setattr(remedy, "_MOST_SESSIONS", most)
     unseen = [each for each in hf.doctor().left if each.code == "file-unseen"]
     assert [each.file for each in unseen] == [str(path.parent)] * (most < 2)
 
@@ -1064,12 +1064,12 @@ def test_bytes_that_a_kill_left_hidden_are_told_and_shown(
     path.write_bytes(b"\0 torn")
     hidden = Path(exchange.one(str(path), good))
     assert hidden.name.startswith(".")
-    told = [a for a in recover.advice(hf) if a.code == "file-cut-off"]
+    told = [a for a in remedy.advice(hf) if a.code == "file-cut-off"]
     assert [(a.file, a.fixable) for a in told] == [(str(path), True)]
     case = hf.recover(str(path))
     assert case is not None and case.cut_off == [str(path)] and "lies hidden" in case.what
     if general:
-        (line,) = recover.mend(hf)
+        (line,) = remedy.mend(hf)
         kept = line.removeprefix("kept what was there as ")
     else:
         case = hf.recover(str(path), fix=True)
@@ -1077,4 +1077,4 @@ def test_bytes_that_a_kill_left_hidden_are_told_and_shown(
         (kept,) = case.kept
     assert Path(kept).read_bytes() == b"\0 torn" and path.read_bytes() == good
     assert not hidden.exists() and hf.recover(str(path)) is None
-    assert not [a for a in recover.advice(hf) if a.code == "file-cut-off"]
+    assert not [a for a in remedy.advice(hf) if a.code == "file-cut-off"]

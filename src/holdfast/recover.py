@@ -19,22 +19,18 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
-from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found, inspection, leftover
+from holdfast import exchange, files, found, leftover
 from holdfast.clock import Clock
-from holdfast.doctor import Advice
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
 from holdfast.found import BAD_LINE, MAX_BYTES, NO_ACCESS, NOT_CREATED, NOT_READ, Find
-from holdfast.glance import places
 from holdfast.home import Holdfast
-from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, layout
+from holdfast.layout import Bundle, Finding, Salvaged, Tree, Where, layout
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
@@ -52,12 +48,10 @@ from holdfast.layout.words import session_word
 from holdfast.leftover import aside_name, renamed
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
-from holdfast.surroundings import Surroundings
 
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
-_BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
-_MOST_SESSIONS = 200
+BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
 
 
 class Choice(Struct, frozen=True):
@@ -117,12 +111,9 @@ class Unusable(Refused):
 # -- bound files -------------------------------------------------------------------------------
 
 
-def cases(home: Holdfast, session: str = "") -> list[Case]:
-    """What is wrong with the files of one session, or of all; changes nothing."""
-    return list(_each_case(home, session))
-
-
-def _each_case(home: Holdfast, session: str = "") -> Iterator[Case]:
+def cases(home: Holdfast, session: str = "") -> Iterator[Case]:
+    """What is wrong with the files of one session, or of all, each looked at when it is asked for;
+    changes nothing."""
     found = (_case_of(home, binding) for binding in home.store.bound.bindings(session))
     return (case for case in found if case is not None)
 
@@ -193,10 +184,10 @@ def restore(home: Holdfast, case: Case) -> Case:
     if binding is None:
         raise Refused(f"{case.path} belongs to no session any more", file=case.path)
     require_calm(binding.root)
-    if contested := _index_in_conflict(case):
+    if contested := index_in_conflict(case):
         hint = f"settle it in an editor, or: holdfast doctor {shlex.quote(case.path)}"
         what = f"{contested} holds a merge conflict"
-        raise Refused(what, why=_BY_HAND, hint=hint, file=contested)
+        raise Refused(what, why=BY_HAND, hint=hint, file=contested)
     for path in (*case.damaged, *case.missing):
         index = _saved_index(home, path, binding) if path.endswith(f"/{INDEX}") else None
         if path in case.damaged:
@@ -234,7 +225,7 @@ def _put_back(home: Holdfast, binding: Binding, name: str, path: str) -> None:
         files.create(path, data, mode=0o644)
 
 
-def _index_in_conflict(case: Case) -> str:
+def index_in_conflict(case: Case) -> str:
     """The index of all sessions of a folder, if git left both sides of a merge in it."""
     indexes = [path for path in case.damaged if os.path.basename(path) == INDEX]
     return next((path for path in indexes if _is_conflicted(_bytes(path))), "")
@@ -294,7 +285,7 @@ def _recorded(home: Holdfast, one: Find) -> Facts | None:
 
 def require_calm(folder: str) -> None:
     """Refuse while git is in the middle of something there: it may still put the file right."""
-    operation = git_operation(find_tree(_existing(folder)))
+    operation = git_operation(find_tree(existing(folder)))
     if operation:
         raise Refused(
             f"git is in the middle of a {operation}",
@@ -303,7 +294,7 @@ def require_calm(folder: str) -> None:
         )
 
 
-def _existing(folder: str) -> str:
+def existing(folder: str) -> str:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
@@ -312,161 +303,6 @@ def _existing(folder: str) -> str:
 def set_aside(path: str, clock: Clock) -> str:
     """Move a file beside, every byte kept, and say where it is now."""
     return renamed(path, aside_name(path, clock))
-
-
-# -- for the doctor ----------------------------------------------------------------------------
-
-
-def advice(home: Holdfast) -> list[Advice]:
-    """What the doctor says about files of layouts; nothing where the store cannot tell."""
-    try:
-        return _advised(home)
-    except HoldfastError:
-        return []
-
-
-def _advised(home: Holdfast) -> list[Advice]:
-    told = [_advice(case) for case in cases(home)]
-    suspended = [b for b in home.mirror.standing() if b.suspended]
-    known = {a.file for a in told}
-    told += [_waiting(b) for b in suspended if b.place not in known]
-    known = {a.file for a in told}
-    told += map(_unended, leftover.everywhere(home))
-    return [*told, *_faulty(home, known), *_unreadable_essays(home, known)]
-
-
-def _faulty(home: Holdfast, known: set[str]) -> Iterator[Advice]:
-    """What is wrong with other files of this project, whoever has them: as `check` tells it."""
-    around = Surroundings(home.mirror.where)
-    for place in places(home.workspace.tree.root):
-        there = (one for one in found.in_place(place) if one.path not in known)
-        looked_at = ((one, _said(home, one, around)) for one in islice(there, _MOST_SESSIONS))
-        wrong = [(one, said) for one, said in looked_at if said]
-        yield from (_unusable(one, said) for one, said in wrong if one.is_torn)
-        if readable := [(one, said) for one, said in wrong if not one.is_torn]:
-            yield _not_as_told(place, readable)
-        if next(there, None):
-            yield _not_looked_at(place)
-
-
-def _unended(path: str) -> Advice:
-    what, why = f"a write to {path} was cut off", "what was there before lies hidden beside it"
-    fixable, fix = files.is_writable(os.path.dirname(path)), "holdfast doctor --fix"
-    return Advice("file-cut-off", "warning", what, why, fix, fixable=fixable, file=path)
-
-
-def _unreadable_essays(home: Holdfast, known: set[str]) -> Iterator[Advice]:
-    """The user's essays, wherever they lie, whose session file is lost or cannot be read."""
-    around = Surroundings(home.mirror.where)
-    for folder in home.essay_folders()[:_MOST_SESSIONS]:
-        for one in found.in_place(folder):
-            is_own = one.path == os.path.join(folder, STATE)
-            if is_own and one.is_torn and os.path.realpath(one.path) not in known:
-                yield _unusable(one, _said(home, one, around))
-
-
-def _said(home: Holdfast, one: Find, around: Surroundings) -> str:
-    report = inspection.check(one, around.of(one), clean=home.journal.redacted)
-    errors = [finding for finding in report.findings if finding.severity == ERROR]
-    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
-
-
-def _unusable(one: Find, said: str) -> Advice:
-    what, fix = f"{one.path} cannot be used", f"holdfast doctor {shlex.quote(one.path)}"
-    if unread := next((fault for fault in one.faults if fault.code in NOT_READ), None):
-        fix = _may_help(unread, one.paths.get(unread.file, one.path))
-    return Advice("file-damaged", "warning", what, said, fix, file=one.path)
-
-
-def _not_as_told(place: str, wrong: list[tuple[Find, str]]) -> Advice:
-    """What can be read is for its owners to put right, however many there are."""
-    path = place if len(wrong) > 1 else wrong[0][0].path
-    who = f"{len(wrong)} sessions in {path} are" if len(wrong) > 1 else f"{path} is"
-    what, fix = f"{who} not as the document says", f"holdfast check {shlex.quote(path)}"
-    return Advice("file-faulty", "warning", what, wrong[0][1], fix, file=path)
-
-
-def _not_looked_at(place: str) -> Advice:
-    what = (
-        f"there are more than {_MOST_SESSIONS} sessions in {place}: the others were not looked at"
-    )
-    fix = f"holdfast check {shlex.quote(place)}"
-    return Advice("file-unseen", "info", what, "looking at all would take long", fix, file=place)
-
-
-def _advice(case: Case) -> Advice:
-    why, fix = _first_of_all(case)
-    return Advice(
-        code="layout-damaged" if case.damaged else "layout-missing",
-        severity="error" if case.damaged else "warning",
-        what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
-        why=why or "nothing is lost: the journal has it all",
-        fix=fix or "holdfast doctor --fix",
-        fixable=not fix and files.is_writable(_existing(os.path.dirname(case.path))),
-        session=case.session,
-        file=case.path,
-    )
-
-
-def _first_of_all(case: Case) -> tuple[str, str]:
-    """What keeps a case from being mended from the journal, and what to do about that."""
-    if _index_in_conflict(case):
-        return _BY_HAND, f"holdfast doctor {shlex.quote(case.path)}"
-    if blocked := _in_the_way(case.path):
-        return f"{blocked} is not a folder", "move that away, then: holdfast doctor --fix"
-    if operation := git_operation(find_tree(_existing(os.path.dirname(case.path)))):
-        why = f"git is in the middle of a {operation}"
-        return why, "finish that, then: holdfast doctor --fix"
-    return "", ""
-
-
-def _in_the_way(path: str) -> str:
-    """What has the name of a folder that a file is to be in, and is none; empty if nothing is."""
-    folder = os.path.dirname(path)
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return "" if os.path.isdir(folder) else folder
-
-
-def _waiting(binding: Binding) -> Advice:
-    return Advice(
-        code="layout-suspended",
-        severity="warning",
-        what=f"the {binding.layout} files of session {binding.session} are left alone",
-        why=binding.suspended,
-        fix=f"put that right, or let them be: holdfast layouts remove {binding.layout} "
-        f"--session {binding.session}",
-        session=binding.session,
-        file=binding.place,
-    )
-
-
-def blocked(left: list[Advice]) -> bool:
-    """Whether the journal itself is not whole, so that no file should be made from it."""
-    return any(a.severity == "error" and not a.code.startswith("layout-") for a in left)
-
-
-def mend(home: Holdfast) -> list[str]:
-    """Write anew what is damaged or missing, and end what was cut off; says what was done and what
-    could not be."""
-    # One after the other: what mended one session may have mended the index of the next.
-    said = [line for case in _each_case(home) for line in _mended(home, case)]
-    # What kept us from files may be gone, and a session that is over has no event any more. Not
-    # before: an index that is lost would come back with that session alone.
-    caught_up = home.mirror.try_again()
-    said += [f"brought the {b.layout} files of session {b.session} up to date" for b in caught_up]
-    left = list(leftover.everywhere(home))
-    shown = [kept for path in left for kept in leftover.uncover(home, path)]
-    return [*said, *(f"kept what was there as {kept}" for kept in shown)]
-
-
-def _mended(home: Holdfast, case: Case) -> Iterator[str]:
-    with suppress(HoldfastError):  # the next look tells it
-        restore(home, case)
-        yield f"wrote the {case.layout} files of session {case.session} anew"
-    for path in case.kept:
-        yield f"kept what was there as {path}"
 
 
 # -- files that are nobody's -------------------------------------------------------------------
@@ -526,11 +362,11 @@ def _require_access(one: Find) -> None:
     for fault in one.faults:
         if fault.code in NOT_READ:
             path = one.paths.get(fault.file, one.path)
-            hint = _may_help(fault, path)
+            hint = may_help(fault, path)
             raise StoreFailed(fault.message, hint=hint, file=path, operation="read")
 
 
-def _may_help(fault: Finding, path: str) -> str:
+def may_help(fault: Finding, path: str) -> str:
     if fault.code == NO_ACCESS:
         return f"check owner and permissions: ls -ld {shlex.quote(path)}"
     return f"see the system log, then: holdfast check {shlex.quote(path)}"
@@ -546,7 +382,7 @@ def _require_choice(path: str, question: Question, choose: str) -> None:
 def _of_ours(home: Holdfast, owner: Binding, choose: str) -> Case | None:
     """The journal has it all, but which side of a conflict in the index counts."""
     case = _case_of(home, owner)
-    index = _index_in_conflict(case) if case else ""
+    index = index_in_conflict(case) if case else ""
     if not case or not index:
         return case
     both = {INDEX: _bytes(index)}

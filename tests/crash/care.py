@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import holdfast
-from holdfast import recover
+from holdfast import remedy
 from holdfast.errors import HoldfastError, InvalidInput
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
@@ -174,7 +174,7 @@ def _check_orchestrator(
             except HoldfastError as error:
                 if is_current:
                     return [f"not the second time: {error}"]
-        recover.mend(opened)
+        remedy.mend(opened)
         for row in opened.list():
             opened.session(str(row["session"])).note("the next command")
         left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import files, recover
+from holdfast import files, remedy
 from holdfast.errors import HoldfastError, NoSession, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
@@ -374,13 +374,13 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
     project.session.complete()
     assert json.loads(current(project).read_text())["status"] == "complete"
     assert str(history) in project.suspended
-    assert [a.code for a in recover.advice(project.home)] == ["layout-suspended"]
+    assert [a.code for a in remedy.advice(project.home)] == ["layout-suspended"]
     started = len(project.home.list(all=True))
     with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
         project.home.start("Another", layouts=["orchestrator"])
     assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
     history.unlink()
-    assert recover.mend(project.home) == [
+    assert remedy.mend(project.home) == [
         f"brought the orchestrator files of session {before.id} up to date"
     ]
     assert not current(project).exists() and len(archived(project)) == 1
@@ -403,9 +403,9 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
         project.session.complete()
     project.again()
     assert place.read_bytes() == before and "not written to the end" in project.suspended
-    assert [a.code for a in recover.advice(project.home)] == ["layout-suspended"]
-    recover.mend(project.home)
-    assert not project.suspended and recover.advice(project.home) == []
+    assert [a.code for a in remedy.advice(project.home)] == ["layout-suspended"]
+    remedy.mend(project.home)
+    assert not project.suspended and remedy.advice(project.home) == []
     (binding,) = project.session.layouts_list()
     parts = [Path(binding.place), *place.parent.parent.glob("active-features.yaml")]
     assert any("complete" in path.read_text() for path in parts)
@@ -421,7 +421,7 @@ def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
         project.session.complete()
     project.edit(lambda value: value.update(theirs="kept", status="complete"))
     assert "not written to the end" in project.suspended
-    recover.mend(project.home)
+    remedy.mend(project.home)
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import recover
+from holdfast import remedy
 from holdfast.errors import HoldfastError
 from tests.conftest import NOBODY
 from tests.mirror.support import AI_SESSION, Project, as_nobody, everything, leftovers
@@ -72,7 +72,7 @@ def _texts(place: Path) -> str:
 
 def _told(project: Project) -> list[str]:
     """What the doctor says of the files; as nobody, the program need not be there to be begun."""
-    return [a.why for a in recover.advice(project.home) if a.code == "layout-suspended"]
+    return [a.why for a in remedy.advice(project.home) if a.code == "layout-suspended"]
 
 
 SHUT, CLOSED = "may not be looked into", "may not be read, and cannot be locked"
@@ -92,7 +92,7 @@ def test_a_closed_folder_is_told_until_it_is_open_again(
         project.session.complete()
         assert project.suspended == f"{root} {MODES[mode]}" == _told(project)[0]
         assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
-        assert recover.mend(project.home) == []
+        assert remedy.mend(project.home) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before
         project.session.reopen(because="it goes on")
@@ -111,7 +111,7 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
         project.session.complete()
         assert project.suspended == f"{place} cannot be used: cannot read it (permission denied)"
         assert _told(project) == [project.suspended]
-        assert recover.mend(project.home) == []
+        assert remedy.mend(project.home) == []
         place.chmod(0o644)
         assert place.read_bytes() == before, "its bytes may be someone's edit"
         project.session.reopen(because="it goes on")

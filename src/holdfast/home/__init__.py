@@ -507,7 +507,7 @@ class Holdfast(LayoutVerbs, TravelVerbs):
 
         With `fix` what can be mended is mended first; nothing that was kept is deleted.
         """
-        from holdfast import doctor, recover
+        from holdfast import doctor, remedy
         from holdfast.hooks import survey
 
         parts = (self.settings, self.store, self.journal)
@@ -517,11 +517,9 @@ class Holdfast(LayoutVerbs, TravelVerbs):
             left = doctor.examine(*parts, clock=self.clock, deep=deep)
         else:
             done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
-            done += [] if recover.blocked(left) else recover.mend(self)
+            done += [] if remedy.blocked(left) else remedy.mend(self)
         agents = survey.advice(self._ground())
-        return doctor.Mended(
-            done, lost, doctor.by_severity([*left, *recover.advice(self), *agents])
-        )
+        return doctor.Mended(done, lost, doctor.by_severity([*left, *remedy.advice(self), *agents]))
 
     def install(
         self, agent: str, scope: str = "user", *, tools: bool = True, dry_run: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,25 @@ def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do
     assert (second["feature_id"], second["status"]) == (ID, "paused")
     assert project.session.state().core.status == "paused"
     assert f"{ID} in {INDEX} was taken out" in str(project.edits())
+
+
+@pytest.mark.parametrize("status", ["completed", "paused"])
+def test_a_session_whose_files_are_gone_is_not_the_only_other_one_in_the_index(
+    make: Make, status: str
+) -> None:
+    project = make(AI_SESSION)
+    entry = {"feature_id": "other-2026-01-01", "started_at": "2026-01-01T00:00:00Z"}
+    alone = [{**entry, "status": status}]
+    project.edit(lambda value: value["active_features"].extend(alone), project.index)
+    project.session.note("zero")
+    shutil.rmtree(project.ai(""))
+    project.edit(lambda value: value.update(active_features=alone), project.index)
+    assert project.again().status()["status"] == "active"
+    project.again().note("one")
+    told = project.session.status()
+    assert (told["status"], told["attention"]) == ("active", [])
+    other, own = project.read(project.index)["active_features"]
+    assert (other["status"], own["feature_id"], own["status"]) == (status, ID, "active")
 
 
 @pytest.mark.parametrize("left", [0, 1])

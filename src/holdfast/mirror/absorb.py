@@ -199,6 +199,8 @@ class Absorber:
         return [_summary(edited, found)]
 
     def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
+        # By its name alone a layout knows whose the files are that sessions share.
+        main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
         theirs = {look.name: look.value for look in looks if look.read is not None}
         base = dict(theirs)
         now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
@@ -210,14 +212,15 @@ class Absorber:
             if look.name in edited:
                 look.is_dated = bool(later - {look.name})
                 base[look.name] = self._base(binding, look, now, where)
-        base = {name: value for name, value in base.items() if value is not None}
+        base = main | {name: value for name, value in base.items() if value is not None}
         came = {look.name for look in looks if look.name in edited and not look.known}
         if new := came - base.keys():
             # What came after the others is compared with what we would have written there.
             ours = written(lens, base, now, where, self._kept)
             base |= {name: ours[name] for name in new & ours.keys()}
         clean = self._desk.without_secrets
-        said, (theirs, told) = theirs, lens.whole(theirs, base, where)
+        said = main | theirs
+        theirs, told = lens.whole(said, base, where)
         if told:
             # Who read the file before something came into it has not taken that out.
             told = lens.whole(said, base | self._read_by_others(binding, looks, edited), where)[1]

@@ -38,6 +38,7 @@ ALLOWED = {
     # engine
     "clock": "errors sha",
     "meanwhile": "",
+    "descent": "",
     "files": "errors clock",
     "obstacle": "files",
     "mark": "errors clock files process",
@@ -79,12 +80,13 @@ ALLOWED = {
     "chore": "errors essay files home layout.* sha store.bound",
     "revisit": "errors chore clock essay files home layout.* model.* place sha store.bound verb",
     "prove": "errors child clock config files home inputs model.* place sha text verb",
-    "mirror.*": "errors amend choice clock exchange files journal mark model.* layout.* mirror.*"
-    " obstacle place store store.bound text",
+    "mirror.*": "errors amend choice clock exchange descent files journal mark model.* layout.*"
+    " mirror.* obstacle place store store.bound text",
     "glance": "",
     "hooks.heard": "sha text model.event",
     "hooks.scan": "errors clock files git model.event model.state place",
-    "transcript.*": "errors files hooks.heard hooks.tool hooks.wire model.event transcript.*",
+    "transcript.*": "errors descent files hooks.heard hooks.tool hooks.wire model.event"
+    " transcript.*",
     "hooks.tool": "sha hooks.heard model.event",
     "hooks.wire": "hooks.heard hooks.tool hooks.wire_opencode model.event",
     "hooks.wire_opencode": "sha hooks.heard hooks.tool model.event",
@@ -96,17 +98,17 @@ ALLOWED = {
     " store.runs text workspace",
     "hooks": "hooks.spool",
     "hooks.spool": "errors files sha",
-    "found": "errors files layout.*",
+    "found": "errors descent files layout.*",
     "inspection": "errors files found layout.*",
-    "surroundings": "errors files found layout.*",
+    "surroundings": "errors descent files found layout.*",
     "convert": "errors files found layout.* surroundings",
     "contract": "amend clock exchange files text layout.*",
     "live": "errors clock files layout.* process",
-    "cleanup": "errors amend choice exchange files found home layout.* mark obstacle",
+    "cleanup": "errors amend choice exchange descent files found home layout.* mark obstacle",
     "definition": "errors layout.* model.* text",
     "praxis_workflow": "errors files layout.* model.plan text",
     "workflow": "errors definition files layout.* model.plan praxis_workflow text",
-    "adopt": "errors convert files found glance home inspection layout.* model.* place sha"
+    "adopt": "errors convert descent files found glance home inspection layout.* model.* place sha"
     " store.bound surroundings text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "leftover": "errors clock exchange files found glance home mirror.desk",

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files, found, inspection
+from holdfast import descent, files, found, inspection
 from holdfast.convert import convert
 from holdfast.errors import Busy, HoldfastError
 from holdfast.found import Find
@@ -684,7 +684,7 @@ def _artifact_paths(one: Find) -> tuple[str, list[str]]:
 
 def _files_below(folder: str, *, deep: bool = True) -> list[str]:
     there: list[str] = []
-    for here, below, names in files.walk(folder):
+    for here, below, names in descent.walk(folder):
         if not deep:
             below.clear()
         there += (os.path.join(here, name) for name in names if not name.startswith("."))

@@ -18,7 +18,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import exchange, files, found, obstacle
+from holdfast import descent, exchange, files, found, obstacle
 from holdfast.amend import amend
 from holdfast.choice import FINISHED
 from holdfast.errors import HoldfastError, InvalidInput, NoSession, ReadOnly, Refused
@@ -88,7 +88,7 @@ def reports(hf: Holdfast, root: str, feature: str = "") -> list[form.Report]:
 def _with_artifacts(hf: Holdfast, one: Find) -> Where:
     """The surroundings of a session's files, with what is in its own folder by name."""
     folder = os.path.join(one.root, _folder_name(one))
-    walked = files.walk(os.path.join(folder, ARTIFACTS)) if _folder_name(one) else ()
+    walked = descent.walk(os.path.join(folder, ARTIFACTS)) if _folder_name(one) else ()
     paths = (os.path.join(here, name) for here, _, names in walked for name in names)
     names = (os.path.relpath(path, folder) for path in paths)
     return replace(_where(hf, one), names=frozenset(islice(names, _MOST_ARTIFACTS)))

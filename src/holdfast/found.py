@@ -21,7 +21,7 @@ from itertools import accumulate
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import descent, files
 from holdfast.errors import HoldfastError, InvalidInput, StoreFailed
 from holdfast.layout import (
     ERROR,
@@ -703,7 +703,7 @@ def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
     count = 0
     seen: dict[str, list[str]] = {}
     for start in (*_homes(folder), folder):
-        for here, below, others in files.walk(start):
+        for here, below, others in descent.walk(start):
             if here in seen:
                 below.clear()
                 continue

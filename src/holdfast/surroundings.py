@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import descent, files
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.found import MAX_BYTES, MOST_FILES, Find
 from holdfast.layout import Where
@@ -24,7 +24,7 @@ class Surroundings:
     def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
         require_definitions(workflows)
         self._where = cache(partial(where, names=False))
-        self._names = cache(lambda folder: frozenset(files.names_below(folder, MOST_FILES)))
+        self._names = cache(lambda folder: frozenset(descent.names_below(folder, MOST_FILES)))
         self._workflows = workflows
 
     def of(self, one: Find) -> Where:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import files
+from holdfast import descent, files
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.journal import Journal
@@ -145,7 +145,7 @@ class Desk:
         return Where(
             now=self.clock.now(),
             root=root,
-            names=frozenset(files.names_below(root, _MOST_NAMES)) if names else frozenset(),
+            names=frozenset(descent.names_below(root, _MOST_NAMES)) if names else frozenset(),
             naive=self.naive,
             project_path=self.tree_of(root).root if root else self.place.root,
             device=self.device,

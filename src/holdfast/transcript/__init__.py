@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from holdfast import files
+from holdfast import descent, files
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.hooks.heard import Heard
 from holdfast.transcript.claude import ClaudeReader
@@ -98,7 +98,7 @@ def _candidates(place: str) -> list[str]:
 def _below(place: str) -> list[str]:
     there = [
         os.path.join(here, name)
-        for here, _, names in files.walk(place)
+        for here, _, names in descent.walk(place)
         for name in names
         if name.endswith((".jsonl", ".json"))
     ]

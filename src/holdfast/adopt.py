@@ -181,9 +181,7 @@ class _Taking:
         """Whether another file was met on the way that claims to be the same session."""
         path, digest, session = self.claimed.get((one.layout, told.native), ("", "", ""))
         if path and told.native:
-            told.outcome, said = _rivals(path, one, same=digest == _digest(one))
-            told.session = session if told.outcome == COPY else ""
-            told.problems.append(said)
+            _tell_of_rival(told, one, path, session, same=digest == _digest(one))
         return bool(path and told.native)
 
     def _source(self, one: Find) -> tuple[str, str] | None:
@@ -210,25 +208,12 @@ class _Taking:
         told.problems.append(_converted(source))
 
     def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> None:
+        if owner is None and self._has_session(one, told):
+            return
         if owner is not None and not one.damage and told.native not in ("", owner.native):
-            told.outcome, told.problems = RIVAL, [*told.problems, _in_place_of(owner)]
+            told.outcome = RIVAL
+            told.problems.append(_in_place_of(owner))
             return
-        if owner is None and (session := _let_go_by(self.home, one, told.native)):
-            return self._take_again(one, told, session)
-        if owner is None and (moved := _left_behind(self.home, one, told.native)):
-            return self._follow(one, moved, told)
-        if owner is None and (twin := _twin(self.home, one.layout, told.native)):
-            if self.home.mirror.take_out(twin, one.path, dry_run=self.manner.dry_run):
-                told.session = twin.session
-                return self._take_up(told)
-            # Else a stale copy would bring back what was ended here.
-            same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
-            told.outcome, said = _rivals(twin.place, one, same=same)
-            told.session = twin.session if same else ""
-            told.problems.append(said)
-            return
-        if owner is None and (source := self._source(one)):
-            return self._join(one, told, *source)
         told.session = owner.session if owner else _session_id(self.home, one, facts)
         told.is_new = not self.home.store.resolve(told.session)
         state = None if told.is_new else _state(self.home, told.session)
@@ -238,6 +223,31 @@ class _Taking:
             self._record(one, facts, told)
         else:
             self._compare(one, facts, told, state)
+
+    def _has_session(self, one: Find, told: Adopted) -> bool:
+        """Whether files that nobody keeps are of a session which let go of them, whose folder was
+        moved, which is kept in other files, or in those that they were converted from."""
+        if session := _let_go_by(self.home, one, told.native):
+            self._take_again(one, told, session)
+        elif moved := _left_behind(self.home, one, told.native):
+            self._follow(one, moved, told)
+        elif twin := _twin(self.home, one.layout, told.native):
+            self._meet(one, told, twin)
+        elif source := self._source(one):
+            self._join(one, told, *source)
+        else:
+            return False
+        return True
+
+    def _meet(self, one: Find, told: Adopted, twin: Binding) -> None:
+        """Files of a session that is kept in others: they were taken out of its archive, or else a
+        stale copy would bring back what was ended here."""
+        if self.home.mirror.take_out(twin, one.path, dry_run=self.manner.dry_run):
+            told.session = twin.session
+            self._take_up(told)
+            return
+        same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
+        _tell_of_rival(told, one, twin.place, twin.session, same=same)
 
     def _take_again(self, one: Find, told: Adopted, session: str) -> None:
         """Files that a session let go of are its own, with what was written into them since."""
@@ -285,10 +295,7 @@ class _Taking:
         if elsewhere or not (_knows(state, one) or self._lost_sight(one, told.session, state)):
             if elsewhere or not _came_from_here(state, one):
                 same = _digest(one) in _digests(state)
-                told.outcome, said = _rivals(elsewhere, one, same=same, session=told.session)
-                told.problems.append(said)
-                told.session = told.session if same else ""
-                return
+                return _tell_of_rival(told, one, elsewhere, told.session, same=same)
             self._edit(one, facts, told, state)
         if not self.manner.dry_run and not told.bound:
             self._bind(one, told)
@@ -317,21 +324,25 @@ def _in_place_of(owner: Binding) -> str:
     return f"{what}; if it is the one that counts: {let_go}, then adopt again"
 
 
-def _rivals(path: str, one: Find, *, same: bool, session: str = "") -> tuple[str, str]:
-    """What to say of files that claim to be a session which is here, from a path or, if nobody
-    knows any more from which, as a session of ours."""
-    who = path or f"session {session}, from another place,"
-    if same:
-        return COPY, f"the same as {who.rstrip(',')}"
-    what = f"{who} claims the same id and says something else; this one was left alone"
-    if not path:
-        file = shlex.quote(one.path)
-        mend = f"holdfast doctor {file}, then: " if one.damage else ""
-        new = f"{mend}holdfast convert {file} --to {one.layout} --id ID -o OUT"
-        return RIVAL, f"{what}; to have both: {new}, then: holdfast adopt OUT"
-    # Only what is where its layout has it is followed to another folder.
-    way = "move that one away" if _root(one) else "put it in the place of that one"
-    return RIVAL, f"{what}; if it is the one that counts, {way} and adopt again"
+def _tell_of_rival(told: Adopted, one: Find, path: str, session: str, *, same: bool) -> None:
+    """Files that claim to be a session which is here, from a path or, if nobody knows any more
+    from which, as a session of ours: the same are its own, others are left alone."""
+    told.outcome, told.session = (COPY, session) if same else (RIVAL, "")
+    alike = f"the same as {path or f'session {session}, from another place'}"
+    told.problems.append(alike if same else _both_claim(one, path, session))
+
+
+def _both_claim(one: Find, path: str, session: str) -> str:
+    what = "claims the same id and says something else; this one was left alone"
+    if path:
+        # Only what is where its layout has it is followed to another folder.
+        way = "move that one away" if _root(one) else "put it in the place of that one"
+        return f"{path} {what}; if it is the one that counts, {way} and adopt again"
+    file = shlex.quote(one.path)
+    mend = f"holdfast doctor {file}, then: " if one.damage else ""
+    new = f"{mend}holdfast convert {file} --to {one.layout} --id ID -o OUT"
+    said = f"session {session}, from another place, {what}"
+    return f"{said}; to have both: {new}, then: holdfast adopt OUT"
 
 
 def _converted(source: str) -> str:

@@ -11,7 +11,7 @@ when. Elements that nobody can read are never touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from operator import attrgetter, is_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -276,6 +276,14 @@ class Entry(NamedTuple, Generic[_T]):
     write: Callable[[Any, _T], Any]
     passes: Sequence[Pass]
     log: bool = False
+
+
+def log(
+    read: Callable[..., _T | None], write: Any, passes: Sequence[Pass], where: Where, moment: int
+) -> Entry[_T]:
+    """What a log is of; `moment` is when happened what has no time of its own."""
+    writer = partial(write, where=where, moment=moment)
+    return Entry(partial(read, where=where), writer, passes, log=True)
 
 
 def put_list(

@@ -60,7 +60,7 @@ from holdfast.layout.craft.rules import (
 )
 from holdfast.layout.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
 from holdfast.layout.jsonform import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
-from holdfast.layout.jsonrule import Rule, look
+from holdfast.layout.jsonrule import look
 from holdfast.layout.value import Node, mapping, text
 from holdfast.layout.whole import whole
 from holdfast.layout.words import session_status, session_word, unit_status, unit_word
@@ -121,43 +121,25 @@ _CHOICE = (
 )
 
 
-class _Truth:
-    def read(self, value: Any) -> Scalar:
-        return value if isinstance(value, bool) else None
-
-    def write(self, fact: Scalar) -> Any:
-        return fact if isinstance(fact, bool) else None
-
-
-class _Words(_Truth):
-    def read(self, value: Any) -> Scalar:
-        return value if isinstance(value, str) else None
-
-    def write(self, fact: Scalar) -> Any:
-        return fact if isinstance(fact, str) else None
-
-
-class _Lines(_Truth):
-    def read(self, value: Any) -> Scalar:
-        return "\n".join(NAMES.read(value, Where())) if isinstance(value, list) else None
-
-    def write(self, fact: Scalar) -> Any:
-        return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
-
-
-_OF_RULE = {"boolean": _Truth(), "string": _Words(), "array": _Lines()}
 _ATTRIBUTES = {
-    TELEPORTATION.req: {
-        f"craft.teleportation.{key}": (key, _OF_RULE[rule.type])
-        for key, rule in TELEPORTATION.keys.items()
-    },
-    METADATA.req: {
-        "craft.craft_version": ("craft_version", _OF_RULE["string"]),
-        "craft.tags": ("tags", _OF_RULE["array"]),
-        "craft.notes": ("notes", _OF_RULE["string"]),
-    },
+    "teleportation": {f"craft.teleportation.{key}": key for key in TELEPORTATION.keys},
+    "metadata": {f"craft.{key}": key for key in ("craft_version", "tags", "notes")},
 }
-"""Section, by its number → attribute → its key there and how it is read."""
+"""Section → attribute → its key there."""
+_PLAIN: dict[str, type[bool | str]] = {"boolean": bool, "string": str}
+
+
+def _get_attribute(value: Any, kind: str) -> Scalar:
+    if kind == "array":
+        return "\n".join(NAMES.read(value, Where())) if isinstance(value, list) else None
+    return value if isinstance(value, _PLAIN[kind]) else None
+
+
+def _native(fact: Scalar, kind: str) -> Any:
+    """An attribute as the document has it; None for one that is of another kind."""
+    if kind == "array":
+        return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
+    return fact if isinstance(fact, _PLAIN[kind]) else None
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -220,8 +202,9 @@ def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
     return {
         name: said
         for section in sections
-        for name, (key, kind) in _ATTRIBUTES[RULES.keys[section].req].items()
-        if (said := kind.read(mapping(root.get(section)).get(key))) is not None
+        for name, key in _ATTRIBUTES[section].items()
+        for kind in [RULES.keys[section].keys[key].type]
+        if (said := _get_attribute(mapping(root.get(section)).get(key), kind)) is not None
     }
 
 
@@ -317,7 +300,7 @@ def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None
 def _put_parts(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     parts: dict[str, tuple[tuple[str, ...], Callable[[Node], None]]] = {
         "context_usage": (_SPENT, partial(_put_usage, facts=facts, where=where)),
-        "teleportation": (_FREE, partial(_put_attributes, rule=TELEPORTATION, facts=facts)),
+        "teleportation": (_FREE, partial(_put_attributes, of="teleportation", facts=facts)),
         "metadata": ((*_FREE, *_OF_GIT), partial(_put_metadata, facts=facts, where=where)),
     }
     for section, (names, put) in parts.items():
@@ -371,20 +354,17 @@ def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
 
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
-    files = form.by_moment(lambda each: (each.path, each.action))
-    choices = [*form.by_moment(lambda each: each.what), *form.reworded()]
-    known: dict[str, Any] = {"where": where, "moment": moment}
-    changed, taken = [f for f in facts.files if f.path], where.withdrawn or Facts()
-    of_log: tuple[tuple[str, list[Any], list[Any], Any, Any, Any], ...] = (
-        ("decisions_made", facts.decisions, taken.decisions, _get_decision, _put_decision, choices),
-        ("files_modified", changed, taken.files, _get_file, _put_change, files),
-    )
+    taken = where.withdrawn or Facts()
     same = form.unchanged(was, facts, "decisions") and where.withdrawn is None
-    for key, entries, gone, read, write, passes in of_log:
-        if same and (key == "decisions_made" or not entries):
-            continue
-        entry = form.Entry(partial(read, where=where), partial(write, **known), passes, log=True)
-        form.put_list(root, key, ROOT, entries, entry, gone=gone)
+    if not same:
+        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
+        choice = form.log(_get_decision, _put_decision, told, where, moment)
+        form.put_list(root, "decisions_made", ROOT, facts.decisions, choice, gone=taken.decisions)
+    files = [f for f in facts.files if f.path]
+    if files or not same:
+        told = form.by_moment(lambda each: (each.path, each.action))
+        change = form.log(_get_file, _put_change, told, where, moment)
+        form.put_list(root, "files_modified", ROOT, files, change, gone=taken.files)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
@@ -496,19 +476,19 @@ def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
 
 def _put_metadata(metadata: Node, facts: Facts, where: Where) -> None:
     form.put_fields(metadata, facts, _GIT, where, tuple(METADATA.keys))
-    _put_attributes(metadata, METADATA, facts)
+    _put_attributes(metadata, "metadata", facts)
 
 
-def _put_attributes(section: Node, rule: Rule, facts: Facts) -> None:
-    for name, (key, kind) in _ATTRIBUTES[rule.req].items():
-        if name not in facts.attributes or kind.read(section.get(key)) == facts.attributes[name]:
+def _put_attributes(section: Node, of: str, facts: Facts) -> None:
+    rules = RULES.keys[of].keys
+    for name, key in _ATTRIBUTES[of].items():
+        rule, fact = rules[key], facts.attributes.get(name)
+        if name not in facts.attributes or _get_attribute(section.get(key), rule.type) == fact:
             continue
-        new = kind.write(facts.attributes[name])
-        if new is None and facts.attributes[name] is not None:
-            continue
+        new = _native(fact, rule.type)
         # Anything can be said of a session; what we write is what the document has.
-        if not any(look(rule.keys[key], new, strict=True)):
-            form.insert(section, key, new, tuple(rule.keys))
+        if (new is not None or fact is None) and not any(look(rule, new, strict=True)):
+            form.insert(section, key, new, tuple(rules))
 
 
 def _put_travel(section: Node, travel: Travel) -> None:

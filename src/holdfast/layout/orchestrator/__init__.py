@@ -404,8 +404,8 @@ _OF_SESSION = (
     *("project", "project_path", "git_branch"),
 )
 _OF_ERRORS = ("errors", "agents", "status", "because")
-_WHAT, _MESSAGE = attrgetter("what"), attrgetter("message", "agent")
-"""What decisions and errors are known by."""
+_MESSAGE = attrgetter("message", "agent")
+"""What errors are known by."""
 
 
 def _of_agent(error: ErrorFact) -> Hashable:
@@ -416,18 +416,14 @@ def _of_agent(error: ErrorFact) -> Hashable:
 def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     taken = where.withdrawn or Facts()
-    of_log: tuple[tuple[str, list[Any], list[Any], Any, Any, Any], ...] = (
-        ("decisions_made", _choices(facts), _choices(taken), _get_decision, _put_decision, _WHAT),
-        ("errors", _errors(facts), taken.errors, _get_error, _put_error, _MESSAGE),
-    )
-    for key, entries, gone, read, write, told in of_log:
-        names = ("decisions",) if key == "decisions_made" else _OF_ERRORS
-        if form.unchanged(was, facts, *names):
-            continue
-        reader, writer = partial(read, where=where), partial(write, where=where, moment=moment)
-        more = [(_of_agent, _of_agent)] if key == "errors" else form.reworded()
-        entry = form.Entry(reader, writer, [*form.by_moment(told), *more], log=True)
-        form.put_list(root, key, ROOT, entries, entry, gone=gone)
+    if not form.unchanged(was, facts, "decisions"):
+        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
+        choice, gone = form.log(_get_decision, _put_decision, told, where, moment), _choices(taken)
+        form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
+    if not form.unchanged(was, facts, *_OF_ERRORS):
+        told = [*form.by_moment(_MESSAGE), (_of_agent, _of_agent)]
+        error = form.log(_get_error, _put_error, told, where, moment)
+        form.put_list(root, "errors", ROOT, _errors(facts), error, gone=taken.errors)
     if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
         entry = form.Entry(_get_file, _put_path, form.by_name("path"), log=True)

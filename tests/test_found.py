@@ -24,7 +24,7 @@ from holdfast.home import Holdfast
 from holdfast.layout import REGISTRY
 from holdfast.layout.document import Document
 from tests.layout.test_pairs import STORIES
-from tests.layouts import CRAFT, ESSAY, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
+from tests.layouts import CRAFT, ESSAY, IDS, INDEX, LOG, MAIN, ORCHESTRATOR, PRAXIS, STATE, fill
 from tests.layouts import snapshot as whole_snapshot
 
 KINDS = list(MAIN)
@@ -168,6 +168,32 @@ def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
     shutil.copy((project / STATE).with_name("implementation-plan.yaml"), project / "saved/p.yaml")
     (report,) = hf.check(str(project / "saved" / "p.yaml"))
     assert report.findings == []
+
+
+@pytest.mark.req("X1-1", "X2-1", "S4-6")
+@pytest.mark.parametrize(
+    "kind, folder, requirement",
+    [
+        ("praxis", REGISTRY["praxis"][1], "X1-1"),
+        ("craft", REGISTRY["craft"][1], "X2-1"),
+        ("orchestrator", ".claude/orchestrator-history", "S4-6"),
+    ],
+)
+def test_a_file_that_is_not_named_after_its_session_is_told_in_its_layout_s_folder(
+    hf: Holdfast, project: Path, kind: str, folder: str, requirement: str
+) -> None:
+    fill(project, kinds=[kind])
+    written = (project / MAIN[kind]).read_bytes()
+    (project / folder).mkdir(parents=True, exist_ok=True)
+
+    def told(name: str) -> list[tuple[str, str | None, str | None]]:
+        (project / name).write_bytes(written)
+        (report,) = hf.check(str(project / name))
+        found = [each for each in report.findings if each.severity == "warning"]
+        return [(each.code, each.where, each.requirement) for each in found]
+
+    assert told(f"{folder}/{IDS[kind]}.json") == told("other.json") == []
+    assert told(f"{folder}/other.json") == [("name-differs", "session_id", requirement)]
 
 
 @pytest.mark.req("X2-1")

@@ -46,7 +46,6 @@ ACTIONS = ("created", "modified", "deleted")
 SYNC_STATUSES = ("success", "pending", "error")
 BACKENDS = ("claude-desktop", "local", "s3")
 
-FOLDER = "orchestration-sessions"
 NOBODY = "unknown"
 """How a change names an agent that is not known."""
 
@@ -314,7 +313,6 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 def look_closer(root: Node, where: Where) -> Iterator[Finding]:
     """What no schema can say; never an error, since every reader copes with it."""
     yield from look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
-    yield from _look_at_name(root, where)
     for at, agent in nodes(root, "agents"):
         yield from _look_at_agent(agent, at, where)
     yield from _look_at_ids(root)
@@ -327,14 +325,6 @@ def look_closer(root: Node, where: Where) -> Iterator[Finding]:
         yield from _look_at_change(change, at)
     yield from _look_at_tokens(root)
     yield from _look_at_rest(root)
-
-
-def _look_at_name(root: Node, where: Where) -> Iterator[Finding]:
-    """A file in the layout's own folder is named after its session."""
-    own, folder = text(root.get("session_id")), where.root.rstrip("/").rpartition("/")[2]
-    if own and folder == FOLDER and where.names and f"{own}.json" not in where.names:
-        says = f"the folder holds no file {own}.json"
-        yield warn("name-differs", says, "session_id", "X2-1")
 
 
 def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:

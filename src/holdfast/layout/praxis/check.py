@@ -496,12 +496,8 @@ def _strict_form(view: View) -> Iterator[Finding]:
 
 
 def _strict_id(view: View) -> Iterator[Finding]:
-    native_id = view.text("session_id")
-    if not UUID.match(native_id):
+    if not UUID.match(view.text("session_id")):
         yield _tell("id-not-uuid", ERROR, "session_id", "X1-10", "the id does not look like a UUID")
-    if view.name.rpartition("/")[2] != f"{native_id}.json":
-        what = "the file is not named after the session"
-        yield _tell("file-name", WARNING, "session_id", "X1-1", what)
 
 
 _STRICT = (_strict_form, _strict_id)

@@ -49,7 +49,7 @@ _CHUNK = 1 << 20
 
 # What a code means, and what helps. Everything not listed is StoreFailed without a hint.
 _MEANING: dict[int, tuple[type[HoldfastError], str]] = {
-    errno.EROFS: (ReadOnly, "the file system is mounted read-only; set HOLDFAST_HOME elsewhere"),
+    errno.EROFS: (ReadOnly, "choose a place elsewhere; that of the home: HOLDFAST_HOME=DIR"),
     errno.EACCES: (ReadOnly, "check owner and permissions: ls -ld FILE"),
     errno.EPERM: (ReadOnly, "check owner and permissions: ls -ld FILE"),
     errno.ENOSPC: (StoreFailed, "free some space, then run the command again: df -h"),
